@@ -1,0 +1,65 @@
+//! Flags and environment of the agent, with their docs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use url::Url;
+
+/// The namespace of Brokkr's own things in a cluster.
+pub const NAMESPACE: &str = "brokkr-system";
+
+#[derive(Debug, Parser)]
+#[command(name = "brokkr-agent", version, about = "Brokkr's reconciler: pulls its target state and applies it")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Reconcile this cluster until told to stop.
+    Run(RunArguments),
+    /// Put the record kind, the agent's account and its rights into a cluster.
+    Install(InstallArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Where the broker is.
+    #[arg(long, env = "BROKKR_BROKER_URL")]
+    pub broker_url: Url,
+    /// A CA to trust beside the system's, as PEM.
+    #[arg(long, env = "BROKKR_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Needed once, to join. Kept in a file so that it never shows in a process list.
+    #[arg(long, env = "BROKKR_JOIN_TOKEN_FILE")]
+    pub join_token_file: Option<PathBuf>,
+    /// Left out inside a cluster: the mounted service account is used.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where the agent keeps its identity and memory.
+    #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
+    pub namespace: String,
+    /// How long one poll waits; a change is answered at once.
+    #[arg(long, env = "BROKKR_POLLING_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub polling_interval: Duration,
+    /// Requests to the API server at the same time.
+    #[arg(long, env = "BROKKR_IN_FLIGHT", default_value_t = 32)]
+    pub in_flight: usize,
+    /// Log lines as JSON.
+    #[arg(long, env = "BROKKR_LOG_JSON")]
+    pub log_json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct InstallArguments {
+    /// A kubeconfig that may create kinds and rights.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
+    pub namespace: String,
+    /// Print the manifests instead of applying them.
+    #[arg(long)]
+    pub print: bool,
+}

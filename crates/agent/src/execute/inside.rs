@@ -1,0 +1,127 @@
+//! What is inside a namespace or definition: listed at the moment before it would be deleted, and only then.
+
+use brokkr_manifest::Key;
+use http::Method;
+use kube::discovery::{Discovery, Scope, verbs};
+use serde::Deserialize;
+
+use super::Cluster;
+use super::classify::unreachable;
+use crate::plan::types::Failure;
+use crate::resource::{Kind, KindName};
+
+/// So many are named; the rest is only counted.
+const NAMED: usize = 3;
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMetadata {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    owner_references: Vec<serde::de::IgnoredAny>,
+}
+
+/// Names of what would be lost. Empty means: nothing foreign is inside.
+pub async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
+    let name = KindName::of(key);
+    let (kinds, namespace) = if name.is_namespace() {
+        (namespaced_kinds(cluster).await?, Some(key.name.as_str()))
+    } else {
+        (defined_kind(cluster, key).await?, None)
+    };
+    let (mut named, mut more) = (Vec::new(), 0);
+    for kind in kinds {
+        for item in list(cluster, &kind, namespace).await? {
+            if item.owner_references.is_empty() && !comes_by_itself(&kind, &item.name) {
+                let place = item.namespace.filter(|_| namespace.is_none());
+                let label = place.map_or_else(
+                    || format!("{} {}", kind.kind, item.name),
+                    |place| format!("{} {place}/{}", kind.kind, item.name),
+                );
+                if named.len() < NAMED { named.push(label) } else { more += 1 }
+            }
+        }
+    }
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    Ok(named)
+}
+
+/// Kubernetes puts these into every namespace, or derives them from what is there.
+fn comes_by_itself(kind: &Kind, name: &str) -> bool {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "ServiceAccount") => name == "default",
+        ("", "ConfigMap") => name == "kube-root-ca.crt",
+        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event") | ("metrics.k8s.io", _) => true,
+        _ => false,
+    }
+}
+
+async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
+    let discovery = Discovery::new(cluster.client().clone())
+        .run_aggregated()
+        .await
+        .map_err(|error| unreachable(&format!("discovery failed: {error}")))?;
+    let mut kinds = Vec::new();
+    for group in discovery.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            if capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST) {
+                kinds.push(super::discovery::kind_of(&resource, true));
+            }
+        }
+    }
+    Ok(kinds)
+}
+
+/// The kind that a definition makes known, as the definition itself says.
+async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
+    let reply = cluster.send(Method::GET, &path, "application/json", "application/json", Vec::new()).await?;
+    if reply.status == http::StatusCode::NOT_FOUND {
+        return Ok(Vec::new());
+    }
+    let definition: serde_json::Value =
+        serde_json::from_slice(&reply.body).map_err(|error| unreachable(&error))?;
+    let spec = &definition["spec"];
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
+    Ok(served
+        .map(|version| Kind {
+            group: text(&spec["group"]),
+            version: text(&version["name"]),
+            kind: text(&spec["names"]["kind"]),
+            plural: text(&spec["names"]["plural"]),
+            namespaced: spec["scope"] == "Namespaced",
+        })
+        .into_iter()
+        .collect())
+}
+
+async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ItemMetadata>, Failure> {
+    let path = format!("{}?limit=500", kind.path(namespace, None));
+    let reply = cluster.send(Method::GET, &path, "application/json", METADATA_LIST, Vec::new()).await?;
+    match reply.status.as_u16() {
+        200 => {
+            let list: List = serde_json::from_slice(&reply.body).map_err(|error| unreachable(&error))?;
+            Ok(list.items.into_iter().map(|item| item.metadata).collect())
+        }
+        // Not served after all, or not listable: nothing of it can be lost.
+        404 | 405 => Ok(Vec::new()),
+        code => Err(unreachable(&format!("listing {kind} was answered {code}"))),
+    }
+}

@@ -1,0 +1,162 @@
+//! Is a resource ready, on its way, or broken? Pure rules over what the API server last said.
+//!
+//! They are those of kstatus, so that Brokkr agrees with the tools that people know, with its known traps fixed:
+//! a Job is ready when it is complete rather than started, a failed Pod has failed, a claim that waits for its
+//! first consumer is fine, a StatefulSet with `OnDelete` still needs its replicas, a condition about an older
+//! generation says nothing, and a custom resource that its controller has not looked at yet gets a moment.
+//!
+//! Health is an observation. Nothing waits for it but people, and edges that a manifest asks for.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+mod cluster;
+mod conditions;
+mod custom;
+mod replicas;
+mod running;
+#[cfg(test)]
+mod tests;
+
+/// How long a custom resource may be without a status before that counts as having none.
+pub const STATUS_GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long the scheduler may find no node for a Pod before that counts as a failure.
+pub const SCHEDULING_GRACE: SignedDuration = SignedDuration::from_secs(15);
+
+/// What the rules look at: borrowed, so that a watch event can be judged without copying it.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectView<'a> {
+    /// The API group; empty for the core group.
+    pub group: &'a str,
+    pub kind: &'a str,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deletion: bool,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `Null` if there is none.
+    pub spec: &'a Value,
+    /// `Null` if there is none.
+    pub status: &'a Value,
+}
+
+/// A verdict, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    pub state: HealthState,
+    /// One word in CamelCase, for machines and narrow columns.
+    pub reason: String,
+    /// A few words for people, such as "2/3 replicas ready".
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    /// It does what its manifest asks for.
+    Ready,
+    /// On its way there, as far as one can see.
+    Progressing,
+    /// It will not get there by itself.
+    Failed,
+    /// Being deleted.
+    Terminating,
+    /// The API server does not say.
+    Unknown,
+}
+
+impl Health {
+    fn new(state: HealthState, reason: &str, message: impl AsRef<str>) -> Self {
+        Self { state, reason: reason.to_owned(), message: shortened(message.as_ref()) }
+    }
+
+    fn ready(reason: &str, message: impl AsRef<str>) -> Self {
+        Self::new(HealthState::Ready, reason, message)
+    }
+
+    fn progressing(reason: &str, message: impl AsRef<str>) -> Self {
+        Self::new(HealthState::Progressing, reason, message)
+    }
+
+    fn failed(reason: &str, message: impl AsRef<str>) -> Self {
+        Self::new(HealthState::Failed, reason, message)
+    }
+}
+
+/// Controllers put whole stack traces into messages; a report carries thousands of these.
+fn shortened(message: &str) -> String {
+    const LONGEST: usize = 512;
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+/// The health of one object.
+pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
+    if object.deletion {
+        return Health::new(HealthState::Terminating, "Terminating", "being deleted");
+    }
+    if let Some(health) = not_observed(object) {
+        return health;
+    }
+    match (object.group, object.kind) {
+        ("apps", "Deployment") => replicas::deployment(object),
+        ("apps", "StatefulSet") => replicas::stateful_set(object),
+        ("apps", "DaemonSet") => replicas::daemon_set(object),
+        ("apps", "ReplicaSet") | ("", "ReplicationController") => replicas::replica_set(object),
+        ("batch", "Job") => running::job(object),
+        ("", "Pod") => running::pod(object, now),
+        ("", "Service") => cluster::service(object),
+        ("", "PersistentVolumeClaim") => cluster::claim(object),
+        ("", "Namespace") => cluster::namespace(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::definition(object),
+        ("apiregistration.k8s.io", "APIService") => cluster::api_service(object),
+        _ => custom::resource(object, now),
+    }
+}
+
+/// When the passing of time alone may change the verdict: the time to ask again, if no event comes before it.
+pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> {
+    let grace = match (object.group, object.kind) {
+        ("", "Pod") if running::waits_for_a_node(object) => SCHEDULING_GRACE,
+        (group, _) if custom::is_custom(group) && custom::has_no_status(object) => STATUS_GRACE,
+        _ => return None,
+    };
+    in_grace(object, grace, now).then(|| object.created?.checked_add(grace).ok()).flatten()
+}
+
+/// Younger than `grace`. An object from the far future is not young: that is a clock gone wrong.
+fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Timestamp) -> bool {
+    object.created.is_some_and(|created| now.duration_since(created).abs() < grace)
+}
+
+/// Everything else in the status is about an older specification.
+fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
+    let observed = object.status.get("observedGeneration").and_then(Value::as_i64);
+    // These controllers always write it, so its absence means that they have not been here yet.
+    let always = object.group == "apps"
+        && matches!(object.kind, "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet");
+    match (observed, object.generation) {
+        (Some(observed), Some(generation)) if observed != generation => Some(waiting_for_controller()),
+        (None, Some(_)) if always => Some(waiting_for_controller()),
+        _ => None,
+    }
+}
+
+fn waiting_for_controller() -> Health {
+    Health::progressing("GenerationNotObserved", "its controller has not seen the newest change yet")
+}
+
+/// A count in a status or specification; the API server leaves out zeros.
+fn count(value: &Value, field: &str) -> i64 {
+    value.get(field).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! Kinds that give other kinds their place: Service, PersistentVolumeClaim, Namespace, definitions and APIs.
+
+use serde_json::Value;
+
+use super::conditions::{find, find_true};
+use super::{Health, HealthState, ObjectView, text};
+
+/// An address from the cloud is not required: many clusters never hand one out, and inside the cluster the
+/// Service works without.
+pub(super) fn service(object: &ObjectView<'_>) -> Health {
+    if text(object.spec, "type") != "LoadBalancer" {
+        return Health::ready("Applied", "applied");
+    }
+    if text(object.spec, "clusterIP").is_empty() {
+        return Health::progressing("NoClusterAddress", "no cluster address yet");
+    }
+    let addresses = object.status.pointer("/loadBalancer/ingress").and_then(Value::as_array);
+    if addresses.is_some_and(|addresses| !addresses.is_empty()) {
+        Health::ready("Ready", "the load balancer has an address")
+    } else {
+        Health::ready("WaitingForAddress", "works in the cluster; the load balancer has no address yet")
+    }
+}
+
+/// Whether a pending claim waits for its first consumer stands in its StorageClass, which cannot be seen from
+/// here. To call it unready would hold up every stack that uses such a class, and a Pod that cannot get its
+/// volume says so itself.
+pub(super) fn claim(object: &ObjectView<'_>) -> Health {
+    match text(object.status, "phase") {
+        "Bound" => Health::ready("Bound", "bound"),
+        "Lost" => Health::failed("Lost", "its volume is gone"),
+        "" | "Pending" => {
+            Health::ready("WaitingForConsumer", "not bound yet; may be waiting for its first consumer")
+        }
+        _ => Health::new(HealthState::Unknown, "UnknownPhase", "in a phase that Brokkr does not know"),
+    }
+}
+
+pub(super) fn namespace(object: &ObjectView<'_>) -> Health {
+    match text(object.status, "phase") {
+        "Active" => Health::ready("Active", "active"),
+        "Terminating" => Health::new(HealthState::Terminating, "Terminating", "being deleted"),
+        _ => Health::progressing("NotActive", "not active yet"),
+    }
+}
+
+pub(super) fn definition(object: &ObjectView<'_>) -> Health {
+    if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
+        return Health::failed(names.reason_or("NamesNotAccepted"), names.message_or("its names are taken"));
+    }
+    match find(object, "Established") {
+        Some(established) if established.is_true() => Health::ready("Established", "established"),
+        Some(established) if established.is_false() && established.reason() != "Installing" => {
+            Health::failed(
+                established.reason_or("NotEstablished"),
+                established.message_or("cannot be established"),
+            )
+        }
+        _ => Health::progressing("Installing", "not established yet"),
+    }
+}
+
+pub(super) fn api_service(object: &ObjectView<'_>) -> Health {
+    if find_true(object, "Available").is_some() {
+        return Health::ready("Available", "available");
+    }
+    match find(object, "Available") {
+        Some(available) => {
+            Health::progressing(available.reason_or("NotAvailable"), available.message_or("not available"))
+        }
+        None => Health::progressing("NotAvailable", "not available yet"),
+    }
+}

@@ -1,0 +1,60 @@
+//! Reading `status.conditions`.
+
+use serde_json::Value;
+
+use super::{ObjectView, text};
+
+/// One condition of a status.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition<'a> {
+    status: &'a str,
+    reason: &'a str,
+    message: &'a str,
+    /// Whether it speaks of the object as it is now.
+    pub(super) current: bool,
+}
+
+impl<'a> Condition<'a> {
+    pub(super) fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    pub(super) fn is_false(&self) -> bool {
+        self.status == "False"
+    }
+
+    pub(super) fn reason(&self) -> &'a str {
+        self.reason
+    }
+
+    /// The reason, or a word for conditions that give none.
+    pub(super) fn reason_or(&self, otherwise: &'a str) -> &'a str {
+        if self.reason.is_empty() { otherwise } else { self.reason }
+    }
+
+    /// The message, or some words for conditions that give none.
+    pub(super) fn message_or(&self, otherwise: &'a str) -> &'a str {
+        if self.message.is_empty() { otherwise } else { self.message }
+    }
+}
+
+/// The condition of this type, if the status has one.
+pub(super) fn find<'a>(object: &ObjectView<'a>, kind: &str) -> Option<Condition<'a>> {
+    let conditions = object.status.get("conditions")?.as_array()?;
+    let found = conditions.iter().find(|condition| text(condition, "type") == kind)?;
+    let observed = found.get("observedGeneration").and_then(Value::as_i64);
+    Some(Condition {
+        status: text(found, "status"),
+        reason: text(found, "reason"),
+        message: text(found, "message"),
+        current: match (observed, object.generation) {
+            (Some(observed), Some(generation)) => observed >= generation,
+            _ => true,
+        },
+    })
+}
+
+/// The condition of this type, if it is true and speaks of the object as it is now.
+pub(super) fn find_true<'a>(object: &ObjectView<'a>, kind: &str) -> Option<Condition<'a>> {
+    find(object, kind).filter(|condition| condition.is_true() && condition.current)
+}

@@ -1,0 +1,42 @@
+//! Custom resources, and every kind without a rule of its own.
+
+use brokkr_manifest::order::is_built_in;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Health, ObjectView, STATUS_GRACE, conditions, in_grace, waiting_for_controller};
+
+/// By the conditions that well-mannered controllers write: `Reconciling`, `Stalled`, `Ready`.
+pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
+    if let Some(condition) = conditions::find_true(object, "Reconciling") {
+        return Health::progressing(condition.reason_or("Reconciling"), condition.message_or("reconciling"));
+    }
+    if let Some(condition) = conditions::find_true(object, "Stalled") {
+        return Health::failed(condition.reason_or("Stalled"), condition.message_or("stalled"));
+    }
+    if let Some(ready) = conditions::find(object, "Ready") {
+        return match ready {
+            ready if !ready.current => waiting_for_controller(),
+            ready if ready.is_true() => Health::ready(ready.reason_or("Ready"), ready.message_or("ready")),
+            ready => Health::progressing(ready.reason_or("NotReady"), ready.message_or("not ready")),
+        };
+    }
+    // Without the grace a resource counts as ready in the moment between its creation and the first look that its
+    // controller takes at it, and whatever waits for it starts too early.
+    if is_custom(object.group) && has_no_status(object) && in_grace(object, STATUS_GRACE, now) {
+        return Health::progressing("WaitingForStatus", "its controller has not reported a status yet");
+    }
+    Health::ready("Applied", "applied")
+}
+
+pub(super) fn is_custom(group: &str) -> bool {
+    !is_built_in(group)
+}
+
+pub(super) fn has_no_status(object: &ObjectView<'_>) -> bool {
+    match object.status {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}

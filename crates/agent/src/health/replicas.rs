@@ -1,0 +1,180 @@
+//! Kinds that keep a number of Pods running: Deployment, StatefulSet, DaemonSet, ReplicaSet.
+
+use serde_json::Value;
+
+use super::conditions::{find, find_true};
+use super::{Health, ObjectView, count, text};
+
+/// `progressDeadlineSeconds` that means "none".
+const NO_DEADLINE: i64 = i32::MAX as i64;
+
+pub(super) fn deployment(object: &ObjectView<'_>) -> Health {
+    let (spec, status) = (object.spec, object.status);
+    let progress = find(object, "Progressing");
+    if let Some(progress) = progress.filter(|progress| progress.reason() == "ProgressDeadlineExceeded") {
+        return Health::failed(
+            "ProgressDeadlineExceeded",
+            progress.message_or("the progress deadline has passed"),
+        );
+    }
+
+    let wanted = wanted(spec);
+    let updated = count(status, "updatedReplicas");
+    let paused = spec.get("paused").and_then(Value::as_bool).unwrap_or(false);
+    let hold =
+        |health: Health| if paused && updated < wanted { paused_health(updated, wanted) } else { health };
+
+    if let Some(health) = cannot_create(object, count(status, "replicas") < wanted || updated < wanted) {
+        return health;
+    }
+    if updated < wanted {
+        return hold(part(updated, wanted, "updated"));
+    }
+    if count(status, "replicas") > updated {
+        return surplus(count(status, "replicas") - updated);
+    }
+    if let Some(health) = not_ready(status, wanted) {
+        return health;
+    }
+    // All counts are right, but the controller still calls the rollout unfinished.
+    let has_deadline =
+        spec.get("progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600) != NO_DEADLINE;
+    if let Some(progress) = progress
+        && has_deadline
+        && !paused
+        && progress.reason() != "NewReplicaSetAvailable"
+    {
+        return Health::progressing(progress.reason_or("RollingOut"), progress.message_or("rolling out"));
+    }
+    if let Some(available) = find(object, "Available").filter(|available| !available.is_true()) {
+        return Health::progressing(
+            available.reason_or("Unavailable"),
+            available.message_or("not available"),
+        );
+    }
+    all_ready(wanted)
+}
+
+pub(super) fn stateful_set(object: &ObjectView<'_>) -> Health {
+    let (spec, status) = (object.spec, object.status);
+    let wanted = wanted(spec);
+    let replicas = count(status, "replicas");
+    if replicas < wanted {
+        return part(replicas, wanted, "created");
+    }
+    if let Some(health) = not_ready(status, wanted) {
+        return health;
+    }
+    if replicas > wanted {
+        return surplus(replicas - wanted);
+    }
+
+    let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
+    let partition = strategy.get("rollingUpdate").map_or(0, |rolling| count(rolling, "partition"));
+    if text(strategy, "type") == "OnDelete" {
+        // Whether Pods are of the newest revision is up to whoever deletes the old ones.
+        return all_ready(wanted);
+    }
+    let updated = count(status, "updatedReplicas");
+    if partition > 0 {
+        let share = (wanted - partition).max(0);
+        return if updated < share {
+            part(updated, share, "of the partition updated")
+        } else {
+            Health::ready(
+                "PartitionUpdated",
+                format!("{wanted}/{wanted} replicas ready, {updated} updated by partition"),
+            )
+        };
+    }
+    if text(status, "currentRevision") != text(status, "updateRevision") {
+        return part(updated.min(wanted), wanted, "updated");
+    }
+    all_ready(wanted)
+}
+
+pub(super) fn daemon_set(object: &ObjectView<'_>) -> Health {
+    let status = object.status;
+    let wanted = count(status, "desiredNumberScheduled");
+    let on_delete =
+        object.spec.get("updateStrategy").is_some_and(|strategy| text(strategy, "type") == "OnDelete");
+
+    let mut steps = vec![("currentNumberScheduled", "Scheduling", "scheduled")];
+    if !on_delete {
+        steps.push(("updatedNumberScheduled", "RollingOut", "updated"));
+    }
+    steps.extend([("numberReady", "NotReady", "ready"), ("numberAvailable", "NotAvailable", "available")]);
+    for (field, reason, word) in steps {
+        let have = count(status, field);
+        if have < wanted {
+            return Health::progressing(reason, format!("{have}/{wanted} pods {word}"));
+        }
+    }
+    Health::ready("Ready", format!("{wanted}/{wanted} pods ready"))
+}
+
+pub(super) fn replica_set(object: &ObjectView<'_>) -> Health {
+    let status = object.status;
+    let wanted = wanted(object.spec);
+    let replicas = count(status, "replicas");
+    if let Some(health) = cannot_create(object, replicas < wanted) {
+        return health;
+    }
+    let labelled = count(status, "fullyLabeledReplicas");
+    if labelled < wanted {
+        return part(labelled, wanted, "created");
+    }
+    if let Some(health) = not_ready(status, wanted) {
+        return health;
+    }
+    if replicas > wanted {
+        return surplus(replicas - wanted);
+    }
+    all_ready(wanted)
+}
+
+fn wanted(spec: &Value) -> i64 {
+    spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
+}
+
+/// Quota, admission and the like: the one reason that people look for, and it is nowhere in the counts.
+fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
+    let failure = find_true(object, "ReplicaFailure").filter(|_| missing)?;
+    Some(Health::progressing(
+        failure.reason_or("ReplicaFailure"),
+        failure.message_or("pods cannot be created"),
+    ))
+}
+
+fn not_ready(status: &Value, wanted: i64) -> Option<Health> {
+    let ready = count(status, "readyReplicas");
+    if ready < wanted {
+        return Some(part(ready, wanted, "ready"));
+    }
+    // StatefulSets of old clusters do not report it.
+    let available = status.get("availableReplicas").and_then(Value::as_i64)?;
+    (available < wanted).then(|| part(available, wanted, "available"))
+}
+
+fn part(have: i64, wanted: i64, word: &str) -> Health {
+    let reason = match word {
+        "ready" => "NotReady",
+        "available" => "NotAvailable",
+        "created" => "Creating",
+        _ => "RollingOut",
+    };
+    Health::progressing(reason, format!("{have}/{wanted} replicas {word}"))
+}
+
+fn surplus(old: i64) -> Health {
+    let noun = if old == 1 { "replica" } else { "replicas" };
+    Health::progressing("RollingOut", format!("{old} old {noun} still to stop"))
+}
+
+fn paused_health(updated: i64, wanted: i64) -> Health {
+    Health::progressing("Paused", format!("the rollout is paused with {updated}/{wanted} replicas updated"))
+}
+
+fn all_ready(wanted: i64) -> Health {
+    Health::ready("Ready", format!("{wanted}/{wanted} replicas ready"))
+}

@@ -1,0 +1,88 @@
+//! Kinds that run something once, or run it themselves: Job and Pod.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::conditions::{find, find_true};
+use super::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, text};
+
+pub(super) fn job(object: &ObjectView<'_>) -> Health {
+    if let Some(failed) = find_true(object, "Failed") {
+        return Health::failed(failed.reason_or("Failed"), failed.message_or("the job has failed"));
+    }
+    if find_true(object, "Complete").is_some() {
+        return Health::ready("Complete", "completed");
+    }
+    if object.spec.get("suspend").and_then(Value::as_bool).unwrap_or(false) {
+        return Health::ready("Suspended", "suspended, as its manifest asks");
+    }
+    let status = object.status;
+    // `completions` may be absent: then one success is enough.
+    let wanted = object.spec.get("completions").and_then(Value::as_i64).unwrap_or(1);
+    let (succeeded, active, failed) =
+        (count(status, "succeeded"), count(status, "active"), count(status, "failed"));
+    if text(status, "startTime").is_empty() {
+        return Health::progressing("NotStarted", "not started yet");
+    }
+    let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+    Health::progressing("Running", format!("{succeeded}/{wanted} completed, {active} active{failures}"))
+}
+
+pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
+    let status = object.status;
+    let reason =
+        |otherwise| Some(text(status, "reason")).filter(|reason| !reason.is_empty()).unwrap_or(otherwise);
+    let message =
+        |otherwise| Some(text(status, "message")).filter(|text| !text.is_empty()).unwrap_or(otherwise);
+    match text(status, "phase") {
+        "Succeeded" => return Health::ready("Succeeded", "succeeded"),
+        "Failed" => return Health::failed(reason("Failed"), message("the pod has failed")),
+        "Unknown" => {
+            return Health::new(
+                HealthState::Unknown,
+                reason("NodeUnreachable"),
+                message("its node does not answer"),
+            );
+        }
+        _ => {}
+    }
+    if let Some((container, "CrashLoopBackOff")) = waiting(status) {
+        return Health::failed("CrashLoopBackOff", format!("container {container} keeps crashing"));
+    }
+    if waits_for_a_node(object) {
+        let told = find(object, "PodScheduled")
+            .map_or("no node fits", |scheduled| scheduled.message_or("no node fits"));
+        return if in_grace(object, SCHEDULING_GRACE, now) {
+            Health::progressing("Unschedulable", told)
+        } else {
+            Health::failed("Unschedulable", told)
+        };
+    }
+    if text(status, "phase") == "Running" && find_true(object, "Ready").is_some() {
+        return Health::ready("Ready", "running and ready");
+    }
+    if let Some((container, waiting)) = waiting(status).filter(|(_, reason)| !reason.is_empty()) {
+        return Health::progressing(waiting, format!("container {container} waits: {waiting}"));
+    }
+    match text(status, "phase") {
+        "Running" => Health::progressing("NotReady", "running, not ready"),
+        _ => Health::progressing("Pending", "not running yet"),
+    }
+}
+
+/// Whether the scheduler has looked for a node in vain.
+pub(super) fn waits_for_a_node(object: &ObjectView<'_>) -> bool {
+    find(object, "PodScheduled")
+        .is_some_and(|scheduled| scheduled.is_false() && scheduled.reason() == "Unschedulable")
+}
+
+/// The container that waits, and why; a crash loop before anything else, as it says the most.
+fn waiting(status: &Value) -> Option<(&str, &str)> {
+    let all = ["initContainerStatuses", "containerStatuses"];
+    let mut waiting =
+        all.iter().filter_map(|field| status.get(field)?.as_array()).flatten().filter_map(|container| {
+            Some((text(container, "name"), text(container.pointer("/state/waiting")?, "reason")))
+        });
+    let first = waiting.clone().find(|(_, reason)| *reason != "PodInitializing");
+    waiting.find(|(_, reason)| *reason == "CrashLoopBackOff").or(first)
+}

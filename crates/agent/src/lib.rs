@@ -1,0 +1,20 @@
+//! The agent: one per cluster. Pulls its target state, applies it, repairs drift, reports.
+//!
+//! ```text
+//! link (broker) → plan (pure) → execute (writes) ⇄ observe (watches) → link/report (broker)
+//! ```
+//!
+//! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for every decision.
+
+pub mod args;
+pub mod execute;
+pub mod health;
+pub mod install;
+pub mod inventory;
+pub mod link;
+pub mod marks;
+pub mod observe;
+pub mod plan;
+pub mod reconcile;
+pub mod resource;
+pub mod run;

@@ -1,0 +1,91 @@
+//! The set of stacks that this agent holds, kept the same here and at the broker.
+//!
+//! A stack is in the set before the first write for it, and until its record is gone. All changes of
+//! the broker's copy go through one lock, so that an older set never overwrites a newer one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use brokkr_api::Position;
+use brokkr_api::agents::Holds;
+use brokkr_api::ids::{AgentId, Checksum, StackId};
+use brokkr_api::protocol::{Session, holds_digest};
+use brokkr_client::{Client as Broker, ClientError};
+use tokio::sync::{Mutex, watch};
+
+#[derive(Clone)]
+pub struct HeldStacks {
+    broker: Broker,
+    agent: AgentId,
+    session: Session,
+    held: Arc<watch::Sender<Held>>,
+    order: Arc<Mutex<()>>,
+}
+
+/// What is held, and the position from which on the broker's answers know of it.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    pub stacks: BTreeSet<StackId>,
+    pub position: Position,
+}
+
+impl Held {
+    #[must_use]
+    pub fn digest(&self) -> Checksum {
+        holds_digest(self.stacks.iter().copied())
+    }
+}
+
+impl HeldStacks {
+    #[must_use]
+    pub fn new(broker: Broker, agent: AgentId, session: Session, stacks: BTreeSet<StackId>) -> Self {
+        let (held, _) = watch::channel(Held { stacks, position: Position::default() });
+        Self { broker, agent, session, held: Arc::new(held), order: Arc::default() }
+    }
+
+    #[must_use]
+    pub fn contains(&self, stack: StackId) -> bool {
+        self.held.borrow().stacks.contains(&stack)
+    }
+
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<Held> {
+        self.held.subscribe()
+    }
+
+    /// Durable at the broker when this returns.
+    pub async fn hold(&self, stack: StackId) -> Result<(), ClientError> {
+        let _turn = self.order.lock().await;
+        let mut stacks = self.held.borrow().stacks.clone();
+        if !stacks.insert(stack) {
+            return Ok(());
+        }
+        let position = self.put(&stacks).await?;
+        self.held.send_modify(|held| {
+            held.stacks.insert(stack);
+            held.position = held.position.max(position);
+        });
+        Ok(())
+    }
+
+    /// Tells the broker the whole set, as it asked for.
+    pub async fn tell(&self) -> Result<(), ClientError> {
+        let _turn = self.order.lock().await;
+        let stacks = self.held.borrow().stacks.clone();
+        let position = self.put(&stacks).await?;
+        self.held.send_modify(|held| held.position = held.position.max(position));
+        Ok(())
+    }
+
+    /// Nothing of the stack is left here; the broker learns it with the next poll.
+    pub fn let_go(&self, stack: StackId) {
+        self.held.send_modify(|held| {
+            held.stacks.remove(&stack);
+        });
+    }
+
+    async fn put(&self, stacks: &BTreeSet<StackId>) -> Result<Position, ClientError> {
+        let holds = Holds { stacks: stacks.iter().copied().collect() };
+        self.broker.put_holds(self.agent, self.session, &holds).await
+    }
+}

@@ -1,0 +1,82 @@
+//! Who this agent is: a key made in the cluster, registered once with a join token.
+//!
+//! The key is stored before it is registered, so that a lost answer strands nobody: the same token
+//! with the same key answers the same.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail};
+use brokkr_api::agents::RegisterAgent;
+use brokkr_client::{AgentIdentity, AgentKey, Client as Broker};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+
+/// Where the identity lives, in the agent's own namespace.
+pub const SECRET: &str = "brokkr-agent-identity";
+const KEY: &str = "key.pem";
+const AGENT_ID: &str = "agent-id";
+const INSTALLATION_ID: &str = "installation-id";
+
+/// Reads the identity from the cluster, or makes one and registers it with the join token.
+pub async fn identify(
+    client: &Client,
+    namespace: &str,
+    broker: &Broker,
+    join_token: Option<&SecretString>,
+) -> anyhow::Result<AgentIdentity> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let stored = match secrets.get_opt(SECRET).await.context("read the agent's identity")? {
+        Some(secret) => secret,
+        None => store_new_key(&secrets, namespace).await?,
+    };
+    let data = stored.data.unwrap_or_default();
+    let pem = text(&data, KEY).with_context(|| format!("Secret {namespace}/{SECRET} has no {KEY}"))?;
+    let key = AgentKey::from_pkcs8_pem(&pem).context("read the agent's key")?;
+    if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
+        return Ok(AgentIdentity {
+            agent_id: agent.parse().context("read the agent's id")?,
+            installation_id: installation.parse().context("read the installation's id")?,
+            key,
+        });
+    }
+    let Some(token) = join_token else {
+        bail!(
+            "this agent has not joined yet and was given no join token: make one with \
+             `brokkr agent join-token NAME` and pass it with --join-token-file"
+        );
+    };
+    let registered = broker
+        .register_agent(&RegisterAgent {
+            token: token.expose_secret().trim().to_owned(),
+            public_key: key.public_key_base64url(),
+        })
+        .await
+        .context("join the broker")?;
+    let patch = json!({"stringData": {
+        AGENT_ID: registered.agent_id.to_string(),
+        INSTALLATION_ID: registered.installation_id.to_string(),
+        "name": registered.name.to_string(),
+    }});
+    secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(patch)).await.context("store the agent's id")?;
+    tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined");
+    Ok(AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key })
+}
+
+async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {
+    let key = AgentKey::generate().context("make a key")?;
+    let pem = key.to_pkcs8_pem();
+    let secret: Secret = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": SECRET, "namespace": namespace},
+        "stringData": {KEY: pem.expose_secret()},
+    }))?;
+    secrets.create(&PostParams::default(), &secret).await.context("store the agent's key")
+}
+
+fn text(data: &BTreeMap<String, ByteString>, field: &str) -> Option<String> {
+    String::from_utf8(data.get(field)?.0.clone()).ok()
+}

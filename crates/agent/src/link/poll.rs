@@ -1,0 +1,132 @@
+//! The long poll: tells the reconciler what changed, and nothing when nothing did.
+
+use std::time::Duration;
+
+use brokkr_api::Position;
+use brokkr_api::envelope::Envelope;
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::Session;
+use brokkr_client::{AgentIdentity, Client as Broker, ClientError, Poll, PollRequest};
+use rand::RngExt as _;
+use tokio::sync::{mpsc, watch};
+
+use super::holds::{Held, HeldStacks};
+use super::memory::Memory;
+
+/// What the link tells the reconciler.
+#[derive(Debug)]
+pub enum News {
+    Target(Box<Envelope>),
+    /// Another process serves, or claims to: stop writing.
+    StandDown(&'static str),
+    StandUp,
+}
+
+pub struct Link {
+    pub broker: Broker,
+    pub identity: AgentIdentity,
+    pub session: Session,
+    pub memory: Memory,
+    pub position: Position,
+    pub interval: Duration,
+    pub news: mpsc::UnboundedSender<News>,
+    pub holds: HeldStacks,
+}
+
+impl Link {
+    pub async fn run(mut self) {
+        let mut held = self.holds.subscribe();
+        let mut etag: Option<String> = None;
+        let mut failures = 0u32;
+        let mut stood_down = false;
+        loop {
+            let now_held = held.borrow_and_update().clone();
+            self.position = self.position.max(now_held.position);
+            let request = PollRequest {
+                position: self.position,
+                holds: now_held.digest(),
+                session: self.session,
+                etag: etag.clone(),
+                wait: self.interval,
+            };
+            // A change of what is held makes the running poll's digest stale: ask anew.
+            let poll = tokio::select! {
+                poll = self.broker.target_state(self.identity.agent_id, &request) => poll,
+                () = changed(&mut held, request.holds) => continue,
+            };
+            match poll {
+                Ok(poll) => {
+                    failures = 0;
+                    if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && stood_down {
+                        stood_down = false;
+                        let _ = self.news.send(News::StandUp);
+                    }
+                    match poll {
+                        Poll::NotModified { position, .. } => self.position = self.position.max(position),
+                        Poll::Changed { envelope, etag: tag, position, .. } => {
+                            self.position = self.position.max(position);
+                            if let Err(error) = self.memory.keep_position(self.position).await {
+                                tracing::warn!(%error, "position not kept; asking again");
+                                self.pause(&mut failures, None).await;
+                                continue;
+                            }
+                            etag = Some(tag);
+                            if self.news.send(News::Target(envelope)).is_err() {
+                                return;
+                            }
+                        }
+                        Poll::HoldsWanted => self.tell_holds().await,
+                        Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
+                        Poll::Superseded => self.stand_down(&mut stood_down, "a newer session serves").await,
+                        Poll::Tied => self.stand_down(&mut stood_down, "another process has the same session").await,
+                        Poll::Ahead => {
+                            self.stand_down(&mut stood_down, "the broker's database is older than what was seen").await;
+                        }
+                    }
+                }
+                Err(error) => self.complain(&error, &mut failures).await,
+            }
+        }
+    }
+
+    async fn tell_holds(&mut self) {
+        if let Err(error) = self.holds.tell().await {
+            tracing::warn!(%error, "the list of held stacks was not delivered");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn stand_down(&mut self, stood_down: &mut bool, why: &'static str) {
+        if !*stood_down {
+            tracing::error!(why, "standing down: nothing is written until this is settled");
+            *stood_down = true;
+            let _ = self.news.send(News::StandDown(why));
+        }
+        tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;
+    }
+
+    /// The answer was wrong or did not come: nothing changes, and it is asked again.
+    async fn complain(&mut self, error: &ClientError, failures: &mut u32) {
+        tracing::warn!(%error, "no target state; keeping what is there");
+        self.pause(failures, error.retry_after()).await;
+    }
+
+    /// Jitter after the cap, so that a fleet does not come back in step.
+    async fn pause(&mut self, failures: &mut u32, asked: Option<Duration>) {
+        *failures = (*failures + 1).min(6);
+        let backoff = Duration::from_millis(250).saturating_mul(1 << *failures).min(Duration::from_secs(15));
+        let jitter = rand::rng().random_range(0.5..1.0);
+        tokio::time::sleep(asked.unwrap_or_default().max(backoff.mul_f64(jitter))).await;
+    }
+}
+
+async fn changed(holds: &mut watch::Receiver<Held>, sent: Checksum) {
+    loop {
+        if holds.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if holds.borrow().digest() != sent {
+            return;
+        }
+    }
+}

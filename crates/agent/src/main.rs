@@ -1,0 +1,14 @@
+//! The agent's door: parse, install the crypto provider, run.
+
+use brokkr_agent::args::{Arguments, Command};
+use brokkr_agent::{install, run};
+use clap::Parser as _;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match Arguments::parse().command {
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Install(arguments) => install::install(arguments).await,
+    }
+}

@@ -1,0 +1,61 @@
+//! The plan: a pure function of what is wanted, what the record says and what is observed.
+//!
+//! It answers the requests that may be made now; their answers are absorbed, and it is asked again.
+//! Nothing here waits, sends or reads a clock, so that a crash after any step can be played in a
+//! loop. What must survive is in the record; [`types::Progress`] only saves requests.
+//!
+//! | file      | what it decides                                                            |
+//! |-----------|----------------------------------------------------------------------------|
+//! | `deliver` | a stack to have: look, intend, ground, validate, apply, prune, settle       |
+//! | `dispose` | what may be done with one resource that should go (B6, C5, C6)              |
+//! | `remove`  | a stack to remove, until everything is seen to be gone                      |
+//! | `steady`  | putting back what others changed, and health                               |
+//! | `outcome` | the record and the reports that go with a transition                        |
+//! | `absorb`  | what an answer changes                                                      |
+
+pub mod absorb;
+mod deliver;
+mod dispose;
+mod outcome;
+mod remove;
+pub mod steady;
+#[cfg(test)]
+mod tests;
+pub mod types;
+
+use jiff::{SignedDuration, Timestamp};
+use types::{Plan, Situation};
+
+/// How long something may be waited for before it is reported as what blocks.
+pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+/// How long a Namespace or definition may take to become ready.
+pub const GROUND_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// When a stack that stopped is tried again from the start.
+pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
+/// How long transient errors are retried before they are reported.
+pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// Repairs are reported together, at most this often.
+pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);
+/// What was healthy may be unready for this long before it counts as degraded.
+pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// What to do now.
+#[must_use]
+pub fn plan(situation: &Situation<'_>) -> Plan {
+    if situation.goal.target.removal.is_some() {
+        remove::plan(situation)
+    } else {
+        deliver::plan(situation)
+    }
+}
+
+/// 1 s first, doubled, 60 s at most; what the server asks for counts if it is longer.
+#[must_use]
+pub fn backoff(attempts: u32, retry_after: Option<std::time::Duration>) -> SignedDuration {
+    let own = SignedDuration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(SignedDuration::from_secs(60));
+    retry_after.map_or(own, |asked| own.max(SignedDuration::try_from(asked).unwrap_or(own)))
+}
+
+fn due(at: Timestamp, now: Timestamp) -> bool {
+    at <= now
+}

@@ -1,0 +1,111 @@
+//! What the answer to a step changes in the record and in the progress.
+
+use jiff::Timestamp;
+
+use super::types::{Answer, Failure, FailureClass, Origin, Progress, Record, Standing, Step};
+use super::{NEXT_CYCLE, backoff, steady};
+
+/// Takes an answer in. `record` is the one that the cluster holds, as far as known.
+pub fn absorb(progress: &mut Progress, record: &mut Option<Record>, step: &Step, answer: &Answer, now: Timestamp) {
+    progress.waiting_since = None;
+    match (step, answer) {
+        (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
+            let mut written = (**written).clone();
+            written.version = Some(version.clone());
+            let told_repairs = written.reports.len() > record.as_ref().map_or(0, |record| record.reports.len())
+                && written.reports.iter().any(|report| report.message.starts_with("put back"));
+            if told_repairs && progress.repairs > 0 {
+                progress.repairs = 0;
+                progress.repairs_reported = Some(now);
+            }
+            *record = Some(written);
+        }
+        (Step::DropRecord, Answer::RecordDropped) => *record = None,
+        (Step::Look { key, .. }, Answer::Looked(seen)) => {
+            progress.failures.remove(key);
+            progress.looked.insert(key.clone(), seen.clone());
+        }
+        (Step::LookInside { key, .. }, Answer::Inside(foreign)) => {
+            progress.failures.remove(key);
+            progress.inside.insert(key.clone(), foreign.clone());
+        }
+        (Step::DryRun { wanted, .. }, Answer::Valid) => {
+            progress.failures.remove(&wanted.key);
+            progress.validated.insert(wanted.key.clone());
+        }
+        (Step::Apply { wanted, repair, .. }, Answer::Applied { seen, created }) => {
+            let key = &wanted.key;
+            progress.failures.remove(key);
+            progress.looked.remove(key);
+            progress.written.insert(key.clone());
+            progress.deleted.remove(key);
+            if *repair {
+                progress.repairs += 1;
+                let fight = progress.fights.get(key).copied();
+                progress.fights.insert(key.clone(), steady::fought(fight, now));
+            }
+            if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
+                if *created {
+                    entry.origin = Origin::Created;
+                }
+                entry.uid = Some(seen.uid.clone());
+                entry.fields = seen.fields.clone();
+                entry.digest = Some(wanted.digest);
+                entry.kind = wanted.kind.clone();
+            }
+        }
+        (Step::Delete { key, .. }, Answer::DeleteAccepted) => {
+            progress.failures.remove(key);
+            progress.looked.remove(key);
+            progress.deleted.insert(key.clone());
+        }
+        (Step::Delete { key, .. } | Step::Release { key, .. }, Answer::Gone) => {
+            progress.failures.remove(key);
+            progress.looked.insert(key.clone(), None);
+        }
+        (Step::Release { key, .. }, Answer::Released) => {
+            progress.failures.remove(key);
+            let why = match progress.inside.get(key) {
+                Some(foreign) if !foreign.is_empty() => format!("contains {}", foreign.join(", ")),
+                _ => "was there before, is kept, or is still needed".to_owned(),
+            };
+            progress.left.insert(key.clone(), why);
+        }
+        (step, Answer::Failed(failure)) => fail(progress, step, failure, now),
+        _ => {}
+    }
+}
+
+fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp) {
+    let key = match step {
+        Step::Look { key, .. }
+        | Step::LookInside { key, .. }
+        | Step::Delete { key, .. }
+        | Step::Release { key, .. } => key,
+        Step::DryRun { wanted, .. } | Step::Apply { wanted, .. } => &wanted.key,
+        Step::Fetch => {
+            progress.fetch = Some(standing(progress.fetch.as_ref(), failure, now));
+            return;
+        }
+        // Not about an object: whoever carries the step out decides when it is tried again.
+        Step::Hold | Step::WriteRecord(_) | Step::DropRecord => return,
+    };
+    if failure.class == FailureClass::Conflict {
+        // Not what we thought it was: ask again before the next decision.
+        progress.looked.remove(key);
+        progress.inside.remove(key);
+    }
+    let standing = standing(progress.failures.get(key), failure, now);
+    progress.failures.insert(key.clone(), standing);
+}
+
+fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> Standing {
+    let attempts = earlier.map_or(0, |standing| standing.attempts) + 1;
+    let since = earlier.map_or(now, |standing| standing.since);
+    let pause = match failure.class {
+        FailureClass::Permanent => NEXT_CYCLE,
+        FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,
+        FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
+    };
+    Standing { failure: failure.clone(), attempts, since, retry_at: now + pause }
+}

@@ -1,0 +1,137 @@
+//! What may be done with a resource that should go.
+//!
+//! This is the only place that decides on a deletion, for prune and removal alike. Everything here
+//! errs on the side of leaving: what is not certainly ours, and certainly unneeded, stays.
+
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+use brokkr_manifest::order::deletion_stages;
+
+use super::types::{Entry, Origin, Plan, Record, Seen, Situation, Stage, Step};
+use super::{BLOCKED_AFTER, due, outcome};
+use crate::resource::{KindName, is_ground};
+
+enum Disposal {
+    /// Nothing of ours is left there.
+    Done,
+    Act(Step),
+    /// Deleted, and still there: the reason is what people want to know.
+    Wait(ObjectNote),
+}
+
+/// Disposes of these resources, group by group; `None` once all are gone or left on purpose.
+/// `needed_by` names a resource that stays and stands on the one in question.
+pub(super) fn all(
+    s: &Situation<'_>,
+    stage: Stage,
+    record: &Record,
+    keys: impl Iterator<Item = Key>,
+    needed_by: impl Fn(&Key) -> Option<Key>,
+) -> Option<Plan> {
+    for group in deletion_stages(keys) {
+        let mut plan = Plan::new(stage);
+        let mut blockers = Vec::new();
+        for key in group {
+            let Some(entry) = record.inventory.get(&key) else { continue };
+            if let Some(standing) = s.progress.failures.get(&key)
+                && !due(standing.retry_at, s.now)
+            {
+                plan = plan.wake(Some(standing.retry_at));
+                blockers.push(ObjectNote {
+                    object: key.for_people().to_string(),
+                    reason: standing.failure.reason.clone(),
+                    message: standing.failure.message.clone(),
+                });
+                continue;
+            }
+            match dispose(s, &key, entry, needed_by(&key)) {
+                Disposal::Done => {}
+                Disposal::Act(step) => plan.steps.push(step),
+                Disposal::Wait(note) => blockers.push(note),
+            }
+        }
+        if !plan.steps.is_empty() {
+            return Some(plan);
+        }
+        if !blockers.is_empty() {
+            return Some(wait(s, stage, blockers).wake(plan.wake_at));
+        }
+    }
+    None
+}
+
+/// Waits; what lasts is told once, with the names of what blocks.
+fn wait(s: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
+    let since = s.progress.waiting_since.unwrap_or(s.now);
+    let first = format!("{}: {}", blockers[0].object, blockers[0].message);
+    if due(since + BLOCKED_AFTER, s.now) {
+        let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
+        return outcome::blocked(s, stage, "WaitingForDeletion", &format!("{first}{more}"), blockers);
+    }
+    Plan::waiting(stage, first).wake(Some(since + BLOCKED_AFTER))
+}
+
+fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) -> Disposal {
+    if s.progress.left.contains_key(key) {
+        return Disposal::Done;
+    }
+    let seen = match (s.observed.seen(key), s.progress.looked.get(key)) {
+        (Some(seen), _) => seen,
+        // Losing the label looks like a deletion: ask.
+        (None, None) => return Disposal::Act(Step::Look { key: key.clone(), kind: entry.kind.clone() }),
+        (None, Some(None)) => return Disposal::Done,
+        (None, Some(Some(seen))) if entry.uid.as_deref() == Some(&seen.uid) => seen,
+        // C5: somebody made another object under that name.
+        (None, Some(Some(_))) => return Disposal::Done,
+    };
+    let stack = s.goal.target.stack_id;
+    let ours = seen.belongs_to(s.agent, stack, key) || entry.uid.as_deref() == Some(&seen.uid);
+    // C4, C5 and B6: another's, or a child that its owner's controller collects.
+    if !ours || seen.other_owner(s.agent, stack, key).is_some() || seen.has_owner {
+        return Disposal::Done;
+    }
+    if seen.deleting {
+        return Disposal::Wait(leaving(key, seen));
+    }
+    let release = || Disposal::Act(Step::Release { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() });
+    if seen.keep {
+        return release();
+    }
+    // C6: only if Brokkr created it and nothing foreign is inside.
+    if is_ground(key) {
+        if entry.origin == Origin::Adopted || needed_by.is_some() {
+            return release();
+        }
+        match s.progress.inside.get(key) {
+            None => {
+                return Disposal::Act(Step::LookInside { key: key.clone(), kind: entry.kind.clone() });
+            }
+            Some(foreign) if !foreign.is_empty() => return release(),
+            Some(_) => {}
+        }
+    }
+    if s.progress.deleted.contains(key) {
+        return Disposal::Wait(leaving(key, seen));
+    }
+    Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
+}
+
+fn leaving(key: &Key, seen: &Seen) -> ObjectNote {
+    let message = if seen.finalizers.is_empty() {
+        "deleted, not yet gone".to_owned()
+    } else {
+        format!("waits for finalizer {}", seen.finalizers.join(", "))
+    };
+    ObjectNote { object: key.for_people().to_string(), reason: "Terminating".into(), message }
+}
+
+/// Whether `upper` lives inside the namespace, or is of the definition, that `ground` is.
+pub(super) fn stands_on(upper: &Key, ground: &Key) -> bool {
+    let name = KindName::of(ground);
+    if name.is_namespace() {
+        upper.namespace.as_deref() == Some(&ground.name)
+    } else {
+        // A definition is named `plural.group`.
+        name.is_definition() && ground.name.split_once('.').is_some_and(|(_, group)| group == upper.group)
+    }
+}

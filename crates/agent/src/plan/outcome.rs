@@ -1,0 +1,307 @@
+//! The record, and the reports in it, that go with each transition.
+//!
+//! A report is stored in the record, with its time, before it is sent: made again after a crash, it
+//! is the same report with the same id.
+
+use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
+use brokkr_api::{EventId, SequenceId};
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::types::{Content, Entry, Origin, Outcome, Plan, Record, Seen, Situation, Stage, Step};
+use super::{DEGRADED_AFTER, REPAIR_REPORTS, deliver, due};
+use crate::health::HealthState;
+
+/// The most reports that are kept for a broker that cannot be reached.
+const KEPT_REPORTS: usize = 50;
+
+fn blank(s: &Situation<'_>) -> Record {
+    let target = &s.goal.target;
+    Record {
+        project: target.project.clone(),
+        stack: target.stack_id,
+        stack_name: target.stack_name.clone(),
+        sequence: target.sequence_id,
+        removal: None,
+        checksum: None,
+        stamp: SequenceId::default(),
+        applied: None,
+        inventory: Default::default(),
+        hops: Hops::default(),
+        outcome: None,
+        ready: 0,
+        total: 0,
+        reports: Vec::new(),
+        session: s.session,
+        version: None,
+    }
+}
+
+fn current(s: &Situation<'_>) -> Record {
+    let mut record = s.record.cloned().unwrap_or_else(|| blank(s));
+    record.session = s.session;
+    record
+}
+
+/// What `brokkr.io/sequence` says: it changes only together with the checksum.
+pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> SequenceId {
+    match record {
+        Some(record) if record.checksum == Some(content.checksum) => record.stamp,
+        _ => content.sequence,
+    }
+}
+
+/// The superset of what was and what will be.
+pub(super) fn intention<'a>(
+    s: &Situation<'_>,
+    content: &Content,
+    existing: impl Fn(&Key) -> Option<&'a Seen>,
+) -> Record {
+    let mut record = current(s);
+    let target = &s.goal.target;
+    record.stamp = stamp_sequence(s.record, content);
+    record.checksum = Some(content.checksum);
+    if record.sequence != content.sequence || record.hops.published.is_none() || record.removal.is_some() {
+        record.hops = Hops {
+            published: Some(target.published_at),
+            targeted: Some(target.targeted_at.max(target.published_at)),
+            released: Some(target.released_at.max(target.targeted_at)),
+            fetched: Some(content.fetched.max(target.released_at)),
+            verified: Some(content.verified.max(content.fetched).max(target.released_at)),
+            ..Hops::default()
+        };
+    }
+    record.sequence = content.sequence;
+    record.removal = None;
+    record.applied = None;
+    record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
+    for wanted in content.objects.values() {
+        let seen = existing(&wanted.key);
+        let marked = seen.is_some_and(|seen| seen.belongs_to(s.agent, target.stack_id, &wanted.key));
+        let entry = record.inventory.entry(wanted.key.clone()).or_insert_with(|| Entry {
+            kind: wanted.kind.clone(),
+            // One that carries our marks was made by an earlier run whose record is lost.
+            origin: if seen.is_none() || marked { Origin::Created } else { Origin::Adopted },
+            uid: None,
+            digest: None,
+            fields: None,
+        });
+        entry.kind = wanted.kind.clone();
+        entry.uid = seen.map(|seen| seen.uid.clone()).or(entry.uid.take());
+    }
+    record
+}
+
+pub(super) fn removal_intention(s: &Situation<'_>) -> Record {
+    let mut record = current(s);
+    let target = &s.goal.target;
+    record.removal = target.removal;
+    record.sequence = record.sequence.max(target.sequence_id);
+    record.applied = None;
+    record.outcome = None;
+    record.hops = Hops {
+        published: Some(target.published_at),
+        targeted: Some(target.targeted_at.max(target.published_at)),
+        released: Some(target.released_at.max(target.targeted_at)),
+        ..Hops::default()
+    };
+    record
+}
+
+/// Everything is written and what had to go is gone.
+pub(super) fn settled(s: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: s.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key));
+    record.applied = Some(content.sequence);
+    let after = |earlier: Option<Timestamp>| earlier.map_or(s.now, |earlier| earlier.max(s.now));
+    record.hops.applied = Some(after(record.hops.verified));
+    record.hops.pruned = Some(after(record.hops.applied));
+    let left: Vec<String> =
+        s.progress.left.iter().map(|(key, why)| format!("left {}: {why}", key.for_people())).collect();
+    let (ready, worst) = readiness(s, content);
+    record.ready = ready;
+    report(s, &mut record, Transition::Applied, "", &left.join("; "), Vec::new());
+    if worst.is_none() {
+        record.hops.healthy = Some(after(record.hops.pruned));
+        report(s, &mut record, Transition::Healthy, "", "", Vec::new());
+    }
+    record
+}
+
+pub(super) fn removed(s: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: s.session, ..record.clone() };
+    record.inventory.clear();
+    record.ready = 0;
+    record.total = 0;
+    record.hops.pruned = Some(record.hops.released.map_or(s.now, |released| released.max(s.now)));
+    let notes: Vec<ObjectNote> = s
+        .progress
+        .left
+        .iter()
+        .map(|(key, why)| ObjectNote {
+            object: key.for_people().to_string(),
+            reason: "Left".into(),
+            message: why.clone(),
+        })
+        .collect();
+    let message = match notes.first() {
+        None => String::new(),
+        Some(note) => format!("left {}: {}", note.object, note.message),
+    };
+    // The removal's own sequence id, which an untargeted stack may share with what was applied.
+    record.sequence = record.sequence.max(s.goal.target.sequence_id);
+    report(s, &mut record, Transition::Removed, "", &message, notes);
+    record
+}
+
+/// Reported once for each distinct reason.
+pub(super) fn failed(s: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
+    let message = summary(&notes);
+    tell(s, Stage::Stopped, Transition::Failed, reason, &message, notes)
+}
+
+pub(super) fn blocked(s: &Situation<'_>, stage: Stage, reason: &str, message: &str, notes: Vec<ObjectNote>) -> Plan {
+    let mut plan = tell(s, stage, Transition::Blocked, reason, message, notes);
+    plan.waiting_for = Some(message.to_owned());
+    plan
+}
+
+fn tell(
+    s: &Situation<'_>,
+    stage: Stage,
+    transition: Transition,
+    reason: &str,
+    message: &str,
+    notes: Vec<ObjectNote>,
+) -> Plan {
+    let mut record = current(s);
+    let sequence = s.goal.target.sequence_id;
+    let already = record.version.is_some()
+        && record.outcome.as_ref().is_some_and(|outcome| {
+            outcome.transition == transition
+                && outcome.sequence == sequence
+                && outcome.reason == reason
+                && outcome.message == message
+        });
+    if already {
+        return Plan::waiting(stage, message);
+    }
+    report(s, &mut record, transition, reason, message, notes);
+    Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
+}
+
+fn summary(notes: &[ObjectNote]) -> String {
+    match notes {
+        [] => String::new(),
+        [one] => format!("{}: {}", one.object, one.message),
+        [first, rest @ ..] => format!("{}: {} (and {} more)", first.object, first.message, rest.len()),
+    }
+}
+
+/// How many are ready, and the first that is not.
+fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, String, HealthState)>) {
+    let (mut ready, mut worst) = (0, None);
+    for key in content.objects.keys() {
+        match s.observed.seen(key) {
+            Some(seen) if seen.is_ready(s.now) => ready += 1,
+            Some(seen) => {
+                let health = seen.health_at(s.now);
+                let candidate = (key.for_people().to_string(), health.message.clone(), health.state);
+                if worst.is_none() || candidate.2 == HealthState::Failed {
+                    worst = Some(candidate);
+                }
+            }
+            None => {
+                worst.get_or_insert((key.for_people().to_string(), "missing".to_owned(), HealthState::Unknown));
+            }
+        }
+    }
+    (ready, worst)
+}
+
+pub(super) struct Told {
+    pub step: Option<Record>,
+    pub wake_at: Option<Timestamp>,
+}
+
+/// The transitions of the steady state: healthy, degraded, repaired.
+pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> Told {
+    let (ready, worst) = readiness(s, content);
+    let last = record.outcome.as_ref().map(|outcome| outcome.transition);
+    let mut next = Record { session: s.session, ready, ..record.clone() };
+    let graces = content.objects.keys().filter_map(|key| Some(s.observed.seen(key)?.later.as_ref()?.0));
+    let mut wake_at = graces.filter(|at| !due(*at, s.now)).min();
+    let mut changed = false;
+    match worst {
+        None if last != Some(Transition::Healthy) => {
+            if next.hops.healthy.is_none() {
+                next.hops.healthy = Some(next.hops.pruned.map_or(s.now, |pruned| pruned.max(s.now)));
+            }
+            report(s, &mut next, Transition::Healthy, "", "", Vec::new());
+            changed = true;
+        }
+        None => {}
+        Some((object, message, state)) => {
+            let since = s.progress.unready_since.unwrap_or(s.now);
+            let patient = last == Some(Transition::Applied) && state != HealthState::Failed;
+            let settled = due(since + DEGRADED_AFTER, s.now);
+            if !patient && last != Some(Transition::Degraded) && settled {
+                let note = ObjectNote { object: object.clone(), reason: "NotReady".into(), message: message.clone() };
+                report(s, &mut next, Transition::Degraded, "NotReady", &format!("{object}: {message}"), vec![note]);
+                changed = true;
+            } else if !patient && !settled {
+                wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
+            }
+        }
+    }
+    if s.progress.repairs > 0 {
+        let free_at = s.progress.repairs_reported.map(|last| last + REPAIR_REPORTS);
+        if free_at.is_none_or(|free_at| due(free_at, s.now)) {
+            let message = format!("put back what others had changed, {} times", s.progress.repairs);
+            let keep = next.outcome.clone();
+            report(s, &mut next, Transition::Repaired, "Drift", &message, deliver::overdue(s));
+            next.outcome = keep;
+            changed = true;
+        } else {
+            wake_at = wake_at.or(free_at);
+        }
+    }
+    Told { step: changed.then_some(next), wake_at }
+}
+
+fn report(
+    s: &Situation<'_>,
+    record: &mut Record,
+    transition: Transition,
+    reason: &str,
+    message: &str,
+    mut objects: Vec<ObjectNote>,
+) {
+    objects.truncate(NOTES);
+    let sequence = s.goal.target.sequence_id;
+    let mut report = Report {
+        id: EventId(Default::default()),
+        stack_id: record.stack,
+        sequence_id: sequence,
+        transition,
+        at: microseconds(s.now),
+        hops: record.hops,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        objects,
+        ready: record.ready,
+        total: record.total,
+    };
+    report.id = report.derived_id(s.agent);
+    record.outcome =
+        Some(Outcome { transition, sequence, reason: reason.to_owned(), message: message.to_owned() });
+    if record.reports.len() >= KEPT_REPORTS {
+        record.reports.remove(0);
+    }
+    record.reports.push(report);
+}
+
+/// The database keeps microseconds; a time that is cut on its way would change the derived id.
+fn microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}

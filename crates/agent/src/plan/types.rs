@@ -1,0 +1,360 @@
+//! What the planner looks at and what it answers: data only.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use brokkr_api::envelope::TargetStack;
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::{Hops, Report, Transition};
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::order::Rank;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::health::{Health, HealthState};
+use crate::resource::{Kind, KindName};
+
+/// One resource of a deployment object, resolved against what the API server serves.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub kind: Kind,
+    pub key: Key,
+    pub body: Value,
+    pub digest: Checksum,
+    pub wave: i64,
+    pub rank: Rank,
+}
+
+/// A deployment object, verified and parsed.
+#[derive(Clone, Debug)]
+pub struct Content {
+    pub sequence: SequenceId,
+    pub checksum: Checksum,
+    pub objects: BTreeMap<Key, Arc<Wanted>>,
+    pub fetched: Timestamp,
+    pub verified: Timestamp,
+}
+
+/// What the broker wants of a stack, and the content once it was fetched.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    pub target: TargetStack,
+    pub content: Option<Arc<Content>>,
+}
+
+/// Whether a resource was there before Brokkr. Decides what may be done with a Namespace at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Created,
+    Adopted,
+}
+
+/// One line of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub kind: Kind,
+    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Of the manifest's object as it was last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Checksum>,
+    /// Of our own managedFields entry as the server answered our last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Fingerprint>,
+}
+
+/// The hash of our managedFields entry: while it stays, nobody changed a field of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(pub String);
+
+/// What the cluster knows about a stack: the record `stacks.brokkr.io`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub project: String,
+    pub stack: StackId,
+    pub stack_name: String,
+    /// The highest sequence id that was ever intended. Never goes back.
+    pub sequence: SequenceId,
+    /// Set while the stack is being removed.
+    pub removal: Option<brokkr_api::envelope::Removal>,
+    /// What the resources are stamped with.
+    pub checksum: Option<Checksum>,
+    pub stamp: SequenceId,
+    /// The sequence id that was applied completely.
+    pub applied: Option<SequenceId>,
+    pub inventory: BTreeMap<Key, Entry>,
+    pub hops: Hops,
+    pub outcome: Option<Outcome>,
+    pub ready: u32,
+    pub total: u32,
+    /// Reports that the broker has not acknowledged yet.
+    pub reports: Vec<Report>,
+    /// Which run of the agent wrote it.
+    pub session: i64,
+    /// The resourceVersion to be replaced; none before the record was created.
+    pub version: Option<String>,
+}
+
+/// The last thing that was reported, so that only transitions are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub transition: Transition,
+    pub sequence: SequenceId,
+    pub reason: String,
+    pub message: String,
+}
+
+/// A live object, as far as decisions need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub uid: String,
+    pub version: u64,
+    pub agent: Option<String>,
+    pub stack: Option<String>,
+    pub id: Option<String>,
+    pub checksum: Option<String>,
+    pub keep: bool,
+    pub has_owner: bool,
+    pub deleting: bool,
+    pub finalizers: Vec<String>,
+    pub fields: Option<Fingerprint>,
+    pub health: Health,
+    /// What time alone will make of it: a grace that ends.
+    pub later: Option<(Timestamp, Health)>,
+}
+
+impl Seen {
+    #[must_use]
+    pub fn health_at(&self, now: Timestamp) -> &Health {
+        match &self.later {
+            Some((at, health)) if *at <= now => health,
+            _ => &self.health,
+        }
+    }
+
+    #[must_use]
+    pub fn is_ready(&self, now: Timestamp) -> bool {
+        !self.deleting && self.health_at(now).state == HealthState::Ready
+    }
+
+    /// Carries our marks, and they are about this very object (not copied from another).
+    #[must_use]
+    pub fn belongs_to(&self, agent: AgentId, stack: StackId, key: &Key) -> bool {
+        self.agent.as_deref() == Some(&agent.to_string())
+            && self.stack.as_deref() == Some(&stack.to_string())
+            && self.id.as_deref() == Some(&key.to_string())
+    }
+
+    /// Whose it is, if it is some other stack's or agent's.
+    #[must_use]
+    pub fn other_owner(&self, agent: AgentId, stack: StackId, key: &Key) -> Option<String> {
+        if self.id.as_deref() != Some(&key.to_string()) {
+            return None;
+        }
+        match (&self.agent, &self.stack) {
+            (Some(other), _) if *other != agent.to_string() => Some(format!("agent {other}")),
+            (_, Some(other)) if *other != stack.to_string() => Some(format!("stack {other}")),
+            _ => None,
+        }
+    }
+}
+
+/// Why a step did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub class: FailureClass,
+    pub reason: String,
+    pub message: String,
+    /// The server's own wish for how long to wait.
+    pub retry_after: Option<std::time::Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// May succeed later without any change.
+    Transient,
+    /// Will fail again until somebody changes something.
+    Permanent,
+    /// The object is not what we thought: look again.
+    Conflict,
+}
+
+/// A failure that stands, with when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub failure: Failure,
+    pub attempts: u32,
+    pub since: Timestamp,
+    pub retry_at: Timestamp,
+}
+
+/// What this process has done so far for the current goal. Losing it costs requests, never correctness:
+/// everything that must survive is in the record.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Answers of the API server about objects that do not carry our label.
+    pub looked: HashMap<Key, Option<Seen>>,
+    pub validated: HashSet<Key>,
+    pub written: HashSet<Key>,
+    pub failures: BTreeMap<Key, Standing>,
+    /// Why the content could not be fetched or read.
+    pub fetch: Option<Standing>,
+    /// What is inside a namespace or definition and not ours, as listed just before deleting it.
+    pub inside: HashMap<Key, Vec<String>>,
+    /// Deletions that the server accepted.
+    pub deleted: HashSet<Key>,
+    /// Left in the cluster on purpose, with the reason.
+    pub left: BTreeMap<Key, String>,
+    pub waiting_since: Option<Timestamp>,
+    /// How often each object was put back lately.
+    pub fights: HashMap<Key, Fight>,
+    pub repairs: u32,
+    pub repairs_reported: Option<Timestamp>,
+    pub unready_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Fight {
+    pub rounds: u32,
+    pub last: Timestamp,
+}
+
+/// What is known of the cluster's live objects without asking.
+pub trait Observed {
+    fn seen(&self, key: &Key) -> Option<&Seen>;
+    /// Whether everything of this kind that carries our label is known.
+    fn synced(&self, kind: &KindName) -> bool;
+}
+
+/// Everything a plan is a function of.
+pub struct Situation<'a> {
+    pub agent: AgentId,
+    pub session: i64,
+    pub goal: &'a Goal,
+    pub record: Option<&'a Record>,
+    /// Whether the broker knows that this agent holds the stack.
+    pub held: bool,
+    pub progress: &'a Progress,
+    pub observed: &'a dyn Observed,
+    pub busy: &'a HashSet<Key>,
+    pub now: Timestamp,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Tell the broker that this stack is held, before the first write for it.
+    Hold,
+    /// Get, verify, parse and resolve the content.
+    Fetch,
+    WriteRecord(Box<Record>),
+    /// Delete the record: the stack is gone and the broker knows it.
+    DropRecord,
+    /// Read one object that does not carry our label.
+    Look { key: Key, kind: Kind },
+    /// List what is inside a namespace or definition.
+    LookInside { key: Key, kind: Kind },
+    DryRun { wanted: Arc<Wanted>, uid: Option<String>, stamp: crate::marks::Stamp },
+    Apply { wanted: Arc<Wanted>, uid: Option<String>, stamp: crate::marks::Stamp, repair: bool },
+    Delete { key: Key, kind: Kind, uid: String },
+    /// Take our marks off and leave the object.
+    Release { key: Key, kind: Kind, uid: String },
+}
+
+impl Step {
+    /// One word for logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Fetch => "fetch",
+            Self::WriteRecord(_) => "write-record",
+            Self::DropRecord => "drop-record",
+            Self::Look { .. } => "look",
+            Self::LookInside { .. } => "look-inside",
+            Self::DryRun { .. } => "dry-run",
+            Self::Apply { .. } => "apply",
+            Self::Delete { .. } => "delete",
+            Self::Release { .. } => "release",
+        }
+    }
+}
+
+/// What the answer to a step means.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Held,
+    Fetched(Arc<Content>),
+    RecordWritten { version: String },
+    RecordDropped,
+    Looked(Option<Seen>),
+    Inside(Vec<String>),
+    Valid,
+    Applied { seen: Seen, created: bool },
+    DeleteAccepted,
+    Gone,
+    Released,
+    Failed(Failure),
+}
+
+/// Where the stack is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Announce,
+    Fetch,
+    Look,
+    Intend,
+    Ground,
+    Validate,
+    Apply,
+    Prune,
+    Settle,
+    Steady,
+    Stopped,
+    Remove,
+    Done,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub stage: Stage,
+    /// May be carried out at the same time.
+    pub steps: Vec<Step>,
+    /// Kinds that have to be watched to go on.
+    pub watch: BTreeSet<Kind>,
+    /// When to plan again even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+    /// What is being waited for, for people.
+    pub waiting_for: Option<String>,
+}
+
+impl Plan {
+    #[must_use]
+    pub fn new(stage: Stage) -> Self {
+        Self { stage, steps: Vec::new(), watch: BTreeSet::new(), wake_at: None, waiting_for: None }
+    }
+
+    #[must_use]
+    pub fn with(stage: Stage, steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn waiting(stage: Stage, what: impl Into<String>) -> Self {
+        Self { waiting_for: Some(what.into()), ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn wake(mut self, at: Option<Timestamp>) -> Self {
+        self.wake_at = match (self.wake_at, at) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        self
+    }
+}

@@ -1,0 +1,219 @@
+//! The state of one stack in this process: its goal, its record, and what is under way.
+
+use std::collections::HashSet;
+
+use brokkr_api::envelope::TargetStack;
+use brokkr_api::ids::Checksum;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::Worker;
+use crate::observe::Index;
+use crate::plan::absorb::absorb;
+use crate::plan::types::{Answer, Goal, Plan, Progress, Record, Situation, Stage, Step};
+use crate::plan::{backoff, plan, steady};
+
+#[derive(Default)]
+pub struct StackState {
+    pub goal: Option<Goal>,
+    /// A newer goal, taken up as soon as nothing is in flight.
+    pub next: Option<TargetStack>,
+    pub record: Option<Record>,
+    pub progress: Progress,
+    /// Resources with a request under way.
+    busy: HashSet<Key>,
+    in_flight: usize,
+    stage: Option<Stage>,
+    /// Resources whose picture changed since the last plan.
+    pub touched: HashSet<Key>,
+    pub wake_at: Option<Timestamp>,
+    /// After a failure that is about no resource: how often, and when to try again.
+    setback: Option<(u32, Timestamp)>,
+}
+
+impl StackState {
+    #[must_use]
+    pub fn resumed(record: Record) -> Self {
+        Self { record: Some(record), ..Self::default() }
+    }
+
+    /// Takes a target; an older one than what the record holds is refused, whatever we are told.
+    pub fn aim(&mut self, target: TargetStack) {
+        let highest = self.record.as_ref().map(|record| record.sequence);
+        if highest.is_some_and(|highest| target.sequence_id < highest) {
+            tracing::warn!(
+                stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
+                "refused to go back to an older deployment object"
+            );
+            return;
+        }
+        self.next = Some(target);
+        self.take_up_next();
+    }
+
+    /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
+    pub fn aim_as_recorded(&mut self) {
+        let Some(record) = self.record.as_ref().filter(|record| record.removal.is_some()) else { return };
+        if self.goal.is_some() {
+            return;
+        }
+        let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
+        self.aim(TargetStack {
+            project: record.project.clone(),
+            stack_id: record.stack,
+            stack_name: record.stack_name.clone(),
+            sequence_id: record.sequence,
+            checksum: Checksum::of(b""),
+            parsed_digest: Checksum::of(b""),
+            removal: record.removal,
+            grant: None,
+            approvals: Vec::new(),
+            published_at: at,
+            targeted_at: record.hops.targeted.unwrap_or(at),
+            released_at: record.hops.released.unwrap_or(at),
+        });
+    }
+
+    fn take_up_next(&mut self) {
+        if self.in_flight > 0 {
+            return;
+        }
+        let Some(target) = self.next.take() else { return };
+        let same = self.goal.as_ref().is_some_and(|goal| {
+            goal.target.sequence_id == target.sequence_id && goal.target.removal == target.removal
+        });
+        if same {
+            if let Some(goal) = &mut self.goal {
+                goal.target = target;
+            }
+            return;
+        }
+        // The content may be kept if only the removal was taken back.
+        let content = self
+            .goal
+            .take()
+            .and_then(|goal| goal.content)
+            .filter(|content| content.sequence == target.sequence_id);
+        self.goal = Some(Goal { target, content });
+        self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+        self.setback = None;
+        self.wake_at = None;
+        self.stage = None;
+    }
+
+    /// A stack that stopped is tried again from the start.
+    pub fn begin_next_cycle(&mut self, now: Timestamp) {
+        if self.stage == Some(Stage::Stopped) {
+            let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
+            if due {
+                self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+            }
+        }
+    }
+
+    /// What to do now; `None` if something is under way that has to be answered first.
+    pub fn plan(&mut self, worker: &Worker, held: bool, index: &Index, now: Timestamp) -> Option<Plan> {
+        self.take_up_next();
+        let touched = std::mem::take(&mut self.touched);
+        let steady = self.stage == Some(Stage::Steady);
+        if self.in_flight > 0 && !steady {
+            self.touched = touched;
+            return None;
+        }
+        if let Some((_, until)) = self.setback
+            && until > now
+        {
+            self.touched = touched;
+            self.wake_at = Some(until);
+            return None;
+        }
+        let goal = self.goal.as_ref()?;
+        let situation = Situation {
+            agent: worker.agent,
+            session: worker.session,
+            goal,
+            record: self.record.as_ref(),
+            held,
+            progress: &self.progress,
+            observed: index,
+            busy: &self.busy,
+            now,
+        };
+        let next = if self.in_flight > 0 {
+            // Only repairs are under way: more of them may start beside those.
+            let mut repairs = Plan::new(Stage::Steady);
+            for key in &touched {
+                let (step, wake) = steady::repair(&situation, key);
+                repairs.steps.extend(step);
+                repairs = repairs.wake(wake);
+            }
+            repairs
+        } else {
+            plan(&situation)
+        };
+        self.note(&next, now);
+        Some(next)
+    }
+
+    fn note(&mut self, plan: &Plan, now: Timestamp) {
+        if self.stage != Some(plan.stage) {
+            self.progress.waiting_since = None;
+        }
+        self.stage = Some(plan.stage);
+        self.wake_at = plan.wake_at;
+        if plan.steps.is_empty() && plan.waiting_for.is_some() {
+            self.progress.waiting_since.get_or_insert(now);
+        }
+        let unready = self.record.as_ref().is_some_and(|record| record.ready < record.total);
+        if plan.stage == Stage::Steady && plan.wake_at.is_some() && unready {
+            self.progress.unready_since.get_or_insert(now);
+        }
+        for step in &plan.steps {
+            self.in_flight += 1;
+            if let Some(key) = key_of(step) {
+                self.busy.insert(key.clone());
+            }
+        }
+    }
+
+    pub fn finish(&mut self, step: &Step, answer: &Answer, now: Timestamp) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(key) = key_of(step) {
+            self.busy.remove(key);
+            self.touched.insert(key.clone());
+        }
+        if let (Step::Fetch, Answer::Fetched(content)) = (step, answer)
+            && let Some(goal) = &mut self.goal
+            && goal.target.sequence_id == content.sequence
+        {
+            goal.content = Some(content.clone());
+        }
+        absorb(&mut self.progress, &mut self.record, step, answer, now);
+        match answer {
+            Answer::Failed(failure) => {
+                tracing::warn!(
+                    step = step.name(), object = key_of(step).map(ToString::to_string),
+                    reason = failure.reason, message = failure.message, "step failed"
+                );
+                if key_of(step).is_none() && !matches!(step, Step::Fetch) {
+                    let attempts = self.setback.map_or(0, |(attempts, _)| attempts) + 1;
+                    self.setback = Some((attempts, now + backoff(attempts, failure.retry_after)));
+                }
+            }
+            _ if key_of(step).is_none() => self.setback = None,
+            _ => {}
+        }
+        self.take_up_next();
+    }
+}
+
+fn key_of(step: &Step) -> Option<&Key> {
+    match step {
+        Step::Look { key, .. }
+        | Step::LookInside { key, .. }
+        | Step::Delete { key, .. }
+        | Step::Release { key, .. } => Some(key),
+        Step::DryRun { wanted, .. } | Step::Apply { wanted, .. } => Some(&wanted.key),
+        Step::Hold | Step::Fetch | Step::WriteRecord(_) | Step::DropRecord => None,
+    }
+}

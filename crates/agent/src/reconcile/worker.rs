@@ -1,0 +1,97 @@
+//! Carries steps out. Knows how to talk to the cluster and the broker, and decides nothing.
+
+use brokkr_api::AgentId;
+use brokkr_api::envelope::TargetStack;
+use brokkr_client::Client as Broker;
+
+use crate::execute::Cluster;
+use crate::execute::discovery::Kinds;
+use crate::inventory::{RecordError, Records};
+use crate::link::content;
+use crate::link::holds::HeldStacks;
+use crate::plan::types::{Answer, Failure, FailureClass, Record, Step};
+
+#[derive(Clone)]
+pub struct Worker {
+    pub agent: AgentId,
+    pub session: i64,
+    pub cluster: Cluster,
+    pub records: Records,
+    pub kinds: Kinds,
+    pub broker: Broker,
+    pub holds: HeldStacks,
+}
+
+impl Worker {
+    pub async fn carry_out(&self, step: &Step, target: &TargetStack) -> Answer {
+        match step {
+            Step::Hold => self.hold(target).await,
+            Step::Fetch => match content::fetch(&self.broker, &self.cluster, &self.kinds, target).await {
+                Ok(content) => Answer::Fetched(content),
+                Err(failure) => Answer::Failed(failure),
+            },
+            Step::WriteRecord(record) => self.write_record(record).await,
+            Step::DropRecord => match self.records.delete(&target.stack_name, target.stack_id).await {
+                Ok(()) => Answer::RecordDropped,
+                Err(error) => Answer::Failed(record_failure(&error)),
+            },
+            Step::Look { key, kind } => self.cluster.look(kind, key).await,
+            Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
+            Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_deref(), stamp).await,
+            Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_deref(), stamp).await,
+            Step::Delete { key, kind, uid } => self.cluster.delete(kind, key, uid).await,
+            Step::Release { key, kind, uid } => self.cluster.release(kind, key, uid).await,
+        }
+    }
+
+    /// The broker must know that the stack is held before the first write for it.
+    async fn hold(&self, target: &TargetStack) -> Answer {
+        match self.holds.hold(target.stack_id).await {
+            Ok(()) => Answer::Held,
+            Err(error) => Answer::Failed(Failure {
+                class: FailureClass::Transient,
+                reason: "BrokerUnreachable".into(),
+                message: format!("the broker could not be told that the stack is held: {error}"),
+                retry_after: error.retry_after(),
+            }),
+        }
+    }
+
+    async fn write_record(&self, record: &Record) -> Answer {
+        let mut record = record.clone();
+        // A record touched by hand (an annotation, say) only has a newer version; one written by a newer
+        // run of this agent means that this run is the stale one, and it loses here.
+        for _ in 0..3 {
+            match self.records.write(&record).await {
+                Ok(version) => return Answer::RecordWritten { version },
+                Err(RecordError::Stale) => {
+                    match self.records.fetch(&record.stack_name, record.stack).await {
+                        Ok(Some(found)) if found.session > self.session => {
+                            return Answer::Failed(Failure {
+                                class: FailureClass::Permanent,
+                                reason: "Superseded".into(),
+                                message: "a newer run of this agent writes this record".into(),
+                                retry_after: None,
+                            });
+                        }
+                        Ok(found) => record.version = found.and_then(|found| found.version),
+                        Err(error) => return Answer::Failed(record_failure(&error)),
+                    }
+                }
+                Err(error) => return Answer::Failed(record_failure(&error)),
+            }
+        }
+        Answer::Failed(record_failure(&RecordError::Stale))
+    }
+}
+
+fn record_failure(error: &RecordError) -> Failure {
+    use std::error::Error as _;
+    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    Failure {
+        class: FailureClass::Transient,
+        reason: "RecordNotWritten".into(),
+        message: format!("{error}{cause}"),
+        retry_after: None,
+    }
+}

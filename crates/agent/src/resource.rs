@@ -1,0 +1,144 @@
+//! How a kind of resource is addressed at the API server.
+
+use std::fmt;
+
+use brokkr_manifest::Key;
+use serde::{Deserialize, Serialize};
+
+/// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
+/// again what it owns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kind {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub plural: String,
+    pub namespaced: bool,
+}
+
+impl Kind {
+    /// Identity of the kind across versions: what watches and keys are grouped by.
+    #[must_use]
+    pub fn name(&self) -> KindName {
+        KindName { group: self.group.clone(), kind: self.kind.clone() }
+    }
+
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `/apis/apps/v1/namespaces/shop/deployments/web`
+    #[must_use]
+    pub fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let mut path = format!("{root}/{}", self.api_version());
+        if let Some(namespace) = namespace.filter(|_| self.namespaced) {
+            path.push_str("/namespaces/");
+            path.push_str(namespace);
+        }
+        path.push('/');
+        path.push_str(&self.plural);
+        if let Some(name) = name {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+
+    #[must_use]
+    pub fn object_path(&self, key: &Key) -> String {
+        self.path(key.namespace.as_deref(), Some(&key.name))
+    }
+
+    #[must_use]
+    pub fn api_resource(&self) -> kube::core::ApiResource {
+        kube::core::ApiResource {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            api_version: self.api_version(),
+            kind: self.kind.clone(),
+            plural: self.plural.clone(),
+        }
+    }
+
+    /// Whether health is read from more than metadata. Everything else is watched by metadata alone,
+    /// so that the data of live Secrets never enters this process.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        match self.group.as_str() {
+            "" => matches!(
+                self.kind.as_str(),
+                "Namespace" | "Pod" | "Service" | "PersistentVolumeClaim"
+            ),
+            "apps" | "batch" | "apiextensions.k8s.io" => true,
+            group => group.contains('.') && !group.ends_with(".k8s.io"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.kind)
+    }
+}
+
+/// Group and kind, whatever the version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KindName {
+    pub group: String,
+    pub kind: String,
+}
+
+impl KindName {
+    #[must_use]
+    pub fn of(key: &Key) -> Self {
+        Self { group: key.group.clone(), kind: key.kind.clone() }
+    }
+
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
+    #[must_use]
+    pub fn is_definition(&self) -> bool {
+        self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
+    }
+}
+
+/// Namespaces and definitions: what others stand on, deleted only under the conditions of C6.
+#[must_use]
+pub fn is_ground(key: &Key) -> bool {
+    let name = KindName::of(key);
+    name.is_namespace() || name.is_definition()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api_server() {
+        let deployment = Kind {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            plural: "deployments".into(),
+            namespaced: true,
+        };
+        let key: Key = "apps/Deployment/shop/web".parse().unwrap();
+        assert_eq!(deployment.object_path(&key), "/apis/apps/v1/namespaces/shop/deployments/web");
+        let namespace = Kind {
+            group: String::new(),
+            version: "v1".into(),
+            kind: "Namespace".into(),
+            plural: "namespaces".into(),
+            namespaced: false,
+        };
+        let key: Key = "/Namespace//shop".parse().unwrap();
+        assert_eq!(namespace.object_path(&key), "/api/v1/namespaces/shop");
+        assert!(is_ground(&key));
+        assert!(deployment.has_status());
+    }
+}

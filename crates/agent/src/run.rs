@@ -1,0 +1,150 @@
+//! The wiring: who this agent is, what the cluster remembers, and the tasks that run. Reads top to bottom.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brokkr_api::agents::SessionVerdict;
+use brokkr_client::{Client as Broker, Credential, RetryPolicy};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use secrecy::SecretString;
+use tokio::sync::mpsc;
+
+use crate::args::RunArguments;
+use crate::execute::Cluster;
+use crate::execute::discovery::Kinds;
+use crate::inventory::Records;
+use crate::link::holds::HeldStacks;
+use crate::link::memory::{Memory, open_session};
+use crate::link::poll::Link;
+use crate::link::{identity, report};
+use crate::observe::Watches;
+use crate::reconcile::{Inbox, Reconciler, Worker};
+
+/// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
+const CHANGES: usize = 4096;
+
+pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
+    start_logging(arguments.log_json);
+    let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
+    // Apart, so that watches never stand in the way of writes.
+    let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
+
+    let anonymous = broker_client(&arguments, Credential::None)?;
+    let join_token = arguments
+        .join_token_file
+        .as_ref()
+        .map(|path| std::fs::read_to_string(path).with_context(|| format!("read {}", path.display())))
+        .transpose()?
+        .map(SecretString::from);
+    let identity = patiently("identify this agent", || {
+        identity::identify(&requests, &arguments.namespace, &anonymous, join_token.as_ref())
+    })
+    .await;
+    let broker = broker_client(&arguments, Credential::Agent(identity.clone()))?;
+    let agent = identity.agent_id;
+
+    let memory = Memory::new(&requests, &arguments.namespace);
+    let remembered = patiently("raise the session count", || memory.start()).await;
+    let session = remembered.session;
+    let records = Records::new(requests.clone(), agent);
+    let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
+    let verdict = patiently("open a session", || open_session(&broker, &identity, session)).await;
+    if verdict != SessionVerdict::Serves {
+        tracing::error!(?verdict, "another process claims to be this agent; the broker will say so at each poll");
+    }
+    tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
+
+    let holds = HeldStacks::new(broker.clone(), agent, session, known.iter().map(|record| record.stack).collect());
+    let (news_in, news) = mpsc::unbounded_channel();
+    let (changes_in, changes) = mpsc::channel(CHANGES);
+    let (answers_in, answers) = mpsc::unbounded_channel();
+    let (reports_in, reports) = mpsc::unbounded_channel();
+    let (acknowledged_in, acknowledged) = mpsc::unbounded_channel();
+
+    let worker = Worker {
+        agent,
+        session: session.count,
+        cluster: Cluster::new(requests.clone(), arguments.in_flight),
+        records,
+        kinds: Kinds::default(),
+        broker: broker.clone(),
+        holds: holds.clone(),
+    };
+    let watches = Watches::new(watching, agent, changes_in);
+    let reconciler = Reconciler::new(worker, watches, known, answers_in, reports_in);
+    let link = Link {
+        broker: broker.clone(),
+        identity,
+        session,
+        memory,
+        position: remembered.position,
+        interval: arguments.polling_interval,
+        news: news_in,
+        holds,
+    };
+    tokio::select! {
+        () = reconciler.run(Inbox { news, changes, answers, acknowledged }) => {}
+        () = link.run() => {}
+        () = report::run(broker, agent, reports, acknowledged_in) => {}
+        signal = stopped() => tracing::info!(signal, "stopping; what is under way is found again at the next start"),
+    }
+    Ok(())
+}
+
+fn start_logging(json: bool) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("BROKKR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube=warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json { builder.json().init() } else { builder.init() }
+}
+
+/// Retries are made where they are seen: the client itself makes none.
+pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::infer().await.context("find the cluster: give --kubeconfig, or run inside one")?,
+    };
+    config.default_retry = false;
+    kube::Client::try_from(config).context("make a client of the API server")
+}
+
+fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Result<Broker> {
+    let mut builder = Broker::builder(arguments.broker_url.clone())
+        .credential(credential)
+        .user_agent(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")))
+        .retry(RetryPolicy::default());
+    if let Some(path) = &arguments.ca_file {
+        builder = builder.ca_pem(std::fs::read(path).with_context(|| format!("read {}", path.display()))?);
+    }
+    builder.build().context("make a client of the broker")
+}
+
+/// Start-up needs both sides; whichever is away is waited for, and named.
+async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(what: &str, attempt: impl Fn() -> F) -> T {
+    let mut pause = Duration::from_millis(250);
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => tracing::warn!("cannot {what} yet: {error:#}; trying again in {pause:?}"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(15));
+    }
+}
+
+async fn stopped() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+

@@ -1,0 +1,115 @@
+//! Agents: joining, sessions, what they hold, what targets them.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{AgentId, InstallationId, InstanceId, SequenceId, StackId};
+use crate::names::{Labels, Name};
+use crate::selector::Selector;
+
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display, strum::EnumString,
+)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum AgentStatus {
+    Active,
+    /// Gets no deployment objects and changes nothing in its cluster.
+    Inactive,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Agent {
+    pub id: AgentId,
+    pub name: Name,
+    pub status: AgentStatus,
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub created_at: Timestamp,
+    /// When the agent last asked for its target state.
+    pub last_seen_at: Option<Timestamp>,
+    /// How often the agent has started; two with the same count both hold.
+    pub session_count: i64,
+    pub session_tied: bool,
+}
+
+/// Changes what is given, leaves the rest. Labels and annotations are replaced as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentPatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<AgentStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Labels>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Labels>,
+}
+
+/// A join token, with the public half of the key that the agent made in its cluster.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterAgent {
+    pub token: String,
+    /// Ed25519 public key, 32 bytes, base64url without padding.
+    pub public_key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RegisteredAgent {
+    pub agent_id: AgentId,
+    pub name: Name,
+    /// The audience of the agent's assertions.
+    pub installation_id: InstallationId,
+}
+
+/// Opens a session: the highest count serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenSession {
+    pub count: i64,
+    pub instance: InstanceId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionVerdict {
+    /// This session is the highest: it may write.
+    Serves,
+    /// A higher one exists: stop writing.
+    Superseded,
+    /// Another process has the same count: both hold, and it is an alert.
+    Tied,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenedSession {
+    pub verdict: SessionVerdict,
+}
+
+/// The complete set of stacks that the agent holds, told before it first writes for a new one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Holds {
+    pub stacks: Vec<StackId>,
+}
+
+/// One reason why an agent gets a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Target {
+    pub project: String,
+    pub stack_id: StackId,
+    pub stack_name: Name,
+    /// The object that the agent should have; none if nothing was submitted yet.
+    pub sequence_id: Option<SequenceId>,
+    pub why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Why {
+    /// The stack names this agent.
+    Explicit,
+    /// The agent's labels match this selector of the stack.
+    Selector { selector: Selector },
+}

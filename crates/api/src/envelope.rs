@@ -1,0 +1,80 @@
+//! The target state as agents ask for it: what to have and what to remove, without contents.
+//!
+//! The entity tag of an answer is the SHA-256 of exactly its bytes; the agent computes it again, so
+//! an answer that was cut off on its way shows. What may change without meaning anything to the
+//! agent (position, spread of reconnects) travels in headers instead.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::agents::AgentStatus;
+use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Envelope {
+    pub protocol: u32,
+    pub installation: InstallationId,
+    pub agent: AgentId,
+    pub status: AgentStatus,
+    /// Ordered by sequence id. A stack that the agent holds and that is not here is unknown to the
+    /// broker: it is kept and reported. Absence is never deletion.
+    pub stacks: Vec<TargetStack>,
+}
+
+/// One stack of the target state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TargetStack {
+    pub project: String,
+    pub stack_id: StackId,
+    pub stack_name: String,
+    /// The object to have; for a removal, the object that the removal goes with.
+    pub sequence_id: SequenceId,
+    /// Of exactly the submitted bytes. For a deletion marker, of no bytes.
+    pub checksum: Checksum,
+    /// Of the parsed objects: an agent whose own reading differs refuses.
+    pub parsed_digest: Checksum,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<Removal>,
+    /// What the project may do on this agent. None until there are grants: the agent's own role applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
+    /// Approvals of held prunes. Empty until they exist.
+    #[serde(default)]
+    pub approvals: Vec<Approval>,
+    pub published_at: Timestamp,
+    pub targeted_at: Timestamp,
+    pub released_at: Timestamp,
+}
+
+/// Why a stack that the agent holds has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Removal {
+    /// The stack was deleted: there is a deletion marker.
+    Deleted,
+    /// The stack lives, and no longer targets this agent.
+    Untargeted,
+}
+
+/// What a project may do on an agent (design §5). Carried from the first version, filled later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Grant {
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    #[serde(default)]
+    pub kinds: Vec<String>,
+    /// The ServiceAccount to act as, `namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+}
+
+/// Permission to carry out one held prune.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Approval {
+    pub sequence_id: SequenceId,
+    pub objects: u32,
+    pub approved_by: String,
+    pub approved_at: Timestamp,
+}

@@ -1,0 +1,187 @@
+//! Typed ids. One registry, so that ids of different nouns never mix.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// A new id, ordered by time of creation.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// One cluster's Brokkr.
+    AgentId
+);
+uuid_id!(
+    /// A named set of resources that is delivered together.
+    StackId
+);
+uuid_id!(
+    /// An API token or join token (not its secret).
+    TokenId
+);
+uuid_id!(
+    /// One run of an agent process: tells two processes with the same session count apart.
+    InstanceId
+);
+uuid_id!(
+    /// This broker installation; the audience of every agent assertion.
+    InstallationId
+);
+uuid_id!(
+    /// One event. Derived by the sender, so that a report made again is the same event.
+    EventId
+);
+
+impl EventId {
+    /// The id of a transition: the same inputs give the same id, whoever computes it and however often.
+    #[must_use]
+    pub fn derive(agent: AgentId, stack: StackId, sequence: SequenceId, transition: &str, at: jiff::Timestamp) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(agent.0.as_bytes());
+        hash.update(stack.0.as_bytes());
+        hash.update(sequence.0.to_be_bytes());
+        hash.update(transition.as_bytes());
+        hash.update(at.as_microsecond().to_be_bytes());
+        let mut bytes = [0u8; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+}
+
+/// The version number of a deployment object, over the whole broker. Grows; never reused.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
+#[serde(transparent)]
+pub struct SequenceId(pub i64);
+
+impl fmt::Display for SequenceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for SequenceId {
+    type Err = std::num::ParseIntError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// SHA-256, written as 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Checksum(pub [u8; 32]);
+
+impl Checksum {
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a checksum is 64 hex digits")]
+pub struct BadChecksum;
+
+impl FromStr for Checksum {
+    type Err = BadChecksum;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(BadChecksum);
+        }
+        let mut bytes = [0u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| BadChecksum)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| BadChecksum)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Checksum {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Checksum {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl utoipa::PartialSchema for Checksum {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        String::schema()
+    }
+}
+impl ToSchema for Checksum {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_made_again_has_the_same_id_and_any_other_has_another() {
+        let (agent, stack) = (AgentId::generate(), StackId::generate());
+        let at = jiff::Timestamp::from_microsecond(1_700_000_000_000_001).unwrap();
+        let later = jiff::Timestamp::from_microsecond(1_700_000_000_000_002).unwrap();
+        let id = EventId::derive(agent, stack, SequenceId(7), "applied", at);
+        assert_eq!(id, EventId::derive(agent, stack, SequenceId(7), "applied", at));
+        assert_ne!(id, EventId::derive(agent, stack, SequenceId(8), "applied", at));
+        assert_ne!(id, EventId::derive(agent, stack, SequenceId(7), "healthy", at));
+        assert_ne!(id, EventId::derive(agent, stack, SequenceId(7), "applied", later));
+    }
+
+    #[test]
+    fn a_checksum_survives_text() {
+        let checksum = Checksum::of(b"kind: ConfigMap");
+        assert_eq!(checksum.to_string().parse::<Checksum>().unwrap(), checksum);
+        assert!("xyz".parse::<Checksum>().is_err());
+    }
+}

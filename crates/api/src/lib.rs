@@ -1,0 +1,37 @@
+//! What crosses the wire between broker, agent, command line and tests.
+//!
+//! Types only: serde and schema, no IO. Broker and agent both depend on this crate and never on
+//! each other, so whatever they agree on has to be written down here.
+//!
+//! | module        | what lives there                                                         |
+//! |---------------|--------------------------------------------------------------------------|
+//! | [`ids`]       | typed ids: an `AgentId` cannot be passed where a `StackId` is wanted     |
+//! | [`names`]     | names people choose, and labels, checked once at the edge                |
+//! | [`selector`]  | the label selector language                                              |
+//! | [`protocol`]  | headers, media types, versions, position: the frame of every exchange    |
+//! | [`envelope`]  | the target state as agents ask for it                                    |
+//! | [`report`]    | what agents report, and the hops of design: published … reported         |
+//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`problem`]   | the one enum of error codes and the problem document                     |
+//! | [`page`]      | keyset paging                                                            |
+
+pub mod agents;
+pub mod envelope;
+pub mod events;
+pub mod ids;
+pub mod names;
+pub mod objects;
+pub mod page;
+pub mod problem;
+pub mod protocol;
+pub mod report;
+pub mod selector;
+pub mod stacks;
+pub mod status;
+pub mod tokens;
+
+pub use ids::{AgentId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId};
+pub use names::{Labels, Name};
+pub use problem::{ErrorCode, Problem};
+pub use protocol::Position;
+pub use selector::Selector;

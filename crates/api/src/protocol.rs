@@ -1,0 +1,154 @@
+//! The frame of every exchange: versions, capabilities, headers, media types, position.
+//!
+//! These are in the protocol from its first version, because they cannot be added later without
+//! upgrading every agent.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::ids::{Checksum, InstanceId, StackId};
+
+/// The protocol version that this build speaks. Sent by agents in [`header::PROTOCOL`].
+pub const PROTOCOL_VERSION: u32 = 1;
+/// The oldest version that this build still understands.
+pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
+/// What an agent of this build can do beyond the version's minimum. Empty until there is something.
+pub const CAPABILITIES: &[&str] = &[];
+
+/// How long a replica that is behind the agent's position waits to catch up before it says 503.
+pub const CATCH_UP_SECONDS: u64 = 5;
+/// The longest wait that a long poll may ask for.
+pub const LONGEST_WAIT_SECONDS: u64 = 300;
+/// The longest life of an agent's assertion.
+pub const ASSERTION_SECONDS: i64 = 300;
+/// One submission, at most.
+pub const SUBMISSION_BYTES: usize = 8 * 1024 * 1024;
+
+/// Names of headers, lower case as HTTP/2 wants them.
+pub mod header {
+    /// Protocol version, a number.
+    pub const PROTOCOL: &str = "brokkr-protocol";
+    /// Capabilities, separated by commas.
+    pub const CAPABILITIES: &str = "brokkr-capabilities";
+    /// `epoch.horizon`: see [`super::Position`].
+    pub const POSITION: &str = "brokkr-position";
+    /// Digest of the set of stacks that the agent holds: see [`super::holds_digest`].
+    pub const HOLDS: &str = "brokkr-holds";
+    /// `count.instance`: see [`super::Session`].
+    pub const SESSION: &str = "brokkr-session";
+    /// Seconds over which agents should spread their reconnects.
+    pub const SPREAD: &str = "brokkr-reconnect-spread";
+    /// Makes a write repeatable: the same key gets the first result again.
+    pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// Names one request in logs and problem documents.
+    pub const REQUEST_ID: &str = "x-request-id";
+}
+
+/// What agents ask for at `target-state`; anything else gets the plain array with contents.
+pub const ENVELOPE_MEDIA_TYPE: &str = "application/vnd.brokkr.target-state.v1+json";
+/// Deployment objects travel as the bytes that were submitted.
+pub const YAML_MEDIA_TYPE: &str = "application/yaml";
+/// RFC 9457.
+pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
+
+/// How far an answer has seen: comparable between replicas.
+///
+/// `horizon` is a PostgreSQL transaction id: every outbox row written by a lower one has been taken
+/// in. After a restore the horizon may go back; then the epoch is raised, which orders first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    pub epoch: i64,
+    pub horizon: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.horizon)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the header value {0:?}")]
+pub struct BadHeader(String);
+
+impl FromStr for Position {
+    type Err = BadHeader;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || BadHeader(text.to_owned());
+        let (epoch, horizon) = text.split_once('.').ok_or_else(bad)?;
+        Ok(Self { epoch: epoch.parse().map_err(|_| bad())?, horizon: horizon.parse().map_err(|_| bad())? })
+    }
+}
+
+/// One run of an agent: a count kept in its cluster and raised at each start, and a random id of
+/// the process, so that two processes with the same count (a cloned cluster) are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Session {
+    pub count: i64,
+    pub instance: InstanceId,
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.count, self.instance)
+    }
+}
+
+impl FromStr for Session {
+    type Err = BadHeader;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || BadHeader(text.to_owned());
+        let (count, instance) = text.split_once('.').ok_or_else(bad)?;
+        Ok(Self { count: count.parse().map_err(|_| bad())?, instance: instance.parse().map_err(|_| bad())? })
+    }
+}
+
+/// The digest of the set of stacks that an agent holds. Order and repetition do not matter.
+#[must_use]
+pub fn holds_digest(stacks: impl IntoIterator<Item = StackId>) -> Checksum {
+    let mut stacks: Vec<_> = stacks.into_iter().collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    let mut hash = Sha256::new();
+    for stack in stacks {
+        hash.update(stack.0.as_bytes());
+    }
+    Checksum(hash.finalize().into())
+}
+
+/// Compares two entity tags weakly: proxies that compress add `W/`.
+#[must_use]
+pub fn same_etag(left: &str, right: &str) -> bool {
+    let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
+    bare(left) == bare(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raised_epoch_is_above_any_horizon() {
+        let before: Position = "1.99999".parse().unwrap();
+        let after: Position = "1700000000.3".parse().unwrap();
+        assert!(after > before);
+        assert_eq!(after.to_string(), "1700000000.3");
+        assert!("7".parse::<Position>().is_err());
+    }
+
+    #[test]
+    fn the_set_of_held_stacks_has_no_order() {
+        let (one, two) = (StackId::generate(), StackId::generate());
+        assert_eq!(holds_digest([one, two]), holds_digest([two, one, two]));
+        assert_ne!(holds_digest([one]), holds_digest([one, two]));
+    }
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        assert!(same_etag("\"abc\"", "W/\"abc\""));
+        assert!(!same_etag("\"abc\"", "\"abd\""));
+    }
+}

@@ -1,0 +1,133 @@
+//! What agents report: transitions only, in batches, each with an id of its own.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{AgentId, EventId, SequenceId, StackId};
+
+/// At most this many reports in one batch.
+pub const BATCH: usize = 500;
+/// At most this many objects named in one report; the message says how many more there are.
+pub const NOTES: usize = 20;
+
+/// What happened to a stack on an agent.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+    strum::Display, strum::EnumString, strum::EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Transition {
+    /// Everything is written, and what no longer belongs is gone.
+    Applied,
+    /// Everything that was applied is ready.
+    Healthy,
+    /// It was healthy, and no longer is.
+    Degraded,
+    /// It stopped: the reason and the objects say where.
+    Failed,
+    /// Something changed by others was put back.
+    Repaired,
+    /// A removal or prune waits for something: a finalizer, foreign content of a namespace.
+    Blocked,
+    /// Every resource of the stack was seen to be gone, or was released.
+    Removed,
+}
+
+/// When each hop was passed, for one (agent, stack, sequence id). Where it stopped, the rest is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Hops {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targeted: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Timestamp>,
+}
+
+impl Hops {
+    /// The chain in its order, with names.
+    #[must_use]
+    pub fn chain(&self) -> [(&'static str, Option<Timestamp>); 9] {
+        [
+            ("published", self.published),
+            ("targeted", self.targeted),
+            ("released", self.released),
+            ("fetched", self.fetched),
+            ("verified", self.verified),
+            ("applied", self.applied),
+            ("pruned", self.pruned),
+            ("healthy", self.healthy),
+            ("reported", self.reported),
+        ]
+    }
+}
+
+/// One object that a report is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ObjectNote {
+    /// `Deployment shop/web`
+    pub object: String,
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Report {
+    /// See [`EventId::derive`].
+    pub id: EventId,
+    pub stack_id: StackId,
+    pub sequence_id: SequenceId,
+    pub transition: Transition,
+    /// When it happened, as the agent stored it in its cluster before sending.
+    pub at: Timestamp,
+    #[serde(default)]
+    pub hops: Hops,
+    /// One word for programs, such as `FieldImmutable`.
+    #[serde(default)]
+    pub reason: String,
+    /// One sentence for people.
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub objects: Vec<ObjectNote>,
+    /// Resources that are ready, of `total`.
+    #[serde(default)]
+    pub ready: u32,
+    #[serde(default)]
+    pub total: u32,
+}
+
+impl Report {
+    /// Derives the id from what identifies the transition.
+    #[must_use]
+    pub fn derived_id(&self, agent: AgentId) -> EventId {
+        EventId::derive(agent, self.stack_id, self.sequence_id, &self.transition.to_string(), self.at)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportBatch {
+    pub reports: Vec<Report>,
+}
+
+/// Both lists are durable: the agent forgets what is in either.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReportReceipt {
+    pub accepted: Vec<EventId>,
+    pub duplicates: Vec<EventId>,
+}

@@ -1,0 +1,45 @@
+//! Stacks and what they target.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{SequenceId, StackId};
+use crate::names::{Labels, Name};
+use crate::selector::Selector;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stack {
+    pub project: String,
+    pub id: StackId,
+    pub name: Name,
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub targets: StackTargets,
+    /// Its desired state: the highest sequence id.
+    pub sequence_id: Option<SequenceId>,
+    pub created_at: Timestamp,
+    /// Set once the stack is deleted; its deletion marker is then `sequence_id`.
+    pub deleted_at: Option<Timestamp>,
+}
+
+/// Creates the stack if there is none of that name; changes what is given, leaves the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutStack {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Labels>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Labels>,
+}
+
+/// Which agents get a stack: one by one, by selector, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackTargets {
+    /// Agents by name. Ids are accepted, too.
+    #[serde(default)]
+    pub agents: Vec<String>,
+    #[serde(default)]
+    pub selectors: Vec<Selector>,
+}

@@ -1,0 +1,18 @@
+//! Who is calling, and what may they do.
+//!
+//! | module       | what lives there                                                        |
+//! |--------------|-------------------------------------------------------------------------|
+//! | `permission` | what a route asks for                                                   |
+//! | `guard`      | the one place where it is checked                                       |
+//! | `caller`     | who it turned out to be                                                 |
+//! | `secret`     | tokens as people see them: prefix, randomness, checksum                 |
+//! | `assertion`  | the signed assertions of agents                                         |
+
+pub mod assertion;
+pub mod caller;
+pub mod guard;
+pub mod permission;
+pub mod secret;
+
+pub use caller::Caller;
+pub use permission::Permission;

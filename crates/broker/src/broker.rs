@@ -1,0 +1,62 @@
+//! What every handler may reach: one struct, built once by `serve`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brokkr_api::protocol::CATCH_UP_SECONDS;
+use brokkr_api::{ErrorCode, InstallationId, Position};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::assertion::Assertions;
+use crate::http::contents::Contents;
+use crate::http::error::ApiError;
+use crate::index::Index;
+use crate::tasks::outbox_tail::Poke;
+use crate::tasks::presence::Presence;
+
+#[derive(Debug)]
+pub struct Broker {
+    pub pool: PgPool,
+    pub installation: InstallationId,
+    pub index: Arc<Index>,
+    /// Tells the tail that a transaction was committed here.
+    pub poke: Poke,
+    pub presence: Presence,
+    pub assertions: Assertions,
+    pub contents: Contents,
+    /// Cancelled when this replica is told to stop: long polls are answered, no new ones wait.
+    pub draining: CancellationToken,
+}
+
+impl Broker {
+    /// Waits until this replica has seen what the caller has already seen, so that nobody is sent back
+    /// in time by being served by another replica.
+    pub async fn catch_up(&self, position: Option<Position>) -> Result<(), ApiError> {
+        let Some(wanted) = position else { return Ok(()) };
+        let at_most = Duration::from_secs(CATCH_UP_SECONDS);
+        if self.index.position() >= wanted || self.index.reached(wanted, at_most).await {
+            return Ok(());
+        }
+        let seen = self.index.seen();
+        // A fresh look that knows of no such transaction: the database has gone back, and nobody said so.
+        let fresh = seen.at.elapsed() < at_most;
+        let ahead = wanted.epoch > seen.position.epoch
+            || (wanted.epoch == seen.position.epoch && wanted.horizon > seen.ceiling);
+        if fresh && ahead {
+            tracing::error!(%wanted, here = %seen.position, "an agent has seen more than this database holds");
+            return Err(ApiError::new(
+                ErrorCode::BRK3004,
+                format!("the agent has seen {wanted}, the database is at {}", seen.position),
+            ));
+        }
+        Err(ApiError::new(ErrorCode::BRK3002, format!("{wanted} is wanted, this replica is at {}", seen.position))
+            .retry_after(1))
+    }
+
+    /// Seconds over which agents should spread a reconnect: about a thousand a second.
+    pub fn reconnect_spread(&self) -> u64 {
+        let agents = u64::try_from(self.index.picture().agents()).unwrap_or(u64::MAX);
+        (agents / 1000 + 1).min(600)
+    }
+}

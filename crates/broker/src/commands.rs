@@ -1,0 +1,92 @@
+//! What each subcommand does, up to its exit code.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use brokkr_api::TokenId;
+use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::tokens::Role;
+use secrecy::ExposeSecret as _;
+use sqlx::{Connection as _, PgConnection};
+use tracing_subscriber::EnvFilter;
+
+use crate::access::secret::{Secret, SecretKind};
+use crate::args::{Args, BootstrapArgs, Command, LogFormat, ServeArgs};
+use crate::router;
+use crate::serve;
+use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_token_insert_on_conn};
+use crate::store::{connect_options, schema};
+
+pub fn run(args: Args) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("brokkr-broker: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(command(args.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("brokkr-broker: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn command(command: Command) -> Result<()> {
+    match command {
+        Command::Migrate(args) => Ok(schema::schema_migrate(args.database_url.expose_secret()).await?),
+        Command::Bootstrap(args) => bootstrap(args).await,
+        Command::Serve(args) => {
+            log_to_stderr(args.log_format);
+            serve_until_told(args).await
+        }
+        Command::Openapi => {
+            println!("{}", router::openapi_json());
+            Ok(())
+        }
+    }
+}
+
+async fn serve_until_told(args: ServeArgs) -> Result<()> {
+    let server = serve::Server::start(args).await?;
+    serve::told_to_stop().await;
+    server.stop().await;
+    Ok(())
+}
+
+/// Makes the first admin token. Its secret is printed here and stored nowhere.
+async fn bootstrap(args: BootstrapArgs) -> Result<()> {
+    let options = connect_options(args.database.database_url.expose_secret())?;
+    let mut connection = PgConnection::connect_with(&options).await.context("cannot connect to the database")?;
+    let mut transaction = connection.begin().await.context("cannot begin a transaction")?;
+    let exists = api_token_admin_exists_on_conn(&mut transaction)
+        .await
+        .context("is the schema migrated? run `brokkr-broker migrate` first")?;
+    if exists {
+        bail!("an admin token exists already; the first one is printed only once");
+    }
+    let secret = Secret::generate(SecretKind::ApiToken);
+    let token = NewApiToken {
+        project: DEFAULT_PROJECT,
+        id: TokenId::generate(),
+        name: "bootstrap",
+        role: Role::Admin,
+        hash: &secret.hash(),
+        expires_at: Some(jiff::Timestamp::now().checked_add(args.valid_for).context("valid for too long")?),
+    };
+    api_token_insert_on_conn(&mut transaction, token).await?;
+    transaction.commit().await.context("cannot store the token")?;
+    println!("{}", secret.expose());
+    Ok(())
+}
+
+fn log_to_stderr(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+}

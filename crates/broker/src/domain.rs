@@ -1,0 +1,15 @@
+//! Rules without IO: no SQL, no HTTP, no clock. What is decided here can be tested with values alone.
+//!
+//! | module       | the question it answers                                             |
+//! |--------------|---------------------------------------------------------------------|
+//! | `facts`      | what is known about an agent and a stack                            |
+//! | `targeting`  | does this stack reach this agent, why, and since when               |
+//! | `envelope`   | what should this agent have, and what must go                       |
+//! | `session`    | may this process of an agent still write                            |
+//! | `status`     | in what state is a stack on an agent, given what was reported       |
+
+pub mod envelope;
+pub mod facts;
+pub mod session;
+pub mod status;
+pub mod targeting;

@@ -1,0 +1,231 @@
+//! What an agent should have, and what must go: a function of (facts, agent) and nothing else.
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::{Envelope, Removal, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::PROTOCOL_VERSION;
+use brokkr_api::{InstallationId, SequenceId};
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::facts::{AgentFacts, ObjectFacts, StackFacts};
+use super::targeting::{reasons, released_to};
+
+/// An envelope as it travels, with the tag that is the digest of exactly these bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub bytes: Bytes,
+    /// In quotes, as the header has it.
+    pub etag: String,
+}
+
+/// What one stack means to one agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub object: ObjectFacts,
+    pub removal: Option<Removal>,
+    pub targeted_at: Timestamp,
+    pub released_at: Timestamp,
+}
+
+impl Wanted {
+    #[must_use]
+    pub fn sequence_id(&self) -> SequenceId {
+        self.object.sequence_id
+    }
+}
+
+/// What the agent should do about the stack, as if it were active; none where there is nothing to do.
+#[must_use]
+pub fn wanted(agent: &AgentFacts, stack: &StackFacts) -> Option<Wanted> {
+    let object = *released_to(agent, stack)?;
+    let reasons = reasons(agent, stack);
+    let targeted_since = reasons.iter().map(|reason| reason.since).min();
+    let removal = match targeted_since {
+        Some(_) => None,
+        // What the agent does not hold needs no removal, and so no marker per agent is ever stored.
+        None if !agent.holds(stack.id) => return None,
+        None if stack.deleted => Some(Removal::Deleted),
+        None => Some(Removal::Untargeted),
+    };
+    let targeted_at = targeted_since.map_or(object.published_at, |since| since.max(object.published_at));
+    Some(Wanted { object, removal, targeted_at, released_at: targeted_at })
+}
+
+/// The target state of an agent. `stacks` has to contain every stack that may reach the agent and every
+/// known one that it holds; others do no harm, order and repetition do not matter.
+#[must_use]
+pub fn envelope<'a>(
+    installation: InstallationId,
+    agent: &AgentFacts,
+    stacks: impl IntoIterator<Item = &'a StackFacts>,
+) -> Envelope {
+    let mut targets: Vec<TargetStack> = match agent.status {
+        AgentStatus::Inactive => Vec::new(),
+        AgentStatus::Active => stacks.into_iter().filter_map(|stack| target(agent, stack)).collect(),
+    };
+    targets.sort_by_key(|target| target.sequence_id);
+    targets.dedup_by_key(|target| target.sequence_id);
+    Envelope {
+        protocol: PROTOCOL_VERSION,
+        installation,
+        agent: agent.id,
+        status: agent.status,
+        stacks: targets,
+    }
+}
+
+fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
+    let wanted = wanted(agent, stack)?;
+    Some(TargetStack {
+        project: stack.project.clone(),
+        stack_id: stack.id,
+        stack_name: stack.name.clone(),
+        sequence_id: wanted.object.sequence_id,
+        checksum: wanted.object.checksum,
+        parsed_digest: wanted.object.parsed_digest,
+        removal: wanted.removal,
+        grant: None,
+        approvals: Vec::new(),
+        published_at: wanted.object.published_at,
+        targeted_at: wanted.targeted_at,
+        released_at: wanted.released_at,
+    })
+}
+
+/// The envelope as bytes, with its tag.
+#[must_use]
+pub fn answer(envelope: &Envelope) -> Answer {
+    // Serialising plain structs with text keys cannot fail.
+    let bytes = Bytes::from(serde_json::to_vec(envelope).expect("an envelope is plain data"));
+    let etag = format!("\"{}\"", Checksum::of(&bytes));
+    Answer { bytes, etag }
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::agents::Why;
+    use brokkr_api::{AgentId, StackId};
+
+    use super::super::facts::{ExplicitTarget, SelectorTarget, SessionFacts};
+    use super::*;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn agent() -> AgentFacts {
+        AgentFacts {
+            id: AgentId::generate(),
+            name: "shop-1".into(),
+            status: AgentStatus::Active,
+            labels: [("env".to_owned(), "prod".to_owned())].into(),
+            labels_changed_at: second(50),
+            public_key: vec![0; 32],
+            session: SessionFacts::default(),
+            holds: Vec::new(),
+            holds_digest: Checksum::of(b""),
+        }
+    }
+
+    fn stack(name: &str, sequence: i64) -> StackFacts {
+        let object = ObjectFacts {
+            sequence_id: SequenceId(sequence),
+            checksum: Checksum::of(name.as_bytes()),
+            parsed_digest: Checksum::of(b"{}"),
+            is_deletion_marker: false,
+            resources: 1,
+            published_at: second(100),
+        };
+        StackFacts::new("default".into(), StackId::generate(), name.into()).with_newest(Some(object))
+    }
+
+    fn explicitly(mut stack: StackFacts, agent: &AgentFacts, since: i64) -> StackFacts {
+        stack.targets.push(ExplicitTarget { agent: agent.id, since: second(since) });
+        stack
+    }
+
+    fn selecting(mut stack: StackFacts, selector: &str, since: i64) -> StackFacts {
+        stack.selectors.push(SelectorTarget { selector: selector.parse().unwrap(), since: second(since) });
+        stack
+    }
+
+    fn of(agent: &AgentFacts, stacks: &[StackFacts]) -> Vec<TargetStack> {
+        envelope(InstallationId::generate(), agent, stacks).stacks
+    }
+
+    #[test]
+    fn a_stack_reaches_by_name_or_by_selector_and_is_ordered_by_sequence_id() {
+        let agent = agent();
+        let stacks = [
+            selecting(stack("by-selector", 9), "env=prod", 1),
+            explicitly(stack("by-name", 3), &agent, 1),
+            selecting(stack("other", 4), "env=dev", 1),
+            stack("nobody", 5),
+        ];
+        let names: Vec<_> = of(&agent, &stacks).into_iter().map(|target| target.stack_name).collect();
+        assert_eq!(names, ["by-name", "by-selector"]);
+    }
+
+    #[test]
+    fn a7_an_inactive_agent_gets_nothing_not_even_removals() {
+        let mut agent = agent();
+        let stack = stack("held", 3);
+        agent = agent.holding(vec![stack.id]);
+        assert_eq!(of(&agent, std::slice::from_ref(&stack))[0].removal, Some(Removal::Untargeted));
+        agent.status = AgentStatus::Inactive;
+        assert_eq!(of(&agent, &[stack]), []);
+    }
+
+    #[test]
+    fn e1_a_deleted_stack_is_a_removal_for_those_who_hold_it_and_nothing_for_others() {
+        let agent = agent();
+        let mut deleted = explicitly(stack("gone", 7), &agent, 1);
+        deleted.deleted = true;
+        assert_eq!(of(&agent, std::slice::from_ref(&deleted)), []);
+        let holder = agent.holding(vec![deleted.id]);
+        let answer = of(&holder, &[deleted]);
+        assert_eq!((answer[0].removal, answer[0].sequence_id), (Some(Removal::Deleted), SequenceId(7)));
+    }
+
+    #[test]
+    fn targeting_again_turns_a_removal_round() {
+        let agent = agent();
+        let stack = stack("web", 7);
+        let agent = agent.holding(vec![stack.id]);
+        assert_eq!(of(&agent, std::slice::from_ref(&stack))[0].removal, Some(Removal::Untargeted));
+        assert_eq!(of(&agent, &[explicitly(stack, &agent, 1)])[0].removal, None);
+    }
+
+    #[test]
+    fn targeted_at_is_the_earliest_reason_but_never_before_publishing() {
+        let agent = agent();
+        let early = explicitly(stack("early", 1), &agent, 1);
+        assert_eq!(of(&agent, &[early])[0].targeted_at, second(100));
+        let late = explicitly(stack("late", 2), &agent, 300);
+        assert_eq!(of(&agent, &[late])[0].targeted_at, second(300));
+        let both = selecting(explicitly(stack("both", 3), &agent, 300), "env", 200);
+        assert_eq!(of(&agent, std::slice::from_ref(&both))[0].targeted_at, second(200));
+        assert_eq!(reasons(&agent, &both)[0].why, Why::Explicit);
+    }
+
+    #[test]
+    fn a_selector_counts_from_when_the_labels_began_to_match() {
+        let mut agent = agent();
+        agent.labels_changed_at = second(400);
+        let stack = selecting(stack("web", 1), "env=prod", 200);
+        assert_eq!(of(&agent, &[stack])[0].targeted_at, second(400));
+    }
+
+    #[test]
+    fn the_tag_is_the_digest_of_the_bytes_and_the_order_of_input_does_not_matter() {
+        let agent = agent();
+        let installation = InstallationId::generate();
+        let one = explicitly(stack("one", 1), &agent, 1);
+        let two = explicitly(stack("two", 2), &agent, 1);
+        let there = answer(&envelope(installation, &agent, [&one, &two]));
+        let back = answer(&envelope(installation, &agent, [&two, &one, &two]));
+        assert_eq!(there, back);
+        assert_eq!(there.etag, format!("\"{}\"", Checksum::of(&there.bytes)));
+    }
+}

@@ -1,0 +1,68 @@
+//! In what state is a stack on an agent, given what is wanted and what was reported last.
+
+use brokkr_api::envelope::Removal;
+use brokkr_api::report::Transition;
+use brokkr_api::status::State;
+use brokkr_api::SequenceId;
+
+/// What is wanted, and what was last reported.
+#[must_use]
+pub fn state(wanted: Option<(SequenceId, Option<Removal>)>, reported: Option<(SequenceId, Transition)>) -> State {
+    match (wanted, reported) {
+        // Neither targeted nor held: only the past is left to tell.
+        (None, reported) => reported.map_or(State::Removed, |(_, transition)| told(transition)),
+        (Some((_, Some(_))), None) => State::Removing,
+        (Some((wanted, Some(_))), Some((sequence, transition))) => match transition {
+            _ if sequence < wanted => State::Removing,
+            Transition::Removed => State::Removed,
+            Transition::Blocked => State::Blocked,
+            Transition::Failed => State::Failed,
+            _ => State::Removing,
+        },
+        (Some((_, None)), None) => State::Pending,
+        (Some((wanted, None)), Some((sequence, transition))) => match transition {
+            _ if sequence < wanted => State::Pending,
+            // Removed once, and wanted again: what was reported is about the removal.
+            Transition::Removed => State::Pending,
+            transition => told(transition),
+        },
+    }
+}
+
+fn told(transition: Transition) -> State {
+    match transition {
+        Transition::Applied => State::Applied,
+        // A repair says that it is as it should be again; how ready it is, others say.
+        Transition::Healthy | Transition::Repaired => State::Healthy,
+        Transition::Degraded => State::Degraded,
+        Transition::Failed => State::Failed,
+        Transition::Blocked => State::Blocked,
+        Transition::Removed => State::Removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_counts_only_for_the_object_that_is_wanted() {
+        let wanted = Some((SequenceId(7), None));
+        assert_eq!(state(wanted, None), State::Pending);
+        assert_eq!(state(wanted, Some((SequenceId(6), Transition::Healthy))), State::Pending);
+        assert_eq!(state(wanted, Some((SequenceId(7), Transition::Applied))), State::Applied);
+        assert_eq!(state(wanted, Some((SequenceId(7), Transition::Failed))), State::Failed);
+    }
+
+    #[test]
+    fn a_removal_is_done_only_when_it_was_reported() {
+        let going = Some((SequenceId(8), Some(Removal::Deleted)));
+        assert_eq!(state(going, Some((SequenceId(7), Transition::Healthy))), State::Removing);
+        assert_eq!(state(going, Some((SequenceId(8), Transition::Blocked))), State::Blocked);
+        assert_eq!(state(going, Some((SequenceId(8), Transition::Removed))), State::Removed);
+        assert_eq!(state(None, Some((SequenceId(8), Transition::Removed))), State::Removed);
+        // Targeted again after it was removed.
+        let back = Some((SequenceId(8), None));
+        assert_eq!(state(back, Some((SequenceId(8), Transition::Removed))), State::Pending);
+    }
+}

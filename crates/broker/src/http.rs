@@ -1,0 +1,27 @@
+//! Requests and answers: one folder a noun, one file a verb. The rest of this folder is what they share.
+//!
+//! | module     | what lives there                                                              |
+//! |------------|-------------------------------------------------------------------------------|
+//! | `frame`    | around every request: its id, its log line, problem documents                 |
+//! | `error`    | the one error of handlers                                                     |
+//! | `headers`  | reading the protocol's headers                                                |
+//! | `change`   | a request that changes something: read in full, repeatable by its key         |
+//! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
+//! | `paging`   | `after` and `limit`                                                           |
+//! | `contents` | the bounded cache of contents                                                 |
+
+pub mod agents;
+pub mod change;
+pub mod contents;
+pub mod deployment_objects;
+pub mod error;
+pub mod events;
+pub mod frame;
+pub mod headers;
+pub mod health;
+pub mod join_tokens;
+pub mod openapi;
+pub mod paging;
+pub mod stacks;
+pub mod whoami;
+pub mod write;

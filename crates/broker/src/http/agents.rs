@@ -1,0 +1,11 @@
+//! Agents: joining, what they should have, what they hold and report; and how people see them.
+
+pub mod get;
+pub mod holds;
+pub mod list;
+pub mod patch;
+pub mod register;
+pub mod reports;
+pub mod session;
+pub mod target_state;
+pub mod targets;

@@ -1,0 +1,47 @@
+//! An agent says which stacks it holds, before it first writes for a new one.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use brokkr_api::agents::Holds;
+use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::protocol::{Session, header};
+
+use crate::broker::Broker;
+use crate::domain::session::refusal;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::headers::optional;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::agents::agent_lock_on_conn;
+use crate::store::holds::holds_replace_on_conn;
+use crate::store::outbox::Doorbell;
+
+/// An agent holds this many stacks at most.
+const MOST: usize = 10_000;
+
+/// Tell the complete set of stacks that the agent holds. Durable when answered.
+#[utoipa::path(put, path = "/api/v1/agents/{agent}/holds", tag = "agents", request_body = Holds,
+    params(("agent" = String, Path, description = "Id")), responses((status = 204, description = "Stored")))]
+pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+    let holds: Holds = change.json()?;
+    let agent = change.caller()?.agent()?.id;
+    let session: Option<Session> = optional(&change.headers, header::SESSION)?;
+    if holds.stacks.len() > MOST {
+        return Err(ApiError::unreadable(format!("an agent holds at most {MOST} stacks")));
+    }
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let known = agent_lock_on_conn(write.conn(), agent).await?;
+    let known = known.ok_or_else(|| ApiError::not_found("agent"))?;
+    // A process that was superseded must not overwrite what its successor holds.
+    if let Some(code) = session.and_then(|session| refusal(known, session)) {
+        return Err(ApiError::new(code, code.title()));
+    }
+    holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
+    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+    write.finish_empty().await
+}

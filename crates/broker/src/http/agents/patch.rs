@@ -1,0 +1,38 @@
+//! Changes an agent: its status, labels, annotations.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::agents::{Agent, AgentPatch};
+use brokkr_api::names::{DEFAULT_PROJECT, check_labels};
+use http::StatusCode;
+
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::agents::{AgentRef, agent_patch_on_conn};
+use crate::store::outbox::Doorbell;
+
+/// Change an agent. What is not given stays.
+#[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents", request_body = AgentPatch,
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn patch_agent(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let patch: AgentPatch = change.json()?;
+    if let Some(labels) = &patch.labels {
+        check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    }
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let agent = agent_patch_on_conn(write.conn(), &AgentRef::read(&agent), &patch).await?;
+    let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
+    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+    write.finish(StatusCode::OK, &agent).await
+}

@@ -1,0 +1,67 @@
+//! A new agent joins: a join token, and the public half of a key that never leaves its cluster.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::agents::{RegisterAgent, RegisteredAgent};
+use brokkr_api::names::{BadName, DEFAULT_PROJECT};
+use brokkr_api::{AgentId, ErrorCode, Name};
+use http::StatusCode;
+use subtle::ConstantTimeEq as _;
+
+use crate::access::secret::{Secret, SecretKind};
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::agents::agent_insert_on_conn;
+use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
+use crate::store::outbox::Doorbell;
+
+/// Register an agent with a join token. The same token with the same key answers the same until the token
+/// expires, so that a lost answer strands nobody.
+#[utoipa::path(post, path = "/api/v1/agents/register", tag = "agents", request_body = RegisterAgent,
+    responses((status = 200, body = RegisteredAgent)))]
+pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+    let asked: RegisterAgent = change.json()?;
+    let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
+    let public_key = URL_SAFE_NO_PAD.decode(&asked.public_key).unwrap_or_default();
+    if public_key.len() != 32 {
+        return Err(ApiError::unreadable("public_key is 32 bytes in base64url without padding"));
+    }
+    let secret = Secret::read(SecretKind::JoinToken, &asked.token)
+        .ok_or_else(|| refused("is damaged: its checksum does not fit"))?;
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let token = join_token_lock_on_conn(write.conn(), &secret.hash()).await?;
+    let token = token.ok_or_else(|| refused("is unknown or has expired"))?;
+    let agent_id = match token.used {
+        Some((key, agent)) if bool::from(key.ct_eq(&public_key)) => agent,
+        Some(_) => return Err(refused("was used by another key")),
+        None => {
+            let agent = AgentId::generate();
+            let inserted =
+                agent_insert_on_conn(write.conn(), agent, &token.agent_name, &token.labels, &public_key).await;
+            match inserted {
+                Err(error) if error.is_taken() => {
+                    let detail = format!("there is an agent called {} already", token.agent_name);
+                    return Err(ApiError::new(ErrorCode::BRK2002, detail));
+                }
+                inserted => inserted?,
+            }
+            join_token_use_on_conn(write.conn(), token.id, &public_key, agent).await?;
+            tracing::info!(agent_id = %agent, agent = token.agent_name, "agent joined");
+            agent
+        }
+    };
+    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent_id)).await?;
+    let bad_name = |error: BadName| ApiError::new(ErrorCode::BRK9001, "a stored name is bad").because(error);
+    let name: Name = token.agent_name.parse().map_err(bad_name)?;
+    let registered = RegisteredAgent { agent_id, name, installation_id: broker.installation };
+    write.finish(StatusCode::OK, &registered).await
+}

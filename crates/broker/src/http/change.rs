@@ -1,0 +1,94 @@
+//! A request that changes something: read in full, under a limit and a deadline, before anything is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts as _, Request};
+use brokkr_api::ErrorCode;
+use brokkr_api::protocol::{SUBMISSION_BYTES, header};
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+
+use super::error::ApiError;
+use crate::access::Caller;
+use crate::broker::Broker;
+
+/// A body that does not arrive is not waited for.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
+const LONGEST_KEY: usize = 255;
+
+#[derive(Debug)]
+pub struct Change {
+    /// None on the one public route, where the request itself is the credential.
+    pub caller: Option<Caller>,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub key: Option<String>,
+    /// Of method, path and body: the same key with another digest is another request.
+    pub digest: [u8; 32],
+}
+
+impl Change {
+    pub fn caller(&self) -> Result<&Caller, ApiError> {
+        self.caller.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "nobody is known to call"))
+    }
+
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ApiError::unreadable(format!("the body cannot be read: {error}")))
+    }
+
+    /// As `json`, with nothing meaning the default.
+    pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
+        if self.body.is_empty() { Ok(T::default()) } else { self.json() }
+    }
+}
+
+impl FromRequest<Arc<Broker>> for Change {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Self::Rejection> {
+        let (mut parts, body) = request.into_parts();
+        let caller = Caller::from_request_parts(&mut parts, broker).await.ok();
+        if parts.headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+            return Err(ApiError::unreadable("send the body uncompressed")
+                .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let key = key(&parts.headers)?;
+        let collected = Limited::new(body, SUBMISSION_BYTES).collect();
+        let body = match tokio::time::timeout(BODY_DEADLINE, collected).await {
+            Ok(Ok(collected)) => collected.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                return Err(ApiError::new(
+                    ErrorCode::BRK2006,
+                    format!("the body is larger than {SUBMISSION_BYTES} bytes"),
+                ));
+            }
+            Ok(Err(_)) => return Err(ApiError::unreadable("the body was cut off")),
+            Err(_) => {
+                return Err(ApiError::unreadable("the body did not arrive in time")
+                    .with_status(StatusCode::REQUEST_TIMEOUT));
+            }
+        };
+        let mut hash = Sha256::new();
+        for part in [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes()] {
+            hash.update(part);
+            hash.update([0]);
+        }
+        hash.update(&body);
+        Ok(Self { caller, headers: parts.headers, body, key, digest: hash.finalize().into() })
+    }
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default();
+    if text.is_empty() || text.len() > LONGEST_KEY {
+        return Err(ApiError::unreadable("an idempotency key is 1 to 255 visible characters"));
+    }
+    Ok(Some(text.to_owned()))
+}

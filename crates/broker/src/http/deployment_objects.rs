@@ -1,0 +1,5 @@
+//! Deployment objects: submitted, listed, fetched.
+
+pub mod content;
+pub mod list;
+pub mod submit;

@@ -1,0 +1,68 @@
+//! The bytes of a deployment object, exactly as submitted.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::protocol::YAML_MEDIA_TYPE;
+use brokkr_api::{AgentId, SequenceId};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::domain::envelope::wanted;
+use crate::http::error::ApiError;
+use crate::http::headers::{has_already, position, text};
+use crate::store::deployment_objects::StoredObject;
+
+/// The bytes of a deployment object, exactly as submitted. They never change.
+#[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
+    params(("sequence_id" = i64, Path, description = "Sequence id")),
+    responses((status = 200, body = String, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
+pub async fn deployment_object_content(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(sequence_id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let missing = || ApiError::not_found("deployment object");
+    let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
+    let stored = broker.contents.get(&broker.pool, sequence_id).await?.ok_or_else(missing)?;
+    match &caller {
+        Caller::Token(token) if token.project == stored.object.project => {}
+        Caller::Token(_) => return Err(missing()),
+        Caller::Agent(agent) => {
+            broker.catch_up(position(&headers)?).await?;
+            if !concerns(&broker, agent.id, &stored) {
+                return Err(missing());
+            }
+        }
+    }
+    let etag = format!("\"{}\"", stored.object.checksum);
+    let mut response = if has_already(&headers, &etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Body::from(stored.content.clone()).into_response()
+    };
+    let answer = response.headers_mut();
+    answer.insert(CONTENT_TYPE, HeaderValue::from_static(YAML_MEDIA_TYPE));
+    answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
+    answer.insert(ETAG, text(&etag));
+    Ok(response)
+}
+
+/// An active agent may read what is in its target state, and any version of what it holds.
+fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
+    let picture = broker.index.picture();
+    let Some(agent) = picture.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
+        return false;
+    };
+    let targeted = picture
+        .stack(stored.object.stack_id)
+        .and_then(|stack| wanted(agent, stack))
+        .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
+    targeted || agent.holds(stored.object.stack_id)
+}

@@ -1,0 +1,87 @@
+//! Takes in a new version of a stack. Reading, checking and hashing come before the lock.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::ErrorCode;
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_manifest::{Budget, ManifestErrors};
+use bytes::Bytes;
+use http::StatusCode;
+
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
+use crate::store::outbox::Doorbell;
+use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
+
+/// What a manifest turned out to be.
+struct Reading {
+    checksum: Checksum,
+    parsed_digest: Checksum,
+    resources: i32,
+}
+
+/// Submit a new version of a stack: the complete YAML, kept exactly as it is.
+#[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
+    params(("stack" = String, Path, description = "Name or id")),
+    request_body(content = String, content_type = "application/yaml"),
+    responses((status = 201, body = DeploymentObject)))]
+pub async fn submit_deployment_object(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
+    if let Some(again) = Write::again(&broker, &change, Keep::Plain).await? {
+        return Ok(again);
+    }
+    let reading = read(change.body.clone()).await?;
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
+    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+    if locked.deleted_at.is_some() {
+        return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
+    }
+    let new = NewObject {
+        checksum: reading.checksum,
+        parsed_digest: reading.parsed_digest,
+        is_deletion_marker: false,
+        resources: reading.resources,
+        content: &change.body,
+        submitted_by: &token.name,
+    };
+    let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
+    stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
+    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.finish(StatusCode::CREATED, &object).await
+}
+
+/// Off the threads that serve: eight megabytes of YAML take a while.
+async fn read(body: Bytes) -> Result<Reading, ApiError> {
+    let read = tokio::task::spawn_blocking(move || {
+        brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
+            checksum: Checksum::of(&body),
+            parsed_digest: Checksum(manifest.digest()),
+            resources: i32::try_from(manifest.objects.len()).unwrap_or(i32::MAX),
+        })
+    });
+    let read = read
+        .await
+        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "the manifest could not be read").because(error))?;
+    read.map_err(|errors| refused(&errors))
+}
+
+fn refused(errors: &ManifestErrors) -> ApiError {
+    let count = errors.len();
+    let detail = if count == 1 { "the manifest has an error".to_owned() } else { format!("the manifest has {count} errors") };
+    ApiError::new(ErrorCode::BRK2004, detail).with_errors(errors.iter().map(ToString::to_string).collect())
+}

@@ -1,0 +1,3 @@
+//! Events: what happened.
+
+pub mod list;

@@ -1,0 +1,120 @@
+//! Around every request: its id, its log line, and problem documents filled in and logged once.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use brokkr_api::ErrorCode;
+use brokkr_api::protocol::header::REQUEST_ID;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use uuid::Uuid;
+
+use super::error::{ApiError, Trouble};
+use crate::access::Caller;
+
+pub async fn frame(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str()).to_owned();
+    let mut response = next.run(request).await;
+    let trouble = response.extensions_mut().remove::<Trouble>();
+    let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());
+    let line = Line { id: &id, method: &method, route: &route, caller: caller.as_deref(), started };
+    line.log(response.status(), trouble.as_ref());
+    if let Some(Trouble { mut problem, .. }) = trouble {
+        problem.request_id.clone_from(&id);
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        *response.body_mut() = Body::from(body);
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// The caller's own id if it is harmless in a log, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    headers
+        .get(REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| {
+            (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        })
+        .map_or_else(|| Uuid::now_v7().to_string(), ToOwned::to_owned)
+}
+
+struct Line<'a> {
+    id: &'a str,
+    method: &'a Method,
+    route: &'a str,
+    caller: Option<&'a str>,
+    started: Instant,
+}
+
+impl Line<'_> {
+    fn log(&self, status: StatusCode, trouble: Option<&Trouble>) {
+        let (id, method, route, caller) = (self.id, self.method, self.route, self.caller);
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let status = status.as_u16();
+        match trouble {
+            Some(Trouble { problem, cause }) if problem.status >= 500 => {
+                let cause = cause.as_deref().map(chain).unwrap_or_default();
+                let (code, detail) = (problem.code, &problem.detail);
+                tracing::error!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "failed");
+            }
+            Some(Trouble { problem, cause }) => {
+                let cause = cause.as_deref().map(chain).unwrap_or_default();
+                let (code, detail) = (problem.code, &problem.detail);
+                tracing::info!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "refused");
+            }
+            // Fleets poll: what only reads would drown everything else.
+            None if method == Method::GET => {
+                tracing::debug!(request_id = id, %method, route, caller, status, millis, "answered");
+            }
+            None => tracing::info!(request_id = id, %method, route, caller, status, millis, "answered"),
+        }
+    }
+}
+
+/// An error with everything behind it, in one line.
+fn chain(error: &(dyn Error + Send + Sync)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// A path that no route has.
+pub async fn unknown_route() -> ApiError {
+    ApiError::not_found("route")
+}
+
+/// A route that does not know the method.
+pub async fn unknown_method() -> ApiError {
+    ApiError::unreadable("this route does not know that method").with_status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// A handler that panicked ends its request, not the process.
+pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_default();
+    let cause: Arc<dyn Error + Send + Sync> = Arc::from(Box::<dyn Error + Send + Sync>::from(text));
+    let mut response = ApiError::new(ErrorCode::BRK9001, "the broker could not do this").into_response();
+    if let Some(trouble) = response.extensions_mut().get_mut::<Trouble>() {
+        trouble.cause = Some(cause);
+    }
+    response
+}

@@ -1,0 +1,60 @@
+//! Reading the protocol's headers, and putting the position on answers.
+
+use std::str::FromStr;
+
+use brokkr_api::Position;
+use brokkr_api::protocol::header;
+use http::{HeaderMap, HeaderValue};
+
+use super::error::ApiError;
+
+/// A header that may be missing, and has to be readable if it is there.
+pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().ok();
+    let read = text.and_then(|text| text.trim().parse().ok());
+    read.map(Some).ok_or_else(|| ApiError::unreadable(format!("cannot read the header {name}")))
+}
+
+pub fn position(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
+    optional(headers, header::POSITION)
+}
+
+/// Whether the caller already has what the tag names; `*` is anything.
+pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
+    headers
+        .get_all(http::header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .any(|tag| tag.trim() == "*" || brokkr_api::protocol::same_etag(tag, etag))
+}
+
+/// The seconds of `Prefer: wait=SECONDS`, if any.
+pub fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get_all("prefer")
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split([',', ';']))
+        .find_map(|item| item.trim().strip_prefix("wait=")?.trim().parse().ok())
+}
+
+pub fn text(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_and_tags_are_lists() {
+        let mut headers = HeaderMap::new();
+        headers.insert("prefer", HeaderValue::from_static("respond-async, wait=30"));
+        headers.insert("if-none-match", HeaderValue::from_static("\"a\", W/\"b\""));
+        assert_eq!(preferred_wait(&headers), Some(30));
+        assert!(has_already(&headers, "\"b\""));
+        assert!(!has_already(&headers, "\"c\""));
+    }
+}

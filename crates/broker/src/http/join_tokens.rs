@@ -1,0 +1,3 @@
+//! Join tokens: how a new agent gets in.
+
+pub mod create;

@@ -1,0 +1,69 @@
+//! Makes a token with which one agent can join.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use brokkr_api::names::check_labels;
+use brokkr_api::tokens::{CreateJoinToken, JoinToken};
+use brokkr_api::{ErrorCode, TokenId};
+use http::StatusCode;
+use uuid::Uuid;
+
+use crate::access::secret::{Secret, SecretKind};
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::agents::{AgentRef, agent_fetch};
+use crate::store::join_tokens::join_token_insert_on_conn;
+
+const HOUR: u32 = 3600;
+const LONGEST: u32 = 7 * 24 * HOUR;
+/// Names that are words of the API's paths.
+const RESERVED: [&str; 1] = ["register"];
+
+/// Make a join token: one use, bound to a name and labels.
+#[utoipa::path(post, path = "/api/v1/join-tokens", tag = "agents", request_body = CreateJoinToken,
+    responses((status = 201, body = JoinToken)))]
+pub async fn create_join_token(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+    let wanted: CreateJoinToken = change.json()?;
+    check_labels(&wanted.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    let name = wanted.agent_name.as_str();
+    if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
+        return Err(ApiError::unreadable(format!("an agent cannot be called {name:?}")));
+    }
+    let seconds = wanted.ttl_seconds.unwrap_or(HOUR);
+    if !(1..=LONGEST).contains(&seconds) {
+        return Err(ApiError::unreadable(format!("a join token is valid for 1 to {LONGEST} seconds")));
+    }
+    if let Some(again) = Write::again(&broker, &change, Keep::Sealed).await? {
+        return Ok(again);
+    }
+    if agent_fetch(&broker.pool, &AgentRef::Name(name.to_owned())).await?.is_some() {
+        return Err(ApiError::new(ErrorCode::BRK2002, format!("there is an agent called {name} already")));
+    }
+    let mut write = match Write::begin(&broker, &change, Keep::Sealed).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let secret = Secret::generate(SecretKind::JoinToken);
+    let expires_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds.into());
+    let token = JoinToken {
+        id: TokenId::generate(),
+        token: secret.expose().to_owned(),
+        agent_name: wanted.agent_name,
+        labels: wanted.labels,
+        expires_at,
+    };
+    join_token_insert_on_conn(
+        write.conn(),
+        token.id,
+        &secret.hash(),
+        token.agent_name.as_str(),
+        &token.labels,
+        expires_at,
+    )
+    .await?;
+    write.finish(StatusCode::CREATED, &token).await
+}

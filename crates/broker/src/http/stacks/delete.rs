@@ -1,0 +1,56 @@
+//! Deletes a stack: its last deployment object is a marker that says so, and agents carry it out.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::DeploymentObject;
+use http::StatusCode;
+
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::deployment_objects::{
+    NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
+};
+use crate::store::outbox::Doorbell;
+use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
+
+/// Delete a stack. Answers with the deletion marker; deleting again answers with the same one.
+#[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = DeploymentObject)))]
+pub async fn delete_stack(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
+    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+    if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
+        let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
+        let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
+        return write.finish(StatusCode::OK, &marker).await;
+    }
+    let nothing = Checksum::of(b"");
+    let marker = NewObject {
+        checksum: nothing,
+        parsed_digest: nothing,
+        is_deletion_marker: true,
+        resources: 0,
+        content: b"",
+        submitted_by: &token.name,
+    };
+    let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
+    stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
+    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
+    write.finish(StatusCode::OK, &marker).await
+}

@@ -1,0 +1,193 @@
+//! The transaction of a change: repeatable by its key, with the position that it reached.
+//!
+//! The key is claimed first and the result stored last, in the same transaction as the change: either all
+//! of it happened or nothing. A repeated request finds the result; two at once run one after the other.
+
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use brokkr_api::protocol::header;
+use brokkr_api::{ErrorCode, Position};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use sqlx::{PgConnection, Postgres, Transaction};
+use subtle::ConstantTimeEq as _;
+
+use super::change::Change;
+use super::error::ApiError;
+use super::headers;
+use crate::broker::Broker;
+use crate::store::Doing as _;
+use crate::store::idempotency_keys::{
+    KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find, idempotency_key_store_on_conn,
+};
+use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+
+/// How long an answer waits for this replica's index to show the change. Only a courtesy: the position says
+/// how far it is.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How a result is kept for repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Plain,
+    /// Encrypted with the idempotency key, of which only a hash is stored: for results that hold a secret.
+    Sealed,
+}
+
+/// What a change turned out to be.
+pub enum Begun<'a> {
+    New(Write<'a>),
+    /// It was done before; this is the first result.
+    Again(Response),
+}
+
+pub struct Write<'a> {
+    broker: &'a Broker,
+    transaction: Transaction<'static, Postgres>,
+    key: Option<Key>,
+    keep: Keep,
+    rang: bool,
+}
+
+struct Key {
+    project: String,
+    principal: String,
+    clear: String,
+    hash: [u8; 32],
+}
+
+impl Key {
+    fn of(change: &Change) -> Option<Self> {
+        let caller = change.caller.as_ref()?;
+        let clear = change.key.clone()?;
+        let hash = Sha256::digest(clear.as_bytes()).into();
+        Some(Self { project: caller.project().to_owned(), principal: caller.principal(), clear, hash })
+    }
+
+    fn owner(&self) -> KeyOwner<'_> {
+        KeyOwner { project: &self.project, principal: &self.principal, key: &self.hash }
+    }
+}
+
+impl<'a> Write<'a> {
+    /// The first result of this request, if it was done before. For handlers with work to do before they write.
+    pub async fn again(broker: &Broker, change: &Change, keep: Keep) -> Result<Option<Response>, ApiError> {
+        let Some(key) = Key::of(change) else { return Ok(None) };
+        match idempotency_key_find(&broker.pool, &key.owner()).await? {
+            Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
+        let key = Key::of(change);
+        let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
+        if let Some(key) = &key
+            && !idempotency_key_claim_on_conn(&mut transaction, &key.owner(), &change.digest).await?
+        {
+            transaction.rollback().await.doing("end the transaction")?;
+            let stored = idempotency_key_find(&broker.pool, &key.owner()).await?;
+            // Gone between the two looks: it was just tidied away. The caller may simply try again.
+            let stored =
+                stored.ok_or_else(|| ApiError::new(ErrorCode::BRK3003, "try again").retry_after(1))?;
+            return Ok(Begun::Again(repeat(broker, change, key, keep, stored)?));
+        }
+        Ok(Begun::New(Self { broker, transaction, key, keep, rang: false }))
+    }
+
+    /// The transaction, for functions of the store.
+    pub fn conn(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+
+    /// Says what changed, so that every replica looks again.
+    pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
+        self.rang = true;
+        Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    }
+
+    pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
+        let body = serde_json::to_vec(result)
+            .map_err(|error| ApiError::new(ErrorCode::BRK9001, "the result cannot be written").because(error))?;
+        self.finish_with(status, body).await
+    }
+
+    pub async fn finish_empty(self) -> Result<Response, ApiError> {
+        self.finish_with(StatusCode::NO_CONTENT, Vec::new()).await
+    }
+
+    async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> Result<Response, ApiError> {
+        if let Some(key) = &self.key {
+            let kept = if self.keep == Keep::Sealed { seal(key, &body)? } else { body.clone() };
+            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept).await?;
+        }
+        let xid = outbox_transaction_on_conn(&mut self.transaction).await?;
+        self.transaction.commit().await.doing("commit")?;
+        let position = position(self.broker, xid);
+        if self.rang {
+            self.broker.poke.committed(xid);
+            self.broker.index.reached(position, SHOWN_WITHIN).await;
+        }
+        Ok(answer(status, body, position))
+    }
+}
+
+fn position(broker: &Broker, xid: u64) -> Position {
+    Position { epoch: broker.index.position().epoch, horizon: xid + 1 }
+}
+
+fn answer(status: StatusCode, body: Vec<u8>, position: Position) -> Response {
+    let mut response = status.into_response();
+    response.headers_mut().insert(header::POSITION, headers::text(&position.to_string()));
+    if !body.is_empty() {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *response.body_mut() = Body::from(body);
+    }
+    response
+}
+
+fn repeat(
+    broker: &Broker,
+    change: &Change,
+    key: &Key,
+    keep: Keep,
+    stored: StoredResult,
+) -> Result<Response, ApiError> {
+    if stored.request_digest[..].ct_eq(&change.digest[..]).unwrap_u8() == 0 {
+        return Err(ApiError::new(ErrorCode::BRK2005, "this idempotency key was used for another request"));
+    }
+    let body = if keep == Keep::Sealed { unseal(key, stored.body)? } else { stored.body };
+    let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    Ok(answer(status, body, position(broker, stored.xid)))
+}
+
+fn sealing_key(key: &Key) -> Result<RandomizedNonceKey, ApiError> {
+    let mut hash = Sha256::new();
+    hash.update(b"brokkr: result of an idempotent request\0");
+    hash.update(key.clear.as_bytes());
+    RandomizedNonceKey::new(&AES_256_GCM, &hash.finalize()).map_err(cannot_seal)
+}
+
+fn seal(key: &Key, body: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let mut sealed = body.to_vec();
+    let owner = Aad::from(key.principal.as_bytes());
+    let nonce = sealing_key(key)?.seal_in_place_append_tag(owner, &mut sealed).map_err(cannot_seal)?;
+    Ok([&nonce.as_ref()[..], &sealed[..]].concat())
+}
+
+fn unseal(key: &Key, mut stored: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+    let mut sealed = stored.split_off(NONCE_LEN.min(stored.len()));
+    let nonce = Nonce::try_assume_unique_for_key(&stored).map_err(cannot_seal)?;
+    let owner = Aad::from(key.principal.as_bytes());
+    let clear = sealing_key(key)?.open_in_place(nonce, owner, &mut sealed).map_err(cannot_seal)?;
+    Ok(clear.to_vec())
+}
+
+fn cannot_seal(error: aws_lc_rs::error::Unspecified) -> ApiError {
+    ApiError::new(ErrorCode::BRK9001, "the result cannot be sealed").because(error)
+}

@@ -1,0 +1,184 @@
+//! Agents and stacks, with the inverted indexes that make a poll a lookup.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use brokkr_api::{AgentId, StackId};
+
+use super::labels::{AgentsByLabel, StacksBySelector};
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::targeting::reaches;
+
+/// How things are now, for everything whose doorbell rang.
+#[derive(Debug, Default)]
+pub struct Changes {
+    pub agents: Vec<AgentFacts>,
+    pub stacks: Vec<StackFacts>,
+}
+
+/// Whom a change concerns.
+#[derive(Debug, Default)]
+pub struct Concerned {
+    /// Their answer may be another.
+    pub agents: HashSet<AgentId>,
+    /// Their key, session or status changed: they are asked again in any case.
+    pub rights: HashSet<AgentId>,
+}
+
+#[derive(Debug, Default)]
+pub struct Picture {
+    agents: HashMap<AgentId, AgentFacts>,
+    names: HashMap<String, AgentId>,
+    stacks: HashMap<StackId, StackFacts>,
+    by_label: AgentsByLabel,
+    by_selector: StacksBySelector,
+    explicit: HashMap<AgentId, BTreeSet<StackId>>,
+    holders: HashMap<StackId, BTreeSet<AgentId>>,
+}
+
+impl Picture {
+    #[must_use]
+    pub fn new(changes: Changes) -> Self {
+        let mut picture = Self::default();
+        // Whom it concerns is not asked at the start: it is everybody, once.
+        changes.agents.into_iter().for_each(|agent| picture.put_agent(agent));
+        changes.stacks.into_iter().for_each(|stack| picture.put_stack(stack));
+        picture
+    }
+
+    pub fn agent(&self, id: AgentId) -> Option<&AgentFacts> {
+        self.agents.get(&id)
+    }
+
+    pub fn agent_named(&self, name: &str) -> Option<&AgentFacts> {
+        self.agents.get(self.names.get(name)?)
+    }
+
+    pub fn stack(&self, id: StackId) -> Option<&StackFacts> {
+        self.stacks.get(&id)
+    }
+
+    pub fn agents(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Every stack that may reach the agent, and every known one that it holds. May repeat.
+    pub fn candidates<'a>(&'a self, agent: &'a AgentFacts) -> impl Iterator<Item = &'a StackFacts> {
+        let explicit = self.explicit.get(&agent.id).into_iter().flatten().copied();
+        explicit
+            .chain(self.by_selector.candidates(&agent.labels))
+            .chain(agent.holds.iter().copied())
+            .filter_map(|stack| self.stacks.get(&stack))
+    }
+
+    /// Every agent that the stack reaches.
+    pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
+        if stack.deleted {
+            return Vec::new();
+        }
+        let mut agents: HashMap<AgentId, &AgentFacts> = HashMap::new();
+        let mut take = |agent: &'_ AgentId| {
+            if let Some(facts) = self.agents.get(agent)
+                && reaches(facts, stack)
+            {
+                agents.insert(facts.id, facts);
+            }
+        };
+        stack.targets.iter().for_each(|target| take(&target.agent));
+        for target in &stack.selectors {
+            match self.by_label.candidates(&target.selector) {
+                Some(candidates) => candidates.iter().for_each(&mut take),
+                // `*`, or only negative terms: it really is about everybody.
+                None => self.agents.keys().for_each(&mut take),
+            }
+        }
+        agents.into_values().collect()
+    }
+
+    pub fn holders(&self, stack: StackId) -> impl Iterator<Item = &AgentFacts> {
+        self.holders.get(&stack).into_iter().flatten().filter_map(|agent| self.agents.get(agent))
+    }
+
+    /// Held stacks that are not here: deleted ones that nobody held until now, or unknown ones.
+    pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
+        let held: BTreeSet<StackId> = agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
+        held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
+    }
+
+    /// Takes in how things are now, and tells whom that concerns: before and after.
+    pub fn apply(&mut self, changes: Changes) -> Concerned {
+        let mut concerned = Concerned::default();
+        let mut let_go = BTreeSet::new();
+        for agent in changes.agents {
+            concerned.agents.insert(agent.id);
+            if let Some(before) = self.agents.get(&agent.id) {
+                let rights = |facts: &AgentFacts| (facts.public_key.clone(), facts.session, facts.status);
+                if rights(before) != rights(&agent) {
+                    concerned.rights.insert(agent.id);
+                }
+                let_go.extend(before.holds.iter().copied());
+            }
+            self.put_agent(agent);
+        }
+        for stack in changes.stacks {
+            let_go.insert(stack.id);
+            if self.stacks.get(&stack.id) == Some(&stack) {
+                continue;
+            }
+            let holders = self.holders.get(&stack.id).into_iter().flatten().copied();
+            concerned.agents.extend(holders);
+            if let Some(before) = self.stacks.get(&stack.id) {
+                concerned.agents.extend(self.reached(before).iter().map(|agent| agent.id));
+            }
+            concerned.agents.extend(self.reached(&stack).iter().map(|agent| agent.id));
+            self.put_stack(stack);
+        }
+        let_go.into_iter().for_each(|stack| self.forget_if_over(stack));
+        concerned
+    }
+
+    fn put_agent(&mut self, agent: AgentFacts) {
+        if let Some(before) = self.agents.remove(&agent.id) {
+            self.by_label.remove(before.id, &before.labels);
+            self.names.remove(&before.name);
+            for stack in &before.holds {
+                if self.holders.get_mut(stack).is_some_and(|set| set.remove(&before.id) && set.is_empty()) {
+                    self.holders.remove(stack);
+                }
+            }
+        }
+        self.by_label.insert(agent.id, &agent.labels);
+        self.names.insert(agent.name.clone(), agent.id);
+        for stack in &agent.holds {
+            self.holders.entry(*stack).or_default().insert(agent.id);
+        }
+        self.agents.insert(agent.id, agent);
+    }
+
+    fn put_stack(&mut self, stack: StackFacts) {
+        self.remove_stack(stack.id);
+        if !stack.deleted {
+            self.by_selector.insert(stack.id, stack.selectors.iter().map(|target| &target.selector));
+            for target in &stack.targets {
+                self.explicit.entry(target.agent).or_default().insert(stack.id);
+            }
+        }
+        self.stacks.insert(stack.id, stack);
+    }
+
+    fn remove_stack(&mut self, id: StackId) {
+        let Some(before) = self.stacks.remove(&id) else { return };
+        self.by_selector.remove(id, before.selectors.iter().map(|target| &target.selector));
+        for target in &before.targets {
+            if self.explicit.get_mut(&target.agent).is_some_and(|set| set.remove(&id) && set.is_empty()) {
+                self.explicit.remove(&target.agent);
+            }
+        }
+    }
+
+    /// A deleted stack that nobody holds any more concerns nobody: history is the database's.
+    fn forget_if_over(&mut self, id: StackId) {
+        if self.stacks.get(&id).is_some_and(|stack| stack.deleted) && !self.holders.contains_key(&id) {
+            self.remove_stack(id);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Every route, one line each, beside its permission: the one table from which the router, the OpenAPI
+//! document and the test of wrong principals are all made.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use brokkr_api::Problem;
+use brokkr_api::tokens::Role::{Admin, Deployer, Viewer};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use utoipa::openapi::path::HttpMethod;
+use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::{PartialSchema as _, ToSchema as _};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
+
+use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
+use crate::access::guard::guard;
+use crate::broker::Broker;
+use crate::http::{
+    agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami,
+};
+
+/// One line of the table.
+pub struct Route {
+    pub permission: Permission,
+    /// `METHOD /path`, the same as at the handler; checked when the router is made.
+    pub name: &'static str,
+    handler: UtoipaMethodRouter<Arc<Broker>>,
+}
+
+#[rustfmt::skip]
+pub fn table() -> Vec<Route> {
+    let route = |permission, name, handler| Route { permission, name, handler };
+    vec![
+        route(Public,              "GET /livez",                                    routes!(health::livez)),
+        route(Public,              "GET /readyz",                                   routes!(health::readyz)),
+        route(Public,              "GET /api/v1/openapi.json",                      routes!(openapi::openapi)),
+        route(Token(Viewer),       "GET /api/v1/whoami",                            routes!(whoami::whoami)),
+
+        route(Token(Admin),        "POST /api/v1/join-tokens",                      routes!(join_tokens::create::create_join_token)),
+        route(Public,              "POST /api/v1/agents/register",                  routes!(agents::register::register_agent)),
+        route(Agent,               "POST /api/v1/agents/{agent}/session",           routes!(agents::session::open_session)),
+        route(Agent,               "PUT /api/v1/agents/{agent}/holds",              routes!(agents::holds::put_holds)),
+        route(Agent,               "POST /api/v1/agents/{agent}/reports",           routes!(agents::reports::report)),
+        route(AgentOr(Admin),      "GET /api/v1/agents/{agent}/target-state",       routes!(agents::target_state::target_state)),
+        route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}/targets",            routes!(agents::targets::list_targets)),
+        route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get::get_agent)),
+        route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch::patch_agent)),
+        route(Token(Viewer),       "GET /api/v1/agents",                            routes!(agents::list::list_agents)),
+
+        route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}",                    routes!(stacks::get::get_stack)),
+        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put::put_stack)),
+        route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}",                 routes!(stacks::delete::delete_stack)),
+        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}/targets",            routes!(stacks::put_targets::put_targets)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status",             routes!(stacks::status::stack_status)),
+
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit::submit_deployment_object)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::list::list_deployment_objects)),
+        route(AnyAgentOr(Viewer),  "GET /api/v1/deployment-objects/{sequence_id}",  routes!(deployment_objects::content::deployment_object_content)),
+
+        route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list::list_events)),
+    ]
+}
+
+/// The router that serves: every route inside its guard, all of it inside the frame.
+pub fn router(broker: Arc<Broker>) -> Router {
+    let mut router: Router<Arc<Broker>> = Router::new();
+    for Route { permission, name, handler: (_, paths, methods) } in table() {
+        let (path, _) = only(&paths, name);
+        let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), permission), guard));
+        router = router.route(&path, guarded);
+    }
+    router
+        .fallback(frame::unknown_route)
+        .method_not_allowed_fallback(frame::unknown_method)
+        .layer(CompressionLayer::new())
+        .layer(CatchPanicLayer::custom(frame::panicked))
+        .layer(from_fn(frame::frame))
+        .with_state(broker)
+}
+
+/// The description of the table.
+pub fn openapi() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Brokkr broker")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Holds what should run, and tells each agent. Errors are problem documents (RFC 9457)."))
+        .build();
+    let mut router: OpenApiRouter<Arc<Broker>> =
+        OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build());
+    for Route { permission, name, handler: (schemas, mut paths, methods) } in table() {
+        let _ = only(&paths, name);
+        for item in paths.paths.values_mut() {
+            describe(item, permission);
+        }
+        router = router.routes((schemas, paths, methods));
+    }
+    let mut document = router.into_openapi();
+    let components = document.components.get_or_insert_default();
+    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
+    Problem::schemas(&mut schemas);
+    components.schemas.extend(schemas);
+    document
+}
+
+/// As it is committed to `docs/openapi.json`.
+#[must_use]
+pub fn openapi_json() -> String {
+    openapi().to_pretty_json().unwrap_or_default()
+}
+
+/// Says who may call, and that errors are problems.
+fn describe(item: &mut PathItem, permission: Permission) {
+    let problem = ResponseBuilder::new()
+        .description("A problem")
+        .content(
+            brokkr_api::protocol::PROBLEM_MEDIA_TYPE,
+            ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build(),
+        )
+        .build();
+    let operations =
+        [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten();
+    for operation in operations {
+        let before = operation.description.take().map(|text| format!("{text}\n\n")).unwrap_or_default();
+        operation.description = Some(format!("{before}Open to: {permission}."));
+        operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
+    }
+}
+
+/// The path and method of a handler, which the table has to name.
+fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod) {
+    let (path, item) = paths.paths.iter().next().expect("a handler has a path");
+    let methods = [
+        (HttpMethod::Get, "GET", item.get.is_some()),
+        (HttpMethod::Put, "PUT", item.put.is_some()),
+        (HttpMethod::Post, "POST", item.post.is_some()),
+        (HttpMethod::Patch, "PATCH", item.patch.is_some()),
+        (HttpMethod::Delete, "DELETE", item.delete.is_some()),
+    ];
+    let (method, word, _) = methods.into_iter().find(|(_, _, there)| *there).expect("a handler has a method");
+    assert_eq!(name, format!("{word} {path}"), "the table and the handler name the same route");
+    (path.clone(), method)
+}

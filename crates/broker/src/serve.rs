@@ -1,0 +1,137 @@
+//! Wiring: pools, index, tasks, listener, shutdown. Reads top to bottom.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+use sqlx::PgPool;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::assertion::Assertions;
+use crate::args::ServeArgs;
+use crate::broker::Broker;
+use crate::http::contents::Contents;
+use crate::index::Index;
+use crate::listener::{ListenError, Listener, tls_config};
+use crate::router::router;
+use crate::store::installation::installation_fetch;
+use crate::store::schema::{SchemaError, schema_check};
+use crate::store::{StoreError, connect};
+use crate::tasks::outbox_tail::{OutboxTail, Poke};
+use crate::tasks::presence::Presence;
+use crate::tasks::tidy;
+
+/// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
+const TASK_CONNECTIONS: u32 = 3;
+/// A database that starts at the same time as the broker is waited for.
+const DATABASE_WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// A broker that serves.
+#[derive(Debug)]
+pub struct Server {
+    pub address: SocketAddr,
+    pub broker: Arc<Broker>,
+    stop_tasks: CancellationToken,
+    listening: tokio::task::JoinHandle<()>,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    pub async fn start(args: ServeArgs) -> Result<Self, ServeError> {
+        let tls = match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => Some(tls_config(certificate, key)?),
+            _ => None,
+        };
+        let url = args.database.database_url.expose_secret();
+        let pool = connect_patiently(url, args.database_connections).await?;
+        schema_check(&pool).await?;
+        let task_pool = connect(url, TASK_CONNECTIONS).await?;
+
+        let installation = installation_fetch(&pool).await?;
+        let index = Arc::new(Index::new(installation));
+        let poke = Poke::default();
+        let tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), poke.clone());
+        let cursor = tail.load().await?;
+
+        let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
+        let presence = Presence::default();
+        tasks.spawn(tail.run(cursor, stop_tasks.clone()));
+        tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
+        tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
+        tasks.close();
+
+        let draining = CancellationToken::new();
+        let broker = Arc::new(Broker {
+            pool,
+            installation,
+            index,
+            poke,
+            presence,
+            assertions: Assertions::new(installation),
+            contents: Contents::default(),
+            draining: draining.clone(),
+        });
+        let encrypted = tls.is_some();
+        let listener = Listener::bind(args.listen, tls, args.max_connections).await?;
+        let address = listener.address();
+        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), draining));
+        tracing::info!(%address, tls = encrypted, %installation, "serving");
+        Ok(Self { address, broker, stop_tasks, listening, tasks })
+    }
+
+    /// Answers what waits, lets requests finish, stores what is in memory.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        self.broker.draining.cancel();
+        // A listener that panicked has nothing left to drain.
+        let _ = self.listening.await;
+        self.stop_tasks.cancel();
+        self.tasks.wait().await;
+        self.broker.pool.close().await;
+        tracing::info!("stopped");
+    }
+}
+
+async fn connect_patiently(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+    let until = tokio::time::Instant::now() + DATABASE_WITHIN;
+    loop {
+        match connect(url, connections).await {
+            Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "the database is waited for");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
+/// SIGTERM or SIGINT.
+pub async fn told_to_stop() {
+    let mut terminate = signal(SignalKind::terminate()).ok();
+    let terminated = async {
+        match &mut terminate {
+            Some(signal) => {
+                signal.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminated => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

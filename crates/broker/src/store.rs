@@ -1,0 +1,105 @@
+//! All SQL, one file a noun, noun-first names. Functions that end in `_on_conn` run inside the caller's
+//! transaction. Rows never leave this folder: what comes out are API types or domain facts.
+
+pub mod agents;
+pub mod api_tokens;
+pub mod deployment_objects;
+pub mod events;
+pub mod facts;
+pub mod holds;
+pub mod idempotency_keys;
+pub mod installation;
+pub mod join_tokens;
+pub mod outbox;
+pub mod schema;
+pub mod stack_status;
+pub mod stack_targets;
+pub mod stacks;
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use brokkr_api::ids::Checksum;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// A statement that failed, by the action that it was for.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action}")]
+pub struct StoreError {
+    pub action: &'static str,
+    #[source]
+    pub source: sqlx::Error,
+}
+
+impl StoreError {
+    /// Whether the database, rather than the statement, is the problem: the same may succeed later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match &self.source {
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => true,
+            sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+                // Connection trouble, resources, operator intervention, lock timeout, read-only, conflicts.
+                ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
+                    || ["55P03", "25006", "25P03"].contains(&code.as_ref())
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether a unique index refused the row.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+    }
+}
+
+/// Names the action of a statement that failed.
+pub trait Doing<T> {
+    fn doing(self, action: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> Doing<T> for Result<T, sqlx::Error> {
+    fn doing(self, action: &'static str) -> Result<T, StoreError> {
+        self.map_err(|source| StoreError { action, source })
+    }
+}
+
+/// How the broker talks to PostgreSQL: an open write transaction stalls every replica's outbox tail, so
+/// nothing may stay open for long.
+const SESSION: [(&str, &str); 3] =
+    [("statement_timeout", "30s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")];
+
+/// Reads the address of the database.
+pub fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    PgConnectOptions::from_str(url).doing("read the address of the database")
+}
+
+/// The pool of a serving broker.
+pub async fn connect(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+    let options = connect_options(url)?.application_name("brokkr-broker").options(SESSION);
+    PgPoolOptions::new()
+        .max_connections(connections)
+        // Overload sheds: a request that gets no connection soon is told to come back.
+        .acquire_timeout(Duration::from_secs(3))
+        .idle_timeout(Duration::from_secs(300))
+        .connect_with(options)
+        .await
+        .doing("connect to the database")
+}
+
+/// A digest as it is stored. The column is checked to hold 32 bytes.
+fn checksum(bytes: &[u8]) -> Checksum {
+    let mut digest = [0u8; 32];
+    digest.copy_from_slice(&bytes[..32]);
+    Checksum(digest)
+}
+
+/// A value of a column that a CHECK or this program's own writing keeps readable.
+fn known<T: std::str::FromStr>(text: &str) -> Result<T, sqlx::Error> {
+    text.parse().map_err(|_| sqlx::Error::Decode(format!("{text:?} is not a known value").into()))
+}

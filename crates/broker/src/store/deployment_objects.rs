@@ -1,0 +1,149 @@
+//! Deployment objects: inserted once, never changed.
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::{SequenceId, StackId};
+use bytes::Bytes;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::stacks::LockedStack;
+use super::{Doing as _, StoreError, checksum};
+
+/// What is submitted: read, checked and hashed before the stack is locked.
+#[derive(Clone, Debug)]
+pub struct NewObject<'a> {
+    pub checksum: Checksum,
+    pub parsed_digest: Checksum,
+    pub is_deletion_marker: bool,
+    pub resources: i32,
+    pub content: &'a [u8],
+    pub submitted_by: &'a str,
+}
+
+/// An object with the bytes as submitted.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    pub object: DeploymentObject,
+    pub content: Bytes,
+}
+
+#[derive(sqlx::FromRow)]
+struct ObjectRow {
+    project: String,
+    stack_id: Uuid,
+    sequence_id: i64,
+    checksum: Vec<u8>,
+    parsed_digest: Vec<u8>,
+    is_deletion_marker: bool,
+    resources: i32,
+    submitted_by: String,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl From<ObjectRow> for DeploymentObject {
+    fn from(row: ObjectRow) -> Self {
+        Self {
+            project: row.project,
+            stack_id: StackId(row.stack_id),
+            sequence_id: SequenceId(row.sequence_id),
+            checksum: checksum(&row.checksum),
+            parsed_digest: checksum(&row.parsed_digest),
+            is_deletion_marker: row.is_deletion_marker,
+            resources: row.resources,
+            submitted_by: row.submitted_by,
+            created_at: row.created_at.to_jiff(),
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct ContentRow {
+    #[sqlx(flatten)]
+    object: ObjectRow,
+    content: Vec<u8>,
+}
+
+/// Takes the next sequence id and inserts the object. The caller holds the lock of the stack's row.
+pub async fn deployment_object_insert_on_conn(
+    connection: &mut PgConnection,
+    stack: &LockedStack,
+    new: &NewObject<'_>,
+) -> Result<DeploymentObject, StoreError> {
+    let row: ObjectRow = sqlx::query_as(
+        "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
+                                         is_deletion_marker, resources, content, submitted_by, created_at)
+         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, clock_timestamp())
+         RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                   submitted_by, created_at",
+    )
+    .bind(&stack.project)
+    .bind(stack.id.0)
+    .bind(&new.checksum.0[..])
+    .bind(&new.parsed_digest.0[..])
+    .bind(new.is_deletion_marker)
+    .bind(new.resources)
+    .bind(new.content)
+    .bind(new.submitted_by)
+    .fetch_one(connection)
+    .await
+    .doing("insert the deployment object")?;
+    Ok(row.into())
+}
+
+pub async fn deployment_object_fetch_on_conn(
+    connection: &mut PgConnection,
+    sequence_id: SequenceId,
+) -> Result<Option<DeploymentObject>, StoreError> {
+    let row: Option<ObjectRow> = sqlx::query_as(
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                submitted_by, created_at
+         FROM deployment_objects WHERE sequence_id = $1",
+    )
+    .bind(sequence_id.0)
+    .fetch_optional(connection)
+    .await
+    .doing("read the deployment object")?;
+    Ok(row.map(Into::into))
+}
+
+/// The object with its content.
+pub async fn deployment_object_fetch_content(
+    pool: &PgPool,
+    sequence_id: SequenceId,
+) -> Result<Option<StoredObject>, StoreError> {
+    let row: Option<ContentRow> = sqlx::query_as(
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                submitted_by, created_at, content
+         FROM deployment_objects WHERE sequence_id = $1",
+    )
+    .bind(sequence_id.0)
+    .fetch_optional(pool)
+    .await
+    .doing("read the content of the deployment object")?;
+    Ok(row.map(|row| StoredObject { object: row.object.into(), content: Bytes::from(row.content) }))
+}
+
+/// The history of a stack, newest first, one more than `limit` if there is more.
+pub async fn deployment_object_list(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    below: Option<SequenceId>,
+    limit: usize,
+) -> Result<Vec<DeploymentObject>, StoreError> {
+    let rows: Vec<ObjectRow> = sqlx::query_as(
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                submitted_by, created_at
+         FROM deployment_objects WHERE project = $1 AND stack_id = $2 AND sequence_id < $3
+         ORDER BY sequence_id DESC LIMIT $4",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .bind(below.map_or(i64::MAX, |sequence| sequence.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the deployment objects")?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}

@@ -1,0 +1,181 @@
+//! What the index needs to know about agents and stacks, read set-based: all of them at start, the named ones
+//! when a doorbell rang.
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
+use futures::TryStreamExt as _;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, checksum, known};
+use crate::domain::facts::{AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts};
+
+macro_rules! agents_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
+                    a.session_count, a.session_instance, a.session_tied,
+                    ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id) AS holds
+             FROM agents a WHERE ",
+            $condition
+        )
+    };
+}
+
+macro_rules! stacks_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT s.project, s.id, s.name, s.deleted_at IS NOT NULL AS deleted,
+                    ARRAY(SELECT t.agent_id FROM stack_targets t
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.agent_id) AS target_agents,
+                    ARRAY(SELECT t.created_at FROM stack_targets t
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.agent_id) AS target_times,
+                    ARRAY(SELECT t.selector FROM stack_selectors t
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selectors,
+                    ARRAY(SELECT t.created_at FROM stack_selectors t
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selector_times,
+                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.resources,
+                    o.created_at AS published_at
+             FROM stacks s
+             LEFT JOIN deployment_objects o
+               ON o.project = s.project AND o.stack_id = s.id AND o.sequence_id = s.newest_sequence_id
+             WHERE ",
+            $condition
+        )
+    };
+}
+
+pub async fn facts_of_all_agents_on_conn(connection: &mut PgConnection) -> Result<Vec<AgentFacts>, StoreError> {
+    sqlx::query_as::<_, AgentRow>(agents_where!("true"))
+        .fetch(connection)
+        .and_then(async |row| row.facts())
+        .try_collect()
+        .await
+        .doing("read all agents")
+}
+
+pub async fn facts_of_agents_on_conn(
+    connection: &mut PgConnection,
+    agents: &[AgentId],
+) -> Result<Vec<AgentFacts>, StoreError> {
+    let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
+    sqlx::query_as::<_, AgentRow>(agents_where!("a.id = ANY($1)"))
+        .bind(ids)
+        .fetch(connection)
+        .and_then(async |row| row.facts())
+        .try_collect()
+        .await
+        .doing("read changed agents")
+}
+
+/// Every living stack, and the deleted ones that somebody still holds.
+pub async fn facts_of_all_stacks_on_conn(connection: &mut PgConnection) -> Result<Vec<StackFacts>, StoreError> {
+    sqlx::query_as::<_, StackRow>(stacks_where!(
+        "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
+    ))
+    .fetch(connection)
+    .and_then(async |row| row.facts())
+    .try_collect()
+    .await
+    .doing("read all stacks")
+}
+
+pub async fn facts_of_stacks_on_conn(
+    connection: &mut PgConnection,
+    stacks: &[StackId],
+) -> Result<Vec<StackFacts>, StoreError> {
+    let ids: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
+    sqlx::query_as::<_, StackRow>(stacks_where!("s.id = ANY($1)"))
+        .bind(ids)
+        .fetch(connection)
+        .and_then(async |row| row.facts())
+        .try_collect()
+        .await
+        .doing("read changed stacks")
+}
+
+#[derive(sqlx::FromRow)]
+struct AgentRow {
+    id: Uuid,
+    name: String,
+    status: String,
+    labels: Json<Labels>,
+    labels_changed_at: jiff_sqlx::Timestamp,
+    public_key: Vec<u8>,
+    session_count: i64,
+    session_instance: Option<Uuid>,
+    session_tied: bool,
+    holds: Vec<Uuid>,
+}
+
+impl AgentRow {
+    fn facts(self) -> Result<AgentFacts, sqlx::Error> {
+        let facts = AgentFacts {
+            id: AgentId(self.id),
+            name: self.name,
+            status: known(&self.status)?,
+            labels: self.labels.0,
+            labels_changed_at: self.labels_changed_at.to_jiff(),
+            public_key: self.public_key,
+            session: SessionFacts {
+                count: self.session_count,
+                instance: self.session_instance.map(InstanceId),
+                tied: self.session_tied,
+            },
+            holds: Vec::new(),
+            holds_digest: Checksum([0; 32]),
+        };
+        Ok(facts.holding(self.holds.into_iter().map(StackId).collect()))
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct StackRow {
+    project: String,
+    id: Uuid,
+    name: String,
+    deleted: bool,
+    target_agents: Vec<Uuid>,
+    target_times: Vec<jiff_sqlx::Timestamp>,
+    selectors: Vec<String>,
+    selector_times: Vec<jiff_sqlx::Timestamp>,
+    sequence_id: Option<i64>,
+    checksum: Option<Vec<u8>>,
+    parsed_digest: Option<Vec<u8>>,
+    is_deletion_marker: Option<bool>,
+    resources: Option<i32>,
+    published_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl StackRow {
+    fn facts(self) -> Result<StackFacts, sqlx::Error> {
+        let newest = self.newest();
+        let mut facts = StackFacts::new(self.project, StackId(self.id), self.name).with_newest(newest);
+        facts.deleted = self.deleted;
+        facts.targets = self
+            .target_agents
+            .into_iter()
+            .zip(self.target_times)
+            .map(|(agent, since)| ExplicitTarget { agent: AgentId(agent), since: since.to_jiff() })
+            .collect();
+        facts.selectors = self
+            .selectors
+            .iter()
+            .zip(self.selector_times)
+            .map(|(selector, since)| Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() }))
+            .collect::<Result<_, sqlx::Error>>()?;
+        Ok(facts)
+    }
+
+    fn newest(&self) -> Option<ObjectFacts> {
+        Some(ObjectFacts {
+            sequence_id: SequenceId(self.sequence_id?),
+            checksum: checksum(self.checksum.as_deref()?),
+            parsed_digest: checksum(self.parsed_digest.as_deref()?),
+            is_deletion_marker: self.is_deletion_marker?,
+            resources: self.resources?,
+            published_at: self.published_at?.to_jiff(),
+        })
+    }
+}

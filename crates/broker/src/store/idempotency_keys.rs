@@ -1,0 +1,94 @@
+//! Idempotency keys: the first result of a request, kept in the transaction that made it.
+
+use sqlx::{PgConnection, PgPool};
+
+use super::{Doing as _, StoreError};
+
+/// Whose key it is. Keys of different callers never meet.
+#[derive(Clone, Debug)]
+pub struct KeyOwner<'a> {
+    pub project: &'a str,
+    pub principal: &'a str,
+    /// The hash of the key.
+    pub key: &'a [u8],
+}
+
+/// The result that was stored.
+#[derive(Clone, Debug)]
+pub struct StoredResult {
+    pub request_digest: Vec<u8>,
+    pub status: u16,
+    pub body: Vec<u8>,
+    /// The transaction that made it.
+    pub xid: u64,
+}
+
+/// Claims the key. Of two requests at once, the second waits here until the first has ended.
+pub async fn idempotency_key_claim_on_conn(
+    connection: &mut PgConnection,
+    owner: &KeyOwner<'_>,
+    request_digest: &[u8],
+) -> Result<bool, StoreError> {
+    sqlx::query(
+        "INSERT INTO idempotency_keys (project, principal, key, request_digest) VALUES ($1, $2, $3, $4)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(owner.project)
+    .bind(owner.principal)
+    .bind(owner.key)
+    .bind(request_digest)
+    .execute(connection)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .doing("claim the idempotency key")
+}
+
+pub async fn idempotency_key_find(
+    pool: &PgPool,
+    owner: &KeyOwner<'_>,
+) -> Result<Option<StoredResult>, StoreError> {
+    type Row = (Vec<u8>, Option<i16>, Option<Vec<u8>>, i64);
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT request_digest, status, body, xid::text::bigint FROM idempotency_keys
+         WHERE project = $1 AND principal = $2 AND key = $3",
+    )
+    .bind(owner.project)
+    .bind(owner.principal)
+    .bind(owner.key)
+    .fetch_optional(pool)
+    .await
+    .doing("find the idempotency key")?;
+    Ok(row.and_then(|(request_digest, status, body, xid)| {
+        let status = u16::try_from(status?).ok()?;
+        Some(StoredResult { request_digest, status, body: body?, xid: xid.cast_unsigned() })
+    }))
+}
+
+pub async fn idempotency_key_store_on_conn(
+    connection: &mut PgConnection,
+    owner: &KeyOwner<'_>,
+    status: u16,
+    body: &[u8],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE idempotency_keys SET status = $4, body = $5 WHERE project = $1 AND principal = $2 AND key = $3",
+    )
+    .bind(owner.project)
+    .bind(owner.principal)
+    .bind(owner.key)
+    .bind(status.cast_signed())
+    .bind(body)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("store the result under the idempotency key")
+}
+
+pub async fn idempotency_key_delete_old(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+    sqlx::query("DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)")
+        .bind(seconds)
+        .execute(pool)
+        .await
+        .map(|done| done.rows_affected())
+        .doing("delete old idempotency keys")
+}

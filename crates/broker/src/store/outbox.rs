@@ -1,0 +1,113 @@
+//! The outbox: doorbells that say what changed, read by transaction id.
+//!
+//! Ids and transaction ids are both handed out before commits, so a cursor `id > last` passes over rows
+//! that commit late (measured: 7 to 32 % lost). `pg_snapshot_xmin` is the lowest transaction that is
+//! still open: everything below it has ended, and what it wrote is visible. A reader that goes up to there,
+//! and no further, passes over nothing. The price is lag behind open transactions, never loss.
+
+use brokkr_api::{AgentId, StackId};
+use jiff::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError};
+
+/// What changed; the reader looks up how it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Doorbell {
+    Agent(AgentId),
+    Stack(StackId),
+}
+
+/// What one transaction of a reader can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub epoch: i64,
+    /// Every transaction below this one has ended.
+    pub horizon: u64,
+    /// No transaction from this one on had begun.
+    pub ceiling: u64,
+    /// By the database's clock.
+    pub now: Timestamp,
+}
+
+/// Rings inside the transaction that changes the thing.
+pub async fn outbox_ring_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    bell: Doorbell,
+) -> Result<(), StoreError> {
+    let (kind, key) = match bell {
+        Doorbell::Agent(id) => ("agent", id.0),
+        Doorbell::Stack(id) => ("stack", id.0),
+    };
+    sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
+        .bind(project)
+        .bind(kind)
+        .bind(key)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("write to the outbox")
+}
+
+/// Begins a transaction that is one consistent, read-only picture.
+pub const FROZEN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// What the frozen transaction sees.
+pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Snapshot, StoreError> {
+    let (epoch, horizon, ceiling, now): (i64, i64, i64, jiff_sqlx::Timestamp) = sqlx::query_as(
+        "SELECT epoch,
+                pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+                pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+                now()
+         FROM installation",
+    )
+    .fetch_one(connection)
+    .await
+    .doing("read the snapshot")?;
+    Ok(Snapshot { epoch, horizon: horizon.cast_unsigned(), ceiling: ceiling.cast_unsigned(), now: now.to_jiff() })
+}
+
+/// The doorbells of all transactions from `cursor` up to, and without, `horizon`, each once.
+pub async fn outbox_read_on_conn(
+    connection: &mut PgConnection,
+    cursor: u64,
+    horizon: u64,
+) -> Result<Vec<Doorbell>, StoreError> {
+    let rows: Vec<(String, Uuid)> = sqlx::query_as(
+        "SELECT kind, key FROM outbox
+         WHERE xid >= $1::bigint::text::xid8 AND xid < $2::bigint::text::xid8
+         ORDER BY xid, id",
+    )
+    .bind(cursor.cast_signed())
+    .bind(horizon.cast_signed())
+    .fetch_all(connection)
+    .await
+    .doing("read the outbox")?;
+    let mut seen = std::collections::HashSet::new();
+    Ok(rows
+        .into_iter()
+        .map(|(kind, key)| if kind == "agent" { Doorbell::Agent(AgentId(key)) } else { Doorbell::Stack(StackId(key)) })
+        .filter(|bell| seen.insert(*bell))
+        .collect())
+}
+
+/// The id of the caller's transaction. A reader whose horizon is above it has seen all of it.
+pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
+    sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
+        .fetch_one(connection)
+        .await
+        .map(i64::cast_unsigned)
+        .doing("read the transaction id")
+}
+
+/// Deletes rows that every reader has either seen or will make up for by loading anew.
+pub async fn outbox_delete_old(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+    sqlx::query("DELETE FROM outbox WHERE at < now() - make_interval(secs => $1)")
+        .bind(seconds)
+        .execute(pool)
+        .await
+        .map(|done| done.rows_affected())
+        .doing("delete old outbox rows")
+}

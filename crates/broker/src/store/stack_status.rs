@@ -1,0 +1,139 @@
+//! The last word of each agent about each stack.
+
+use std::collections::HashMap;
+
+use brokkr_api::report::{Hops, ObjectNote, Report, Transition};
+use brokkr_api::{AgentId, SequenceId, StackId};
+use jiff_sqlx::ToSqlx as _;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+
+/// What an agent last said.
+#[derive(Clone, Debug)]
+pub struct LastReport {
+    pub sequence_id: SequenceId,
+    pub transition: Transition,
+    pub reason: String,
+    pub message: String,
+    pub objects: Vec<ObjectNote>,
+    pub hops: Hops,
+    pub ready: u32,
+    pub total: u32,
+}
+
+/// Takes in what is newer than what is there: by sequence id, then by time. Hops of the same object
+/// add up. The reports have to be about different stacks.
+pub async fn stack_status_store_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    agent: AgentId,
+    reports: &[&Report],
+) -> Result<(), StoreError> {
+    let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    sqlx::query(
+        "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, message,
+                                          objects, hops, ready, total, at)
+         SELECT $1, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops,
+                r.ready, r.total, r.at
+         FROM unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[],
+                     $10::int[], $11::int[], $12::timestamptz[])
+              AS r (stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at)
+         ORDER BY r.stack_id
+         ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
+            sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
+            message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
+            at = excluded.at,
+            hops = CASE WHEN old.sequence_id = excluded.sequence_id THEN old.hops || excluded.hops
+                        ELSE excluded.hops END
+         WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)",
+    )
+    .bind(project)
+    .bind(agent.0)
+    .bind(reports.iter().map(|report| report.stack_id.0).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.sequence_id.0).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.transition.to_string()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.reason.clone()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.message.clone()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| Json(&report.objects)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| Json(report.hops)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| count(report.ready)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| count(report.total)).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("store the status")
+}
+
+/// Agents that ever reported about the stack, by name, after a name.
+pub async fn stack_status_reporters(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, AgentId)>, StoreError> {
+    let rows: Vec<(String, Uuid)> = sqlx::query_as(
+        "SELECT a.name, a.id FROM stack_status t JOIN agents a ON a.id = t.agent_id
+         WHERE t.project = $1 AND t.stack_id = $2 AND a.name > $3 ORDER BY a.name LIMIT $4",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .bind(after.unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list who reported about the stack")?;
+    Ok(rows.into_iter().map(|(name, id)| (name, AgentId(id))).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct StatusRow {
+    agent_id: Uuid,
+    sequence_id: i64,
+    transition: String,
+    reason: String,
+    message: String,
+    objects: Json<Vec<ObjectNote>>,
+    hops: Json<Hops>,
+    ready: i32,
+    total: i32,
+}
+
+/// The last word of these agents about the stack.
+pub async fn stack_status_fetch(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    agents: &[AgentId],
+) -> Result<HashMap<AgentId, LastReport>, StoreError> {
+    let rows: Vec<StatusRow> = sqlx::query_as(
+        "SELECT agent_id, sequence_id, transition, reason, message, objects, hops, ready, total
+         FROM stack_status WHERE project = $1 AND stack_id = $2 AND agent_id = ANY($3)",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await
+    .doing("read the status of the stack")?;
+    rows.into_iter()
+        .map(|row| {
+            let report = LastReport {
+                sequence_id: SequenceId(row.sequence_id),
+                transition: known(&row.transition)?,
+                reason: row.reason,
+                message: row.message,
+                objects: row.objects.0,
+                hops: row.hops.0,
+                ready: row.ready.unsigned_abs(),
+                total: row.total.unsigned_abs(),
+            };
+            Ok((AgentId(row.agent_id), report))
+        })
+        .collect::<Result<_, sqlx::Error>>()
+        .doing("read the status of the stack")
+}

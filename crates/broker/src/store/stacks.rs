@@ -1,0 +1,212 @@
+//! Stacks: named sets of resources. A deleted one stays, with its name free for a new one.
+
+use brokkr_api::stacks::{PutStack, Stack, StackTargets};
+use brokkr_api::{Labels, SequenceId, StackId};
+use jiff::Timestamp;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+
+/// How a caller names a stack.
+#[derive(Clone, Debug)]
+pub enum StackRef {
+    Id(StackId),
+    Name(String),
+}
+
+impl StackRef {
+    /// What looks like an id is one; names that look like ids are never given out.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)
+    }
+}
+
+/// What a locked stack is, for those who are about to change it.
+#[derive(Clone, Debug)]
+pub struct LockedStack {
+    pub project: String,
+    pub id: StackId,
+    pub name: String,
+    pub newest: Option<SequenceId>,
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[derive(sqlx::FromRow)]
+struct StackRow {
+    project: String,
+    id: Uuid,
+    name: String,
+    labels: Json<Labels>,
+    annotations: Json<Labels>,
+    newest_sequence_id: Option<i64>,
+    created_at: jiff_sqlx::Timestamp,
+    deleted_at: Option<jiff_sqlx::Timestamp>,
+    target_agents: Vec<String>,
+    selectors: Vec<String>,
+}
+
+impl StackRow {
+    fn stack(self) -> Result<Stack, sqlx::Error> {
+        Ok(Stack {
+            project: self.project,
+            id: StackId(self.id),
+            name: known(&self.name)?,
+            labels: self.labels.0,
+            annotations: self.annotations.0,
+            targets: StackTargets {
+                agents: self.target_agents,
+                selectors: self.selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
+            },
+            sequence_id: self.newest_sequence_id.map(SequenceId),
+            created_at: self.created_at.to_jiff(),
+            deleted_at: self.deleted_at.map(jiff_sqlx::Timestamp::to_jiff),
+        })
+    }
+}
+
+macro_rules! stack_columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.newest_sequence_id, s.created_at, s.deleted_at,
+                    ARRAY(SELECT a.name FROM stack_targets t JOIN agents a ON a.id = t.agent_id
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY a.name) AS target_agents,
+                    ARRAY(SELECT t.selector FROM stack_selectors t
+                          WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selectors
+             FROM stacks s ",
+            $rest
+        )
+    };
+}
+
+/// By id; or by name, the living one before the one deleted last.
+pub async fn stack_fetch(
+    executor: impl PgExecutor<'_>,
+    project: &str,
+    stack: &StackRef,
+) -> Result<Option<Stack>, StoreError> {
+    let query = match stack {
+        StackRef::Id(id) => {
+            sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2")).bind(project).bind(id.0)
+        }
+        StackRef::Name(name) => sqlx::query_as::<_, StackRow>(stack_columns!(
+            "WHERE s.project = $1 AND s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"
+        ))
+        .bind(project)
+        .bind(name),
+    };
+    let row = query.fetch_optional(executor).await.doing("read the stack")?;
+    row.map(StackRow::stack).transpose().doing("read the stack")
+}
+
+/// A page of living stacks in the order of their names, one more than `limit` if there are more.
+pub async fn stack_list(
+    executor: impl PgExecutor<'_>,
+    project: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Stack>, StoreError> {
+    let rows: Vec<StackRow> = sqlx::query_as(stack_columns!(
+        "WHERE s.project = $1 AND s.deleted_at IS NULL AND s.name > $2 ORDER BY s.name LIMIT $3"
+    ))
+    .bind(project)
+    .bind(after.unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(executor)
+    .await
+    .doing("list the stacks")?;
+    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the stacks")
+}
+
+/// Locks the stack's row: within a stack, order of sequence ids is order of commits because of this.
+pub async fn stack_lock_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    stack: &StackRef,
+) -> Result<Option<LockedStack>, StoreError> {
+    type Row = (String, Uuid, String, Option<i64>, Option<jiff_sqlx::Timestamp>);
+    let query = match stack {
+        StackRef::Id(id) => sqlx::query_as::<_, Row>(
+            "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
+             WHERE project = $1 AND id = $2 FOR UPDATE",
+        )
+        .bind(project)
+        .bind(id.0),
+        StackRef::Name(name) => sqlx::query_as::<_, Row>(
+            "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
+             WHERE project = $1 AND name = $2 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1 FOR UPDATE",
+        )
+        .bind(project)
+        .bind(name),
+    };
+    let row = query.fetch_optional(connection).await.doing("lock the stack")?;
+    Ok(row.map(|(project, id, name, newest, deleted_at)| LockedStack {
+        project,
+        id: StackId(id),
+        name,
+        newest: newest.map(SequenceId),
+        deleted_at: deleted_at.map(jiff_sqlx::Timestamp::to_jiff),
+    }))
+}
+
+/// Makes a living stack of that name, unless there is one.
+pub async fn stack_insert_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    id: StackId,
+    name: &str,
+) -> Result<bool, StoreError> {
+    sqlx::query(
+        "INSERT INTO stacks (project, id, name) VALUES ($1, $2, $3)
+         ON CONFLICT (project, name) WHERE deleted_at IS NULL DO NOTHING",
+    )
+    .bind(project)
+    .bind(id.0)
+    .bind(name)
+    .execute(connection)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .doing("insert the stack")
+}
+
+pub async fn stack_change_on_conn(
+    connection: &mut PgConnection,
+    stack: &LockedStack,
+    change: &PutStack,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE stacks SET labels = coalesce($3, labels), annotations = coalesce($4, annotations)
+         WHERE project = $1 AND id = $2",
+    )
+    .bind(&stack.project)
+    .bind(stack.id.0)
+    .bind(change.labels.as_ref().map(Json))
+    .bind(change.annotations.as_ref().map(Json))
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("change the stack")
+}
+
+/// Makes this object the newest of its stack; with a deletion marker the stack ends.
+pub async fn stack_advance_on_conn(
+    connection: &mut PgConnection,
+    stack: &LockedStack,
+    newest: SequenceId,
+    deleted: bool,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE stacks SET newest_sequence_id = $3, deleted_at = CASE WHEN $4 THEN now() ELSE deleted_at END
+         WHERE project = $1 AND id = $2",
+    )
+    .bind(&stack.project)
+    .bind(stack.id.0)
+    .bind(newest.0)
+    .bind(deleted)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("advance the stack")
+}

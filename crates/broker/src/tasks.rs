@@ -1,0 +1,11 @@
+//! What runs beside requests: each a loop with a timer, without input that could be lost, safe to repeat.
+//!
+//! | task          | what it does                                                                    |
+//! |---------------|---------------------------------------------------------------------------------|
+//! | `outbox_tail` | takes what changed into the index: every 200 ms, and at once after local commits |
+//! | `presence`    | stores when agents were last seen, in sorted batches                            |
+//! | `tidy`        | deletes outbox rows and idempotency keys that have had their time               |
+
+pub mod outbox_tail;
+pub mod presence;
+pub mod tidy;

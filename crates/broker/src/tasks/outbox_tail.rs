@@ -1,0 +1,212 @@
+//! Takes what changed into the index.
+//!
+//! Waits for: a timer (200 ms), or a commit of this replica. After a commit it looks every 10 ms until the
+//! horizon has passed that transaction, for a second at most; then the timer goes on. What it reads is
+//! only *what* changed; how it is now is read in the same snapshot, so a bell that rang twice, or for
+//! something that was taken in already, does no harm.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use brokkr_api::{AgentId, Position, StackId};
+use jiff::{SignedDuration, Timestamp};
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::index::{Changes, Index, Picture, Seen};
+use crate::store::facts::{
+    facts_of_agents_on_conn, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, facts_of_stacks_on_conn,
+};
+use crate::store::outbox::{Doorbell, FROZEN, Snapshot, outbox_read_on_conn, outbox_snapshot_on_conn};
+use crate::store::{Doing as _, StoreError};
+
+const TICK: Duration = Duration::from_millis(200);
+const HURRY: Duration = Duration::from_millis(10);
+const HURRY_AT_MOST: Duration = Duration::from_secs(1);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Rows live an hour. A cursor that is nearly as old loads everything anew.
+const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
+/// A horizon that stands still this long is worth a line in the log.
+const STALLED: SignedDuration = SignedDuration::from_secs(30);
+
+/// With which handlers tell the tail that they committed something.
+#[derive(Clone, Debug, Default)]
+pub struct Poke {
+    bell: Arc<Notify>,
+    highest: Arc<AtomicU64>,
+}
+
+impl Poke {
+    pub fn committed(&self, xid: u64) {
+        self.highest.fetch_max(xid, Ordering::Relaxed);
+        self.bell.notify_one();
+    }
+}
+
+/// Up to where the outbox has been taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    snapshot: Snapshot,
+    /// When the horizon last moved, by the database's clock.
+    moved: Timestamp,
+}
+
+#[derive(Debug)]
+pub struct OutboxTail {
+    pool: PgPool,
+    index: Arc<Index>,
+    poke: Poke,
+}
+
+impl OutboxTail {
+    #[must_use]
+    pub fn new(pool: PgPool, index: Arc<Index>, poke: Poke) -> Self {
+        Self { pool, index, poke }
+    }
+
+    /// Loads everything in one snapshot. The tail then goes on from its horizon: what committed above the
+    /// horizon and was already loaded is simply taken in again.
+    pub async fn load(&self) -> Result<Cursor, StoreError> {
+        let started = Instant::now();
+        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
+        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
+        let stacks = facts_of_all_stacks_on_conn(&mut transaction).await?;
+        transaction.commit().await.doing("end loading the index")?;
+        let (agent_count, stack_count) = (agents.len(), stacks.len());
+        let index = Arc::clone(&self.index);
+        let seen = seen(&snapshot);
+        off_thread(move || index.replace(Picture::new(Changes { agents, stacks }), seen)).await;
+        let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(agents = agent_count, stacks = stack_count, position = %seen.position, millis, "index loaded");
+        Ok(Cursor { snapshot, moved: snapshot.now })
+    }
+
+    /// Tails until told to stop.
+    pub async fn run(self, mut cursor: Cursor, stop: CancellationToken) {
+        let mut failing = false;
+        loop {
+            let pause = match self.step(cursor).await {
+                Ok(next) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("the outbox can be read again");
+                    }
+                    cursor = next;
+                    TICK
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        let error: &dyn std::error::Error = &error;
+                        tracing::error!(error, "the outbox cannot be read; polls are answered from what is known");
+                    }
+                    AFTER_FAILURE
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.poke.bell.notified() => cursor = self.hurry(cursor).await,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Looks often until the horizon has passed what was committed here.
+    async fn hurry(&self, mut cursor: Cursor) -> Cursor {
+        let until = Instant::now() + HURRY_AT_MOST;
+        while cursor.snapshot.horizon <= self.poke.highest.load(Ordering::Relaxed) && Instant::now() < until {
+            match self.step(cursor).await {
+                Ok(next) => cursor = next,
+                // The loop outside tells about it.
+                Err(_) => return cursor,
+            }
+            if cursor.snapshot.horizon <= self.poke.highest.load(Ordering::Relaxed) {
+                tokio::time::sleep(HURRY).await;
+            }
+        }
+        cursor
+    }
+
+    /// Takes in what is between the cursor and the horizon, and moves the cursor there.
+    pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
+        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
+        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        if !continues(&cursor.snapshot, &snapshot) {
+            transaction.rollback().await.doing("end reading the outbox")?;
+            tracing::warn!(epoch = snapshot.epoch, horizon = snapshot.horizon, "the outbox does not go on; loading anew");
+            return self.load().await;
+        }
+        let bells = if snapshot.horizon > cursor.snapshot.horizon {
+            outbox_read_on_conn(&mut transaction, cursor.snapshot.horizon, snapshot.horizon).await?
+        } else {
+            Vec::new()
+        };
+        let changes = self.look(&mut transaction, &bells).await?;
+        transaction.commit().await.doing("end reading the outbox")?;
+        let seen = seen(&snapshot);
+        if bells.is_empty() {
+            self.index.tell(seen);
+        } else {
+            let index = Arc::clone(&self.index);
+            off_thread(move || index.apply(changes, seen)).await;
+        }
+        Ok(Cursor { snapshot, moved: moved(&cursor, &snapshot) })
+    }
+
+    /// How everything is now whose bell rang.
+    async fn look(&self, connection: &mut PgConnection, bells: &[Doorbell]) -> Result<Changes, StoreError> {
+        let mut agents: Vec<AgentId> = Vec::new();
+        let mut stacks: Vec<StackId> = Vec::new();
+        for bell in bells {
+            match bell {
+                Doorbell::Agent(agent) => agents.push(*agent),
+                Doorbell::Stack(stack) => stacks.push(*stack),
+            }
+        }
+        let mut changes = Changes::default();
+        if !agents.is_empty() {
+            changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
+            stacks.extend(self.index.picture().unknown_holds(&changes.agents));
+        }
+        if !stacks.is_empty() {
+            changes.stacks = facts_of_stacks_on_conn(connection, &stacks).await?;
+        }
+        Ok(changes)
+    }
+}
+
+/// Whether the second snapshot can be read on from the first: same history, not too far apart.
+fn continues(before: &Snapshot, now: &Snapshot) -> bool {
+    before.epoch == now.epoch
+        && before.horizon <= now.horizon
+        && now.now.duration_since(before.now) < OLDEST_CURSOR
+}
+
+/// Notes when the horizon moved, and tells when it has stood still behind others for long.
+fn moved(cursor: &Cursor, snapshot: &Snapshot) -> Timestamp {
+    if snapshot.horizon > cursor.snapshot.horizon || snapshot.horizon == snapshot.ceiling {
+        return snapshot.now;
+    }
+    let stood = snapshot.now.duration_since(cursor.moved);
+    if stood < STALLED {
+        return cursor.moved;
+    }
+    let seconds = stood.as_secs();
+    tracing::warn!(horizon = snapshot.horizon, seconds, "an open transaction holds the outbox back");
+    snapshot.now
+}
+
+fn seen(snapshot: &Snapshot) -> Seen {
+    let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
+    Seen { position, ceiling: snapshot.ceiling, at: Instant::now() }
+}
+
+/// A change may concern every agent: computing their answers must not hold up a thread that serves.
+async fn off_thread(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = tokio::task::spawn_blocking(work).await
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}

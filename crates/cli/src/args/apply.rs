@@ -1,0 +1,38 @@
+//! `brokkr apply`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brokkr_api::{Name, Selector};
+
+/// Submit manifests as the next version of a stack
+///
+/// Everything in the files becomes the stack: what an earlier version contained and this one does not is removed.
+/// Several files are joined in the order given, a directory's *.yaml, *.yml and *.json sorted by name.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr apply -f ./deploy --stack web --to env=dev --wait")]
+pub struct Apply {
+    /// A file, a directory, or - for stdin; can be repeated
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The stack, which is created if there is none of that name
+    #[arg(long, value_name = "NAME")]
+    pub stack: Name,
+    /// Target agents by labels, such as env=prod,region in (eu,us); can be repeated
+    ///
+    /// The targets given here replace those that the stack had. Without --to and --to-agent they stay as they are.
+    #[arg(long, value_name = "SELECTOR")]
+    pub to: Vec<Selector>,
+    /// Target one agent; can be repeated
+    #[arg(long, value_name = "NAME")]
+    pub to_agent: Vec<Name>,
+    /// Set a label of the stack; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    pub label: Vec<(String, String)>,
+    /// Wait until every targeted agent has this version, healthy
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
+    pub timeout: Duration,
+}

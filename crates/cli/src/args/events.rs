@@ -1,0 +1,18 @@
+//! `brokkr events`
+
+use brokkr_api::Name;
+use brokkr_api::page::LARGEST_PAGE;
+
+/// What agents reported, the newest last
+#[derive(Debug, clap::Args)]
+pub struct Events {
+    /// Only of this stack, by name or id
+    #[arg(long, value_name = "STACK")]
+    pub stack: Option<Name>,
+    /// Only of this agent, by name or id
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<Name>,
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE)))]
+    pub limit: u32,
+}

@@ -1,0 +1,18 @@
+//! `brokkr login`
+
+use std::path::PathBuf;
+
+use url::Url;
+
+/// Check a token with the broker and remember both
+///
+/// The token is read from --token-file, from BROKKR_TOKEN, from stdin, or asked for: never from a flag, because other
+/// users of the machine can see flags. It is stored apart from the context, readable only by you.
+#[derive(Debug, clap::Args)]
+pub struct Login {
+    /// Where the broker is, such as https://brokkr.example
+    pub url: Url,
+    /// Read the token from this file (- is stdin)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}

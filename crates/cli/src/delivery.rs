@@ -1,0 +1,136 @@
+//! Whether a version has arrived, or a deletion is complete: pure, from the status of each agent.
+//!
+//! A wait is bound to the sequence id that was submitted. What an agent reported about an earlier one says nothing, and
+//! neither does a replica that has not yet heard of the submission.
+
+use brokkr_api::SequenceId;
+use brokkr_api::status::{StackStatus, State};
+
+/// What a wait is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// Every targeted agent has this version or a newer one, healthy.
+    Delivered(SequenceId),
+    /// Every agent that held the stack has reported it gone.
+    Removed(SequenceId),
+}
+
+/// How one agent stands to the goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Reached,
+    Failed,
+    Waiting,
+    /// The stack is not, or no longer, for this agent.
+    NotConcerned,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Reached,
+    /// Every agent has settled, and on some it failed.
+    Failed,
+    /// A newer version took its place before it arrived everywhere.
+    Replaced(SequenceId),
+    Waiting,
+}
+
+impl Goal {
+    pub fn standing(self, row: &StackStatus) -> Standing {
+        match self {
+            Self::Delivered(sequence) => delivered(sequence, row),
+            Self::Removed(marker) => removed(marker, row),
+        }
+    }
+
+    pub fn verdict(self, rows: &[StackStatus]) -> Verdict {
+        let standings: Vec<Standing> = rows.iter().map(|row| self.standing(row)).collect();
+        let concerned = standings.iter().filter(|standing| **standing != Standing::NotConcerned).count();
+        let has = |wanted: Standing| standings.contains(&wanted);
+        // Nobody concerned is the end of a removal, and not yet the beginning of a delivery.
+        let is_empty_delivery = concerned == 0 && matches!(self, Self::Delivered(_));
+        if let Some(newer) = self.replaced_by(rows, &standings) {
+            return Verdict::Replaced(newer);
+        }
+        match (has(Standing::Waiting) || is_empty_delivery, has(Standing::Failed)) {
+            (true, _) => Verdict::Waiting,
+            (false, true) => Verdict::Failed,
+            (false, false) => Verdict::Reached,
+        }
+    }
+
+    fn replaced_by(self, rows: &[StackStatus], standings: &[Standing]) -> Option<SequenceId> {
+        let Self::Delivered(sequence) = self else { return None };
+        let open = rows.iter().zip(standings).filter(|(_, standing)| **standing != Standing::Reached);
+        open.filter_map(|(row, _)| row.wanted_sequence_id).filter(|wanted| *wanted > sequence).max()
+    }
+}
+
+fn delivered(sequence: SequenceId, row: &StackStatus) -> Standing {
+    if matches!(row.state, State::Removing | State::Removed) || row.wanted_sequence_id.is_none() {
+        return Standing::NotConcerned;
+    }
+    let knows = row.wanted_sequence_id.is_some_and(|wanted| wanted >= sequence);
+    let has = row.sequence_id.is_some_and(|has| has >= sequence);
+    match row.state {
+        State::Healthy if knows && has => Standing::Reached,
+        State::Failed if knows && has => Standing::Failed,
+        _ => Standing::Waiting,
+    }
+}
+
+fn removed(marker: SequenceId, row: &StackStatus) -> Standing {
+    let knows = row.wanted_sequence_id.is_none_or(|wanted| wanted >= marker);
+    match row.state {
+        State::Removed if knows => Standing::Reached,
+        // Neither targeted nor held: it never got there, or is long gone.
+        _ if row.wanted_sequence_id.is_none() => Standing::NotConcerned,
+        State::Failed if row.sequence_id.is_some_and(|has| has >= marker) => Standing::Failed,
+        _ => Standing::Waiting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::samples::row;
+
+    const GOAL: Goal = Goal::Delivered(SequenceId(42));
+
+    #[test]
+    fn health_of_an_earlier_version_says_nothing() {
+        assert_eq!(GOAL.verdict(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
+        // A replica that has not heard of 42 yet still calls 41 healthy.
+        assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Healthy)]), Verdict::Waiting);
+        assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Failed)]), Verdict::Waiting);
+        assert_eq!(GOAL.verdict(&[row("a", 42, 42, State::Healthy)]), Verdict::Reached);
+    }
+
+    #[test]
+    fn every_agent_counts_and_nobody_is_not_everybody() {
+        assert_eq!(GOAL.verdict(&[]), Verdict::Waiting);
+        let (good, slow) = (row("a", 42, 42, State::Healthy), row("b", 42, 42, State::Applied));
+        assert_eq!(GOAL.verdict(&[good.clone(), slow.clone()]), Verdict::Waiting);
+        let bad = row("c", 42, 42, State::Failed);
+        assert_eq!(GOAL.verdict(&[good.clone(), bad.clone(), slow]), Verdict::Waiting, "b may still arrive");
+        assert_eq!(GOAL.verdict(&[good.clone(), bad]), Verdict::Failed);
+        assert_eq!(GOAL.verdict(&[good, row("d", 42, 41, State::Removing)]), Verdict::Reached);
+    }
+
+    #[test]
+    fn a_newer_version_is_told_unless_it_has_arrived_everywhere() {
+        assert_eq!(GOAL.verdict(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
+        assert_eq!(GOAL.verdict(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
+    }
+
+    #[test]
+    fn a_removal_is_reached_only_when_every_agent_has_seen_it_gone() {
+        let goal = Goal::Removed(SequenceId(50));
+        assert_eq!(goal.verdict(&[row("a", 42, 42, State::Healthy)]), Verdict::Waiting);
+        assert_eq!(goal.verdict(&[row("a", 50, 50, State::Blocked)]), Verdict::Waiting);
+        let gone = row("a", 50, 50, State::Removed);
+        assert_eq!(goal.verdict(&[gone.clone(), row("b", 50, 42, State::Removing)]), Verdict::Waiting);
+        assert_eq!(goal.verdict(&[gone]), Verdict::Reached);
+        assert_eq!(goal.verdict(&[]), Verdict::Reached);
+    }
+}

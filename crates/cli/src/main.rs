@@ -1,0 +1,54 @@
+//! The command line: the doorway.
+//!
+//! A command walks through the rooms in this order: [`args`] says what can be asked (only types), [`commands`] does it
+//! (only behaviour), [`connect`] and [`config`] find the broker and the credential, [`view`] turns what came back into
+//! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
+//! where, next step, code, and the exit status that scripts rely on.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::Args;
+use crate::failure::Exit;
+use crate::printer::Printer;
+
+mod args;
+mod commands;
+mod config;
+mod connect;
+mod delivery;
+mod failure;
+mod manifest;
+mod printer;
+mod view;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let printer = Printer::new(args.global.output, args.global.quiet);
+    // Somebody else may have installed one already; then that one is used.
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            printer.warn(&format!("cannot start: {error}"));
+            return ExitCode::from(Exit::Failed as u8);
+        }
+    };
+    let exit = runtime.block_on(async {
+        tokio::select! {
+            result = commands::run(args, printer) => match result {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => {
+                    printer.failure(&failure);
+                    ExitCode::from(failure.exit as u8)
+                }
+            },
+            // Dropping the command lets the terminal be put right again before the process ends.
+            _ = tokio::signal::ctrl_c() => ExitCode::from(Exit::Interrupted as u8),
+        }
+    });
+    // A thread may still wait for input that never comes.
+    runtime.shutdown_background();
+    exit
+}

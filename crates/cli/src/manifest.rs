@@ -1,0 +1,166 @@
+//! The manifests that `apply` submits: found, read, joined, and checked before anything is sent.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use brokkr_api::ErrorCode;
+use brokkr_manifest::{Budget, Problem};
+
+use crate::failure::{Exit, Failure};
+
+/// One thing that was read, and how it is called in errors.
+struct Source {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// Reads what `-f` names, as the bytes to submit. One file is submitted exactly as it is.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            sources.push(stdin()?);
+        } else if path.is_dir() {
+            sources.extend(folder(path)?);
+        } else {
+            sources.push(file(path)?);
+        }
+    }
+    check(sources)
+}
+
+fn stdin() -> Result<Source, Failure> {
+    let mut bytes = Vec::new();
+    // One byte more than is allowed tells that it is too much; an endless pipe must not fill the memory.
+    let limit = Budget::default().total_bytes as u64 + 1;
+    std::io::stdin()
+        .lock()
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable("stdin", &error))?;
+    Ok(Source { name: "stdin".to_owned(), bytes })
+}
+
+fn file(path: &Path) -> Result<Source, Failure> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&name, &error))?;
+    Ok(Source { name, bytes })
+}
+
+fn folder(path: &Path) -> Result<Vec<Source>, Failure> {
+    let name = path.display().to_string();
+    let entries = std::fs::read_dir(path).map_err(|error| unreadable(&name, &error))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(&name, &error))?.path();
+        let is_manifest = path
+            .extension()
+            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|it| extension == *it));
+        if is_manifest && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::new(Exit::Usage, format!("{name} contains no *.yaml, *.yml or *.json"))
+            .next("name the directory that holds the manifests; directories inside it are not searched"));
+    }
+    files.iter().map(|path| file(path)).collect()
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Usage, format!("cannot read {name}: {error}"))
+}
+
+fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
+    let budget = Budget::default();
+    let is_one = sources.len() == 1;
+    let mut errors = Vec::new();
+    // First each by itself, so that an error names its own file and line.
+    for source in &sources {
+        if let Err(found) = brokkr_manifest::parse(&source.bytes, &budget) {
+            let counts = |problem: &Problem| is_one || !matches!(problem, Problem::Empty);
+            errors.extend(
+                found
+                    .iter()
+                    .filter(|error| counts(&error.problem))
+                    .map(|error| format!("{}: {error}", source.name)),
+            );
+            if found.stopped() {
+                errors.push(format!("{}: reading stopped here; there may be more", source.name));
+            }
+        }
+    }
+    let bytes = joined(sources);
+    // Then together: the same resource in two files shows only here.
+    if let (true, Err(found)) = (errors.is_empty(), brokkr_manifest::parse(&bytes, &budget)) {
+        errors.extend(found.iter().map(ToString::to_string));
+    }
+    if errors.is_empty() { Ok(bytes) } else { Err(refused(errors)) }
+}
+
+fn joined(mut sources: Vec<Source>) -> Vec<u8> {
+    if sources.len() == 1 {
+        return sources.remove(0).bytes;
+    }
+    let mut bytes = Vec::new();
+    for source in sources {
+        if !bytes.is_empty() {
+            if bytes.last() != Some(&b'\n') {
+                bytes.push(b'\n');
+            }
+            bytes.extend_from_slice(b"---\n");
+        }
+        bytes.extend_from_slice(&source.bytes);
+    }
+    bytes
+}
+
+fn refused(errors: Vec<String>) -> Failure {
+    let count = errors.len();
+    let problems = if count == 1 { "a problem".to_owned() } else { format!("{count} problems") };
+    let mut failure =
+        Failure::new(Exit::Failed, format!("the manifest has {problems}; nothing was submitted"));
+    failure.lines = errors.into_iter().map(|error| format!("- {error}")).collect();
+    failure.code = Some(ErrorCode::BRK2004);
+    failure.next(ErrorCode::BRK2004.next_step())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, text: &str) -> Source {
+        Source { name: name.to_owned(), bytes: text.as_bytes().to_vec() }
+    }
+
+    fn config_map(name: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}")
+    }
+
+    #[test]
+    fn one_file_is_submitted_byte_for_byte_and_several_are_joined() {
+        let text = format!("# mine\n{}", config_map("a"));
+        assert_eq!(check(vec![source("a.yaml", &text)]).unwrap(), text.as_bytes());
+        let three =
+            vec![source("a", &config_map("a")), source("b", "# nothing\n"), source("c", &config_map("c"))];
+        let text = String::from_utf8(check(three).unwrap()).unwrap();
+        assert_eq!(text, format!("{}\n---\n# nothing\n---\n{}", config_map("a"), config_map("c")));
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_file() {
+        let failure = check(vec![
+            source("a.yaml", "kind: Pod\n"),
+            source("b.yaml", "[1]\n"),
+            source("c.yaml", &config_map("c")),
+        ]);
+        let failure = failure.unwrap_err();
+        assert!(failure.lines.iter().any(|line| line.starts_with("- a.yaml: ")), "{failure:?}");
+        assert!(failure.lines.iter().any(|line| line.starts_with("- b.yaml: ")), "{failure:?}");
+        assert!(check(vec![source("empty.yaml", "# nothing\n")]).is_err());
+        let twice =
+            check(vec![source("a.yaml", &config_map("a")), source("b.yaml", &config_map("a"))]).unwrap_err();
+        assert!(twice.lines[0].contains("same resource"), "{twice:?}");
+    }
+}

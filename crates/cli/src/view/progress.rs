@@ -1,0 +1,115 @@
+//! What changed while waiting, and how far it is.
+
+use std::collections::BTreeMap;
+
+use brokkr_api::status::{StackStatus, State};
+
+use super::status::{message, ready};
+use super::text::{clean, count, short};
+use crate::delivery::{Goal, Standing};
+
+/// With more agents than this, only the bad ones get a line of their own.
+const FEW: usize = 20;
+
+/// Remembers what was told, so that each change is told once.
+#[derive(Debug, Default)]
+pub struct Changes {
+    told: BTreeMap<String, String>,
+}
+
+impl Changes {
+    /// A line for each agent whose line is another than last time.
+    pub fn since_last(&mut self, goal: Goal, rows: &[StackStatus]) -> Vec<String> {
+        let width = rows.iter().map(|row| row.agent_name.len()).max().unwrap_or(0);
+        let mut lines = Vec::new();
+        for row in rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned) {
+            let is_bad = matches!(row.state, State::Failed | State::Blocked | State::Degraded);
+            if rows.len() > FEW && !is_bad {
+                continue;
+            }
+            let line = line(goal, row, width);
+            if self.told.insert(row.agent_name.clone(), line.clone()).as_ref() != Some(&line) {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
+    let state = match (goal, goal.standing(row)) {
+        // What it says of an earlier version would mislead here.
+        (Goal::Delivered(sequence), Standing::Waiting) if row.sequence_id < Some(sequence) => {
+            "waiting for the agent".to_owned()
+        }
+        (Goal::Removed(_), Standing::Waiting) if row.state == State::Removing => "removing".to_owned(),
+        (Goal::Removed(_), Standing::Waiting) if row.state != State::Blocked => {
+            "waiting for the agent".to_owned()
+        }
+        _ => row.state.to_string(),
+    };
+    let mut line = format!("  {:width$}  {state}", clean(&row.agent_name));
+    if row.total > 0
+        && matches!(row.state, State::Applied | State::Degraded | State::Healthy)
+        && state == row.state.to_string()
+    {
+        line.push_str(&format!(", {} ready", ready(row)));
+    }
+    if matches!(row.state, State::Failed | State::Blocked | State::Degraded) {
+        line.push_str(&format!(": {}", short(&message(row), 120)));
+    }
+    line
+}
+
+/// `1 of 2 agents healthy · 1 applied`
+pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
+    let concerned: Vec<_> = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).collect();
+    let (done, noun) = match goal {
+        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}")),
+        Goal::Removed(_) => ("removed", String::new()),
+    };
+    if concerned.is_empty() {
+        return "no agent is targeted yet".to_owned();
+    }
+    let reached = concerned.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
+    let mut others: BTreeMap<String, usize> = BTreeMap::new();
+    for row in concerned.iter().filter(|row| goal.standing(row) != Standing::Reached) {
+        let state = if goal.standing(row) == Standing::Waiting && row.state == State::Healthy {
+            State::Pending
+        } else {
+            row.state
+        };
+        *others.entry(state.to_string()).or_default() += 1;
+    }
+    let mut text =
+        format!("{reached} of {} {done} {noun}", count(concerned.len(), "agent")).trim_end().to_owned();
+    for (state, number) in others {
+        text.push_str(&format!(" · {number} {state}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{failed_row, row};
+    use super::*;
+    use brokkr_api::SequenceId;
+
+    #[test]
+    fn each_change_is_told_once() {
+        let goal = Goal::Delivered(SequenceId(42));
+        let mut changes = Changes::default();
+        let rounds = [
+            vec![row("eu-1", 41, 41, State::Healthy), row("store-0412", 42, 41, State::Pending)],
+            vec![row("eu-1", 42, 42, State::Applied), row("store-0412", 42, 41, State::Pending)],
+            vec![row("eu-1", 42, 42, State::Applied), row("store-0412", 42, 41, State::Pending)],
+            vec![row("eu-1", 42, 42, State::Healthy), failed_row("store-0412")],
+        ];
+        let mut text = String::new();
+        for rows in rounds {
+            let lines = changes.since_last(goal, &rows).join("\n");
+            text.push_str(&format!("{lines}\n= {}\n", summary(goal, &rows)));
+        }
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers of a broker, for the tests of views.
+
+use brokkr_api::agents::{Agent, AgentStatus};
+use brokkr_api::events::Event;
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_api::stacks::{Stack, StackTargets};
+use brokkr_api::status::{StackStatus, State};
+use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+use jiff::{SignedDuration, Timestamp};
+
+pub fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+pub fn agent(name: &str) -> Agent {
+    Agent {
+        id: "0190b5a4-0000-7000-8000-000000000001".parse::<AgentId>().unwrap(),
+        name: name.parse().unwrap(),
+        status: AgentStatus::Active,
+        labels: Labels::from([("env".to_owned(), "prod".to_owned()), ("region".to_owned(), "eu".to_owned())]),
+        annotations: Labels::new(),
+        created_at: ago(200_000),
+        last_seen_at: Some(ago(4)),
+        session_count: 3,
+        session_tied: false,
+    }
+}
+
+pub fn stack(name: &str, sequence: Option<i64>) -> Stack {
+    let targets = match sequence {
+        Some(_) => {
+            StackTargets { agents: vec!["eu-1".to_owned()], selectors: vec!["env=prod".parse().unwrap()] }
+        }
+        None => StackTargets::default(),
+    };
+    Stack {
+        project: "default".to_owned(),
+        id: StackId::generate(),
+        name: name.parse().unwrap(),
+        labels: Labels::new(),
+        annotations: Labels::new(),
+        targets,
+        sequence_id: sequence.map(SequenceId),
+        created_at: ago(7200),
+        deleted_at: None,
+    }
+}
+
+pub fn row(agent: &str, wants: i64, has: i64, state: State) -> StackStatus {
+    let hops = Hops {
+        published: Some(ago(180)),
+        targeted: Some(ago(180)),
+        released: Some(ago(179)),
+        ..Hops::default()
+    };
+    StackStatus {
+        project: "default".to_owned(),
+        stack_id: StackId::generate(),
+        stack_name: "web".to_owned(),
+        agent_id: AgentId::generate(),
+        agent_name: agent.to_owned(),
+        wanted_sequence_id: Some(SequenceId(wants)),
+        sequence_id: Some(SequenceId(has)),
+        state,
+        ready: if state == State::Healthy { 3 } else { 2 },
+        total: 3,
+        reason: String::new(),
+        message: String::new(),
+        objects: Vec::new(),
+        hops,
+    }
+}
+
+pub fn failed_row(agent: &str) -> StackStatus {
+    let mut row = row(agent, 42, 42, State::Failed);
+    row.hops.fetched = Some(ago(170));
+    row.hops.verified = Some(ago(170));
+    row.reason = "FieldImmutable".to_owned();
+    row.message =
+        "1 of 14 resources was refused by the API server, the other ones stay as they were before".to_owned();
+    row.objects = vec![note()];
+    row
+}
+
+fn note() -> ObjectNote {
+    ObjectNote {
+        object: "Deployment shop/web".to_owned(),
+        reason: "FieldImmutable".to_owned(),
+        message: "spec.selector: field is immutable".to_owned(),
+    }
+}
+
+pub fn event(transition: Transition, seconds_ago: i64) -> Event {
+    let has_failed = transition == Transition::Failed;
+    Event {
+        id: EventId::generate(),
+        project: "default".to_owned(),
+        stack_id: StackId::generate(),
+        stack_name: "web".to_owned(),
+        agent_id: AgentId::generate(),
+        agent_name: "eu-1".to_owned(),
+        sequence_id: SequenceId(42),
+        transition,
+        at: ago(seconds_ago),
+        reason: if has_failed { "FieldImmutable".to_owned() } else { String::new() },
+        message: String::new(),
+        objects: if has_failed { vec![note(), note()] } else { Vec::new() },
+        hops: Hops::default(),
+    }
+}
+
+pub fn object(sequence: i64) -> DeploymentObject {
+    DeploymentObject {
+        project: "default".to_owned(),
+        stack_id: StackId::generate(),
+        sequence_id: SequenceId(sequence),
+        checksum: Checksum::of(&sequence.to_be_bytes()),
+        parsed_digest: Checksum::of(&sequence.to_be_bytes()),
+        is_deletion_marker: false,
+        resources: 14,
+        submitted_by: "ana".to_owned(),
+        created_at: ago((50 - sequence) * 100),
+    }
+}

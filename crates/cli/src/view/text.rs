@@ -1,0 +1,68 @@
+//! Small pieces of text: ages, labels, one-liners.
+
+use brokkr_api::Labels;
+use jiff::Timestamp;
+
+/// How long ago, in the largest unit that says enough: `12s`, `3m`, `5h`, `2d`.
+pub fn age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+pub fn age_or_dash(then: Option<Timestamp>, now: Timestamp) -> String {
+    then.map_or_else(|| "-".to_owned(), |then| age(then, now))
+}
+
+/// What clusters report is shown on terminals: nothing in it may move a cursor or set a title.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// Cut to what a table cell can take; the whole text is elsewhere.
+pub fn short(text: &str, longest: usize) -> String {
+    let text = clean(text);
+    let text = text.trim();
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    text.chars().take(longest - 1).chain(['…']).collect()
+}
+
+pub fn labels(labels: &Labels) -> String {
+    if labels.is_empty() {
+        return "-".to_owned();
+    }
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// `1 agent`, `2 agents`
+pub fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_for_people() {
+        let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let ago = |seconds: i64| age(now - jiff::SignedDuration::from_secs(seconds), now);
+        assert_eq!(
+            [ago(0), ago(59), ago(60), ago(3599), ago(3600), ago(90_000), ago(200_000)],
+            ["0s", "59s", "1m", "59m", "1h", "25h", "2d"]
+        );
+        assert_eq!(ago(-5), "0s", "a clock that is ahead is no time travel");
+    }
+
+    #[test]
+    fn reported_text_cannot_steer_the_terminal() {
+        assert_eq!(short("\u{1b}[2Jgone\nnext", 40), "[2Jgone next");
+        assert_eq!(short("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,159 @@
+//! A broker of prepared answers, and the real `brokkr` beside it with a home of its own.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use brokkr_api::{ErrorCode, Problem};
+use serde_json::Value;
+
+/// What was asked: `METHOD /path`, headers, body.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub line: String,
+    pub headers: HashMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+type Answers = HashMap<String, Vec<(u16, Value)>>;
+
+pub struct FakeBroker {
+    pub url: String,
+    pub home: tempfile::TempDir,
+    answers: Arc<Mutex<Answers>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl FakeBroker {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (answers, asked) = (Arc::new(Mutex::new(Answers::new())), Arc::new(Mutex::new(Vec::new())));
+        let (answers_of_thread, asked_of_thread) = (answers.clone(), asked.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let asked = read(&mut stream);
+                let (status, body) = next(&mut answers_of_thread.lock().unwrap(), &asked.line);
+                asked_of_thread.lock().unwrap().push(asked);
+                answer(&mut stream, status, &body);
+            }
+        });
+        Self { url, home: tempfile::tempdir().unwrap(), answers, asked }
+    }
+
+    /// The next answer to a request; the last one is given again and again.
+    pub fn on(self, request: &str, status: u16, body: impl serde::Serialize) -> Self {
+        let body = serde_json::to_value(body).unwrap();
+        self.answers.lock().unwrap().entry(request.to_owned()).or_default().push((status, body));
+        self
+    }
+
+    pub fn refuses(self, request: &str, code: ErrorCode, detail: &str) -> Self {
+        self.on(request, code.status(), Problem::new(code, detail))
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Runs `brokkr` as somebody who is logged in by environment.
+    pub fn brokkr(&self, arguments: &[&str]) -> Ran {
+        self.run(arguments, &[("BROKKR_SERVER", &self.url), ("BROKKR_TOKEN", "brk_from-environment")], "")
+    }
+
+    pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_brokkr"))
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).ok();
+        Ran::of(child.wait_with_output().unwrap())
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub exit: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { exit: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    #[track_caller]
+    pub fn exits(self, wanted: i32) -> Self {
+        assert_eq!(self.exit, wanted, "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "{text:?} is not in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn prints(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "{text:?} is not in {self:#?}");
+        self
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
+fn next(answers: &mut Answers, line: &str) -> (u16, Value) {
+    let path = line.split('?').next().unwrap();
+    match answers.get_mut(path) {
+        Some(left) if left.len() > 1 => left.remove(0),
+        Some(left) => left[0].clone(),
+        None => (
+            404,
+            serde_json::to_value(Problem::new(ErrorCode::BRK2001, format!("nothing prepared for {path}")))
+                .unwrap(),
+        ),
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Asked {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let line = line.rsplit_once(' ').map(|(line, _)| line.to_owned()).unwrap_or_default();
+    let mut headers = HashMap::new();
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).unwrap();
+        let Some((name, value)) = header.split_once(':') else { break };
+        headers.insert(name.to_lowercase(), value.trim().to_owned());
+    }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Asked { line, headers, body }
+}
+
+fn answer(stream: &mut TcpStream, status: u16, body: &Value) {
+    let media_type = if status < 400 { "application/json" } else { "application/problem+json" };
+    let body = body.to_string();
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).ok();
+}

@@ -1,0 +1,38 @@
+//! Answers of a broker.
+
+use serde_json::{Value, json};
+
+pub const STACK_ID: &str = "0190b5a4-0000-7000-8000-00000000000a";
+pub const STATUS: &str = "GET /api/v1/stacks/0190b5a4-0000-7000-8000-00000000000a/status";
+const SHA: &str = "9f2c000000000000000000000000000000000000000000000000000000000000";
+const TIME: &str = "2026-03-01T12:00:00Z";
+
+pub fn whoami() -> Value {
+    json!({"token_id": STACK_ID, "name": "ana", "project": "default", "role": "admin", "expires_at": null})
+}
+
+pub fn stack(selectors: &[&str]) -> Value {
+    json!({"project": "default", "id": STACK_ID, "name": "web", "labels": {}, "annotations": {}, "created_at": TIME,
+        "targets": {"agents": [], "selectors": selectors}, "sequence_id": null, "deleted_at": null})
+}
+
+pub fn object(sequence: i64) -> Value {
+    json!({"project": "default", "stack_id": STACK_ID, "sequence_id": sequence, "checksum": SHA, "parsed_digest": SHA,
+        "is_deletion_marker": false, "resources": 1, "submitted_by": "ana", "created_at": TIME})
+}
+
+pub fn row(agent: &str, wants: i64, has: i64, state: &str) -> Value {
+    json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "agent_id": STACK_ID, "agent_name": agent,
+        "wanted_sequence_id": wants, "sequence_id": has, "state": state, "ready": 1, "total": 1, "reason": "", "message": "",
+        "objects": [], "hops": {"published": TIME}})
+}
+
+pub fn noted(mut row: Value, reason: &str, object: &str, message: &str) -> Value {
+    row["reason"] = reason.into();
+    row["objects"] = json!([{"object": object, "reason": "", "message": message}]);
+    row
+}
+
+pub fn page(items: &[Value]) -> Value {
+    json!({"items": items, "next": null})
+}

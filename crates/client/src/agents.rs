@@ -1,0 +1,50 @@
+//! Agents: joining, and what people ask and change about them.
+
+use brokkr_api::AgentId;
+use brokkr_api::agents::{Agent, AgentPatch, RegisterAgent, RegisteredAgent, Target};
+use brokkr_api::page::Page;
+use http::Method;
+
+use crate::builder::Client;
+use crate::error::ClientError;
+use crate::page::PageQuery;
+
+impl Client {
+    /// Trades a join token and the public half of a key for an identity. The same token with the same key
+    /// answers the same until it expires, so it may be sent again.
+    pub async fn register_agent(&self, registration: &RegisterAgent) -> Result<RegisteredAgent, ClientError> {
+        self.send(self.write(Method::POST, &["agents", "register"]).json(registration)?).await?.json()
+    }
+
+    pub async fn agents(&self, page: &PageQuery) -> Result<Page<Agent>, ClientError> {
+        self.send(self.read(&["agents"]).query(&page.pairs())).await?.json()
+    }
+
+    pub async fn agents_all(&self) -> Result<Vec<Agent>, ClientError> {
+        self.read_on(|page| async move { self.agents(&page).await }).await
+    }
+
+    /// By name or id.
+    pub async fn agent(&self, agent: &str) -> Result<Agent, ClientError> {
+        self.send(self.read(&["agents", agent])).await?.json()
+    }
+
+    /// By name or id.
+    pub async fn patch_agent(&self, agent: &str, patch: &AgentPatch) -> Result<Agent, ClientError> {
+        self.send(self.write(Method::PATCH, &["agents", agent]).json(patch)?).await?.json()
+    }
+
+    /// What targets an agent, and why. By name or id.
+    pub async fn targets(&self, agent: &str, page: &PageQuery) -> Result<Page<Target>, ClientError> {
+        self.send(self.read(&["agents", agent, "targets"]).query(&page.pairs())).await?.json()
+    }
+
+    pub async fn targets_all(&self, agent: &str) -> Result<Vec<Target>, ClientError> {
+        self.read_on(|page| async move { self.targets(agent, &page).await }).await
+    }
+
+    /// What targets this agent, asked by itself.
+    pub async fn own_targets(&self, agent: AgentId) -> Result<Vec<Target>, ClientError> {
+        self.targets_all(&agent.to_string()).await
+    }
+}

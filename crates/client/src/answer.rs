@@ -1,0 +1,159 @@
+//! Whether an answer can be the broker's: between client and broker sit proxies, portals and load balancers.
+
+use std::time::Duration;
+
+use brokkr_api::{AgentId, InstallationId, Position, Problem, protocol};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use crate::error::ClientError;
+
+/// What is wrong with an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum WrongAnswer {
+    #[error("it ended in the middle")]
+    CutOff,
+    #[error("it is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("it is a web page, as from a login portal or a proxy (HTTP {status})")]
+    WebPage { status: u16 },
+    #[error("it redirects elsewhere (HTTP {status}), which is not followed")]
+    Redirect { status: u16 },
+    #[error("HTTP {status}{}", detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default())]
+    Status { status: u16, detail: Option<String>, retry_after: Option<Duration> },
+    #[error("its media type is {found:?} instead of {wanted}")]
+    MediaType { found: String, wanted: &'static str },
+    #[error("it cannot be read: {reason}")]
+    Unreadable { reason: String },
+    #[error("its header {name} is missing or malformed")]
+    Header { name: &'static str },
+    #[error("its content does not match its entity tag")]
+    EntityTag,
+    #[error("it is for the agent {found}")]
+    OtherAgent { found: AgentId },
+    #[error("it is from the installation {found}")]
+    OtherInstallation { found: InstallationId },
+    #[error("it is older ({found}) than what was already seen ({seen})")]
+    Older { found: Position, seen: Position },
+    #[error("its pages do not end")]
+    EndlessPages,
+}
+
+impl WrongAnswer {
+    /// Whether the next answer may be a good one.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::CutOff | Self::EntityTag | Self::Older { .. } => true,
+            Self::Status { status, .. } | Self::WebPage { status } => matches!(status, 408 | 429 | 502..=504),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn at(self, url: &Url) -> ClientError {
+        ClientError::BadAnswer { url: url.clone(), what: self }
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub url: Url,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Lets success and 304 through; everything else becomes the error that it is.
+    pub(crate) fn accepted(self) -> Result<Self, ClientError> {
+        let status = self.status.as_u16();
+        if self.status.is_success() || self.status == StatusCode::NOT_MODIFIED {
+            return Ok(self);
+        }
+        if self.status.is_redirection() {
+            return Err(WrongAnswer::Redirect { status }.at(&self.url));
+        }
+        let retry_after = self.retry_after();
+        if media_type(&self.headers).ends_with("json") {
+            if let Ok(problem) = serde_json::from_slice::<Problem>(&self.body) {
+                return Err(ClientError::Problem { problem: Box::new(problem), retry_after });
+            }
+            return Err(
+                WrongAnswer::Status { status, detail: self.unknown_problem(), retry_after }.at(&self.url)
+            );
+        }
+        if self.is_web_page() {
+            return Err(WrongAnswer::WebPage { status }.at(&self.url));
+        }
+        Err(WrongAnswer::Status { status, detail: None, retry_after }.at(&self.url))
+    }
+
+    /// A newer broker may have codes that this build does not know: its sentence still helps.
+    fn unknown_problem(&self) -> Option<String> {
+        let document: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
+        let text = |member: &str| document.get(member).and_then(|value| value.as_str());
+        match (text("detail").or_else(|| text("title"))?, text("code")) {
+            (sentence, Some(code)) => Some(format!("{sentence} ({code})")),
+            (sentence, None) => Some(sentence.to_owned()),
+        }
+    }
+
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        // The form with a date is left out: the broker never sends it, and a wrong clock would misread it.
+        self.text_of("retry-after")?.parse().ok().map(Duration::from_secs)
+    }
+
+    /// How far this answer has seen, if it says so.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.text_of(protocol::header::POSITION)?.parse().ok()
+    }
+
+    pub(crate) fn demand_position(&self) -> Result<Position, ClientError> {
+        let name = protocol::header::POSITION;
+        self.position().ok_or_else(|| WrongAnswer::Header { name }.at(&self.url))
+    }
+
+    pub(crate) fn text_of(&self, name: &'static str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub(crate) fn is_web_page(&self) -> bool {
+        media_type(&self.headers).contains("html")
+    }
+
+    pub(crate) fn demand_media_type(&self, wanted: &'static str) -> Result<(), ClientError> {
+        let found = media_type(&self.headers);
+        if found == wanted {
+            return Ok(());
+        }
+        let what = if self.is_web_page() {
+            WrongAnswer::WebPage { status: self.status.as_u16() }
+        } else {
+            WrongAnswer::MediaType { found, wanted }
+        };
+        Err(what.at(&self.url))
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        self.demand_media_type("application/json")?;
+        self.parsed()
+    }
+
+    pub(crate) fn parsed<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            // The text of a serde error can quote the body, which may hold a secret; its place is enough.
+            let reason =
+                format!("{:?} error at line {}, column {}", error.classify(), error.line(), error.column());
+            WrongAnswer::Unreadable { reason }.at(&self.url)
+        })
+    }
+}
+
+/// The media type without its parameters, in lower case.
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}

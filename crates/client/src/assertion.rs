@@ -1,0 +1,122 @@
+//! The agent's assertion: a short-lived JWT, signed with its key, that goes with each request.
+//!
+//! Signing is cheap and verifying is cached at the broker by the assertion's text, so one assertion is used until
+//! it is nearly over.
+
+use std::sync::Mutex;
+
+use brokkr_api::protocol::ASSERTION_SECONDS;
+use brokkr_api::{AgentId, InstallationId};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde::Serialize;
+
+use crate::credential::AgentIdentity;
+use crate::error::ClientError;
+
+/// A new assertion is made when less than this is left of the old one.
+const RENEW_SECONDS: i64 = 60;
+/// Clocks that differ by less than [`crate::clock`] notices must not make an assertion come from the future.
+const BACKDATE_SECONDS: i64 = 5;
+
+#[derive(Serialize)]
+struct Claims {
+    iss: AgentId,
+    sub: AgentId,
+    aud: InstallationId,
+    iat: i64,
+    exp: i64,
+}
+
+/// Makes assertions and remembers the last.
+pub(crate) struct Signer {
+    agent_id: AgentId,
+    installation_id: InstallationId,
+    key: EncodingKey,
+    last: Mutex<Option<(String, i64)>>,
+}
+
+impl Signer {
+    pub(crate) fn new(identity: &AgentIdentity) -> Self {
+        Self {
+            agent_id: identity.agent_id,
+            installation_id: identity.installation_id,
+            key: identity.key.signing_key(),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// An assertion that is valid at `now`, in seconds of the broker's clock.
+    pub(crate) fn assertion(&self, now: i64) -> Result<String, ClientError> {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((assertion, expires)) = last.as_ref() {
+            let left = expires - now;
+            // More than a whole life left means that the clock was moved back: the broker would not take it.
+            if (RENEW_SECONDS..=ASSERTION_SECONDS).contains(&left) {
+                return Ok(assertion.clone());
+            }
+        }
+        let issued = now - BACKDATE_SECONDS;
+        let expires = issued + ASSERTION_SECONDS;
+        let claims = Claims {
+            iss: self.agent_id,
+            sub: self.agent_id,
+            aud: self.installation_id,
+            iat: issued,
+            exp: expires,
+        };
+        let assertion = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &self.key)
+            .map_err(|_| ClientError::Unsendable { what: "the agent's key cannot sign" })?;
+        *last = Some((assertion.clone(), expires));
+        Ok(assertion)
+    }
+}
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Signer({})", self.agent_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::AgentKey;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jsonwebtoken::{DecodingKey, Validation};
+
+    fn identity() -> AgentIdentity {
+        AgentIdentity {
+            agent_id: AgentId::generate(),
+            installation_id: InstallationId::generate(),
+            key: AgentKey::generate().unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_public_half_verifies_an_assertion_for_this_installation_only() {
+        let identity = identity();
+        let now = jiff::Timestamp::now().as_second();
+        let assertion = Signer::new(&identity).assertion(now).unwrap();
+        let public = URL_SAFE_NO_PAD.decode(identity.key.public_key_base64url()).unwrap();
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        validation.set_audience(&[identity.installation_id]);
+        validation.set_issuer(&[identity.agent_id]);
+        let key = DecodingKey::from_ed_der(&public);
+        let claims = jsonwebtoken::decode::<serde_json::Value>(&assertion, &key, &validation).unwrap().claims;
+        assert_eq!(claims["sub"], identity.agent_id.to_string());
+        assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), ASSERTION_SECONDS);
+        validation.set_audience(&[InstallationId::generate()]);
+        assert!(jsonwebtoken::decode::<serde_json::Value>(&assertion, &key, &validation).is_err());
+    }
+
+    #[test]
+    fn an_assertion_is_used_until_a_minute_is_left_and_not_after_the_clock_moved_back() {
+        let signer = Signer::new(&identity());
+        let first = signer.assertion(10_000).unwrap();
+        assert_eq!(signer.assertion(10_000 + 235).unwrap(), first);
+        let second = signer.assertion(10_000 + 236).unwrap();
+        assert_ne!(second, first);
+        assert_ne!(signer.assertion(5_000).unwrap(), second);
+    }
+}

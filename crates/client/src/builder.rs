@@ -1,0 +1,233 @@
+//! Building a client: where the broker is, whom to trust, who is calling.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use brokkr_api::Position;
+use http::HeaderValue;
+use jiff::SignedDuration;
+use secrecy::SecretString;
+use url::Url;
+
+use crate::assertion::Signer;
+use crate::clock::Clock;
+use crate::credential::{AgentIdentity, Credential};
+use crate::retry::RetryPolicy;
+
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Shorter than what load balancers commonly allow (60 s and more): a connection that they have dropped
+/// without telling is then never used again.
+const IDLE_TIME: Duration = Duration::from_secs(50);
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Talks to one broker, and reads its own writes whichever replica answers. Cheap to clone; clones share connections
+/// and what was learnt of the clock.
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: reqwest::Client,
+    base: Arc<Url>,
+    caller: Arc<Caller>,
+    identity: Option<Arc<AgentIdentity>>,
+    clock: Arc<Clock>,
+    /// The position of the last write: reads are answered no older than that.
+    written: Arc<Mutex<Option<Position>>>,
+    retry: RetryPolicy,
+}
+
+/// A credential in the form in which requests use it.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    Nobody,
+    Token(SecretString),
+    Agent(Signer),
+}
+
+#[derive(Debug)]
+pub struct ClientBuilder {
+    url: Url,
+    ca_pem: Option<Vec<u8>>,
+    credential: Credential,
+    user_agent: String,
+    retry: RetryPolicy,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error("the broker's URL must start with https:// or http://")]
+    Scheme,
+    #[error("the broker's URL must not contain a user name or password")]
+    UserInfo,
+    #[error("the file of certificate authorities holds no certificate in PEM form")]
+    Authorities,
+    #[error("the user agent has characters that HTTP cannot carry")]
+    UserAgent,
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+impl Client {
+    /// `url` is where the broker is, without `/api/v1`; a path before that is kept.
+    #[must_use]
+    pub fn builder(url: Url) -> ClientBuilder {
+        ClientBuilder {
+            url,
+            ca_pem: None,
+            credential: Credential::None,
+            user_agent: concat!("brokkr-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+            retry: RetryPolicy::none(),
+        }
+    }
+
+    /// The same connections with another caller: for an agent that has just registered, or for many in one process.
+    #[must_use]
+    pub fn with_credential(&self, credential: Credential) -> Self {
+        let (caller, identity) = caller_of(credential);
+        Self { caller: Arc::new(caller), identity, ..self.clone() }
+    }
+
+    /// The same client with another patience.
+    #[must_use]
+    pub fn with_retry(&self, retry: RetryPolicy) -> Self {
+        Self { retry, ..self.clone() }
+    }
+
+    /// How far the broker's clock is ahead of this one; zero unless they differ by more than 2 s.
+    #[must_use]
+    pub fn clock_offset(&self) -> SignedDuration {
+        self.clock.offset()
+    }
+
+    /// Where the broker is.
+    #[must_use]
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
+    pub(crate) fn identity(&self) -> Option<&AgentIdentity> {
+        self.identity.as_deref()
+    }
+
+    pub(crate) fn transport(&self) -> &reqwest::Client {
+        &self.transport
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn retry_policy(&self) -> &RetryPolicy {
+        &self.retry
+    }
+
+    /// What was written last, so that another replica can be told to catch up before it answers.
+    pub(crate) fn written(&self) -> Option<Position> {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn remember_written(&self, position: Position) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        *written = (*written).max(Some(position));
+    }
+
+    /// The proxy that the environment names, without its credentials: the first suspect when nothing answers.
+    pub(crate) fn proxy_hint(&self) -> Option<String> {
+        let names: &[&str] = match self.base.scheme() {
+            "https" => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+            _ => &["http_proxy", "ALL_PROXY", "all_proxy"],
+        };
+        let value =
+            names.iter().find_map(|name| std::env::var(name).ok()).filter(|value| !value.is_empty())?;
+        let proxy = Url::parse(&value).or_else(|_| Url::parse(&format!("http://{value}"))).ok()?;
+        let host = proxy.host_str()?;
+        Some(proxy.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+    }
+}
+
+impl ClientBuilder {
+    /// Certificate authorities to trust beside those of the system, in PEM form.
+    #[must_use]
+    pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca_pem = Some(pem.into());
+        self
+    }
+
+    #[must_use]
+    pub fn credential(mut self, credential: Credential) -> Self {
+        self.credential = credential;
+        self
+    }
+
+    #[must_use]
+    pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
+        self.user_agent = user_agent.into();
+        self
+    }
+
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    pub fn build(self) -> Result<Client, BuildError> {
+        if !matches!(self.url.scheme(), "https" | "http") {
+            return Err(BuildError::Scheme);
+        }
+        if !self.url.username().is_empty() || self.url.password().is_some() {
+            return Err(BuildError::UserInfo);
+        }
+        let user_agent = HeaderValue::from_str(&self.user_agent).map_err(|_| BuildError::UserAgent)?;
+        let authorities = match &self.ca_pem {
+            None => Vec::new(),
+            Some(pem) => reqwest::Certificate::from_pem_bundle(pem)
+                .ok()
+                .filter(|certificates| !certificates.is_empty())
+                .ok_or(BuildError::Authorities)?,
+        };
+        let builder = reqwest::Client::builder()
+            .user_agent(user_agent)
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIME)
+            .pool_idle_timeout(IDLE_TIME)
+            .tcp_keepalive(KEEPALIVE)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .http2_keep_alive_while_idle(false);
+        // Without TLS the system's authorities are not needed, and an image without any must still work.
+        let builder = if self.url.scheme() == "http" {
+            builder.tls_certs_only(authorities)
+        } else {
+            builder.tls_certs_merge(authorities)
+        };
+        let transport = builder.build().map_err(|error| BuildError::Tls(innermost(&error)))?;
+        let (caller, identity) = caller_of(self.credential);
+        Ok(Client {
+            transport,
+            base: Arc::new(self.url),
+            caller: Arc::new(caller),
+            identity,
+            clock: Arc::new(Clock::default()),
+            written: Arc::default(),
+            retry: self.retry,
+        })
+    }
+}
+
+fn caller_of(credential: Credential) -> (Caller, Option<Arc<AgentIdentity>>) {
+    match credential {
+        Credential::None => (Caller::Nobody, None),
+        Credential::Token(token) => (Caller::Token(token), None),
+        Credential::Agent(identity) => (Caller::Agent(Signer::new(&identity)), Some(Arc::new(identity))),
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

@@ -1,0 +1,54 @@
+//! Deployment objects: submitting, history, and their exact bytes.
+
+use brokkr_api::SequenceId;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::page::Page;
+use brokkr_api::protocol::{SUBMISSION_BYTES, YAML_MEDIA_TYPE};
+use bytes::Bytes;
+use http::Method;
+
+use crate::builder::Client;
+use crate::error::ClientError;
+use crate::page::PageQuery;
+use crate::retry::IdempotencyKey;
+
+impl Client {
+    /// Submits the next version of a stack, by name or id. Use one key for one intent: the same key again
+    /// answers with the first result.
+    pub async fn submit(
+        &self,
+        stack: &str,
+        content: impl Into<Bytes>,
+        key: &IdempotencyKey,
+    ) -> Result<DeploymentObject, ClientError> {
+        let call = self
+            .call(Method::POST, &["stacks", stack, "deployment-objects"])
+            .accept("application/json")
+            .idempotent(key)
+            .bytes(YAML_MEDIA_TYPE, content.into());
+        self.send(call).await?.json()
+    }
+
+    /// Exactly the bytes that were submitted. The caller compares their checksum with the envelope's.
+    pub async fn deployment_object(&self, sequence: SequenceId) -> Result<Bytes, ClientError> {
+        let path = ["deployment-objects", &sequence.to_string()];
+        let mut call = self.call(Method::GET, &path).accept(YAML_MEDIA_TYPE);
+        call.limit = SUBMISSION_BYTES;
+        let answer = self.send(call).await?;
+        answer.demand_media_type(YAML_MEDIA_TYPE)?;
+        Ok(answer.body)
+    }
+
+    /// The versions of a stack, by name or id.
+    pub async fn history(
+        &self,
+        stack: &str,
+        page: &PageQuery,
+    ) -> Result<Page<DeploymentObject>, ClientError> {
+        self.send(self.read(&["stacks", stack, "deployment-objects"]).query(&page.pairs())).await?.json()
+    }
+
+    pub async fn history_all(&self, stack: &str) -> Result<Vec<DeploymentObject>, ClientError> {
+        self.read_on(|page| async move { self.history(stack, &page).await }).await
+    }
+}

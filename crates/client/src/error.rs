@@ -1,0 +1,99 @@
+//! Why a call failed, so that the caller can decide: correct it, wait, or give up.
+
+use std::time::Duration;
+
+use brokkr_api::{ErrorCode, Problem};
+use url::Url;
+
+use crate::answer::WrongAnswer;
+
+/// No variant ever holds a credential; URLs are stored without query.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The broker understood and refused.
+    #[error("{problem}")]
+    Problem { problem: Box<Problem>, retry_after: Option<Duration> },
+    /// No connection, or it was lost before an answer came.
+    #[error("cannot reach {url}: {source}{}", proxy.as_ref().map(|proxy| format!(" (through the proxy {proxy})")).unwrap_or_default())]
+    Unreachable {
+        url: Url,
+        source: TransportError,
+        /// The proxy that the environment names for this URL, without its credentials.
+        proxy: Option<String>,
+    },
+    #[error("no answer from {url} within {} s", after.as_secs())]
+    Timeout { url: Url, after: Duration },
+    /// Something answered, and it was not what the broker says.
+    #[error("{url} gave a wrong answer: {what}")]
+    BadAnswer { url: Url, what: WrongAnswer },
+    /// The request could not be made: a credential or a header that HTTP cannot carry.
+    #[error("cannot make the request: {what}")]
+    Unsendable { what: &'static str },
+}
+
+/// What went wrong below HTTP, as one line from the innermost cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct TransportError {
+    pub reason: String,
+    /// The other side's certificate was refused: waiting will not help.
+    pub certificate: bool,
+}
+
+impl ClientError {
+    /// Whether the same request may succeed later without being changed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Problem { problem, .. } => problem.code.is_transient(),
+            Self::Unreachable { source, .. } => !source.certificate,
+            Self::Timeout { .. } => true,
+            Self::BadAnswer { what, .. } => what.is_transient(),
+            Self::Unsendable { .. } => false,
+        }
+    }
+
+    /// Whether a call should be sent again at once: an internal error of the broker is transient, too, but
+    /// hiding it behind half a minute of retries helps nobody.
+    pub(crate) fn is_worth_retrying(&self) -> bool {
+        match self {
+            Self::Problem { problem, .. } => {
+                matches!(problem.status, 502..=504) && problem.code.is_transient()
+            }
+            other => other.is_transient(),
+        }
+    }
+
+    /// The problem's code, if the broker gave one.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Problem { problem, .. } => Some(problem.code),
+            _ => None,
+        }
+    }
+
+    /// How long the broker asked to wait, if it did.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Problem { retry_after, .. } => *retry_after,
+            Self::BadAnswer { what: WrongAnswer::Status { retry_after, .. }, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl TransportError {
+    /// Takes the innermost cause: the outer ones only repeat that sending failed.
+    pub(crate) fn of(error: &reqwest::Error) -> Self {
+        let mut innermost: &dyn std::error::Error = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let is_outermost = std::ptr::addr_eq(innermost, std::ptr::from_ref(error));
+        let reason = if is_outermost { "the connection failed".to_owned() } else { innermost.to_string() };
+        let certificate = reason.contains("certificate");
+        Self { reason, certificate }
+    }
+}

@@ -1,0 +1,217 @@
+//! One request and its whole answer.
+
+use std::time::Duration;
+
+use brokkr_api::ErrorCode;
+use brokkr_api::protocol::{CAPABILITIES, PROTOCOL_VERSION, header};
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use url::Url;
+
+use crate::answer::{Answer, WrongAnswer};
+use crate::builder::{Caller, Client};
+use crate::error::{ClientError, TransportError};
+use crate::retry::IdempotencyKey;
+
+/// How long an ordinary request may take, from the first byte sent to the last received.
+pub(crate) const ORDINARY_TIME: Duration = Duration::from_secs(30);
+/// Nothing that the broker says is larger; whatever is would only fill the memory.
+pub(crate) const ORDINARY_BYTES: usize = 64 * 1024 * 1024;
+
+const JSON: &str = "application/json";
+
+/// A request as the nouns describe it.
+#[derive(Debug)]
+pub struct Call {
+    method: Method,
+    url: Url,
+    headers: Vec<(HeaderName, String)>,
+    body: Option<(&'static str, Bytes)>,
+    pub(crate) time: Duration,
+    pub(crate) limit: usize,
+}
+
+impl Call {
+    pub(crate) fn header(mut self, name: impl Into<HeaderName>, value: impl ToString) -> Self {
+        self.headers.push((name.into(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn brokkr_header(self, name: &'static str, value: impl ToString) -> Self {
+        self.header(HeaderName::from_static(name), value)
+    }
+
+    pub(crate) fn accept(self, media_type: &'static str) -> Self {
+        self.header(ACCEPT, media_type)
+    }
+
+    pub(crate) fn idempotent(self, key: &IdempotencyKey) -> Self {
+        self.brokkr_header(header::IDEMPOTENCY_KEY, key.as_str())
+    }
+
+    pub(crate) fn bytes(mut self, media_type: &'static str, bytes: Bytes) -> Self {
+        self.body = Some((media_type, bytes));
+        self
+    }
+
+    pub(crate) fn json(self, body: &impl Serialize) -> Result<Self, ClientError> {
+        let bytes =
+            serde_json::to_vec(body).map_err(|_| ClientError::Unsendable { what: "the body is no JSON" })?;
+        Ok(self.bytes(JSON, bytes.into()))
+    }
+
+    pub(crate) fn query(mut self, pairs: &[(&'static str, String)]) -> Self {
+        if !pairs.is_empty() {
+            self.url.query_pairs_mut().extend_pairs(pairs);
+        }
+        self
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// For errors: without the query.
+    fn place(&self) -> Url {
+        let mut place = self.url.clone();
+        place.set_query(None);
+        place
+    }
+}
+
+impl Client {
+    pub(crate) fn read(&self, path: &[&str]) -> Call {
+        self.call(Method::GET, path).accept(JSON)
+    }
+
+    /// A write gets an idempotency key of its own, which every retry of it repeats.
+    pub(crate) fn write(&self, method: Method, path: &[&str]) -> Call {
+        self.call(method, path).accept(JSON).idempotent(&IdempotencyKey::generate())
+    }
+
+    pub(crate) fn call(&self, method: Method, path: &[&str]) -> Call {
+        let mut url = self.base().clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]);
+            // The URL standard swallows dots and empty segments: then another thing would be asked for.
+            segments.extend(path.iter().map(|segment| match *segment {
+                "" | "." | ".." => "%2E",
+                other => other,
+            }));
+        }
+        Call { method, url, headers: Vec::new(), body: None, time: ORDINARY_TIME, limit: ORDINARY_BYTES }
+    }
+
+    /// Sends once; an agent whose clock was wrong sends a second time, by the broker's clock.
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Answer, ClientError> {
+        let answer = self.exchange_once(call).await?;
+        let clock_moved = self.clock().learn(&answer.headers);
+        let is_refused_agent =
+            answer.status == StatusCode::UNAUTHORIZED && matches!(self.caller(), Caller::Agent(_));
+        if clock_moved {
+            tracing::warn!(
+                offset_seconds = self.clock_offset().as_secs(),
+                "this clock and the broker's differ"
+            );
+        }
+        if clock_moved && is_refused_agent && says_not_authenticated(&answer) {
+            return self.exchange_once(call).await;
+        }
+        Ok(answer)
+    }
+
+    async fn exchange_once(&self, call: &Call) -> Result<Answer, ClientError> {
+        let request = self.request(call)?;
+        let work = async {
+            let response =
+                self.transport().execute(request).await.map_err(|error| self.unreachable(call, &error))?;
+            whole(response, call).await
+        };
+        // Our own clock over everything, body included: a server that drips bytes must not hold the caller.
+        match tokio::time::timeout(call.time, work).await {
+            Ok(result) => result,
+            Err(_) => Err(ClientError::Timeout { url: call.place(), after: call.time }),
+        }
+    }
+
+    fn request(&self, call: &Call) -> Result<reqwest::Request, ClientError> {
+        let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
+        let headers = request.headers_mut();
+        for (name, value) in &call.headers {
+            let value = HeaderValue::from_str(value).map_err(|_| ClientError::Unsendable {
+                what: "a header value has characters that HTTP cannot carry",
+            })?;
+            headers.insert(name.clone(), value);
+        }
+        // Reads say what they must not be older than; a poll has its own position.
+        if let Some(position) = self.written().filter(|_| !call.is_write())
+            && !headers.contains_key(header::POSITION)
+            && let Ok(value) = HeaderValue::from_str(&position.to_string())
+        {
+            headers.insert(header::POSITION, value);
+        }
+        match self.caller() {
+            Caller::Nobody => {}
+            Caller::Token(token) => {
+                headers.insert(AUTHORIZATION, bearer(token.expose_secret())?);
+            }
+            Caller::Agent(signer) => {
+                headers.insert(AUTHORIZATION, bearer(&signer.assertion(self.clock().broker_seconds())?)?);
+                headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
+                if let Ok(capabilities) = HeaderValue::from_str(&CAPABILITIES.join(",")) {
+                    headers.insert(header::CAPABILITIES, capabilities);
+                }
+            }
+        }
+        if let Some((media_type, bytes)) = &call.body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            *request.body_mut() = Some(bytes.clone().into());
+        }
+        Ok(request)
+    }
+
+    fn unreachable(&self, call: &Call, error: &reqwest::Error) -> ClientError {
+        if error.is_timeout() {
+            return ClientError::Timeout { url: call.place(), after: call.time };
+        }
+        ClientError::Unreachable {
+            url: call.place(),
+            source: TransportError::of(error),
+            proxy: self.proxy_hint(),
+        }
+    }
+}
+
+/// Reads the whole body: nothing is decided on half an answer.
+async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Answer, ClientError> {
+    let status = response.status();
+    let headers = std::mem::take(response.headers_mut());
+    let mut body = BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => break,
+            Ok(Some(chunk)) if body.len() + chunk.len() > call.limit => {
+                return Err(WrongAnswer::TooLarge { limit: call.limit }.at(&call.place()));
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Err(_) => return Err(WrongAnswer::CutOff.at(&call.place())),
+        }
+    }
+    Ok(Answer { url: call.place(), status, headers, body: body.freeze() })
+}
+
+fn bearer(secret: &str) -> Result<HeaderValue, ClientError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
+        .map_err(|_| ClientError::Unsendable { what: "the token has characters that no token has" })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// A 401 of some proxy must not make an agent send its assertion again.
+fn says_not_authenticated(answer: &Answer) -> bool {
+    serde_json::from_slice::<brokkr_api::Problem>(&answer.body)
+        .is_ok_and(|problem| problem.code == ErrorCode::BRK1001)
+}

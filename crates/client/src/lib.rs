@@ -1,0 +1,57 @@
+//! Typed client of the broker, used by the agent, the command line, the simulator and tests.
+//!
+//! A call walks through the rooms in this order:
+//!
+//! 1. a noun ([`agents`], [`sessions`], [`target_state`], [`deployment_objects`], [`reports`],
+//!    [`stacks`], [`events`], [`tokens`]) says which request it is and what the answer means;
+//! 2. [`retry`] sends it, again if it was lost, always under the same idempotency key;
+//! 3. [`exchange`] is one request and its whole answer: credential, headers, deadline, size limit;
+//! 4. [`answer`] refuses what the broker cannot have meant: portals, redirects, cut-off bodies.
+//!
+//! Who is calling is a [`Credential`]. An agent signs each request with its own key ([`key`],
+//! [`assertion`]) by the broker's clock ([`clock`]), so that a cluster with a wrong clock works.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use brokkr_client::{Client, Credential, RetryPolicy};
+//!
+//! let client = Client::builder("https://broker.example".parse()?)
+//!     .credential(Credential::Token("brk_…".to_owned().into()))
+//!     .retry(RetryPolicy::up_to(std::time::Duration::from_secs(30)))
+//!     .build()?;
+//! for agent in client.agents_all().await? {
+//!     println!("{}", agent.name);
+//! }
+//! # Ok(()) }
+//! ```
+
+pub mod agents;
+pub mod answer;
+pub mod assertion;
+pub mod builder;
+pub mod clock;
+pub mod credential;
+pub mod deployment_objects;
+pub mod error;
+pub mod events;
+pub mod exchange;
+pub mod key;
+pub mod page;
+pub mod reports;
+pub mod retry;
+pub mod sessions;
+pub mod stacks;
+pub mod target_state;
+pub mod tokens;
+
+pub use answer::WrongAnswer;
+pub use builder::{BuildError, Client, ClientBuilder};
+pub use credential::{AgentIdentity, Credential};
+pub use error::ClientError;
+pub use events::EventQuery;
+pub use key::{AgentKey, KeyError};
+pub use page::PageQuery;
+pub use retry::{IdempotencyKey, Retry, RetryPolicy};
+pub use secrecy::SecretString;
+pub use target_state::{Poll, PollRequest};
+pub use url::Url;

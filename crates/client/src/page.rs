@@ -1,0 +1,54 @@
+//! Reading lists: one page, or all of them.
+
+use brokkr_api::page::{LARGEST_PAGE, Page};
+
+use crate::answer::WrongAnswer;
+use crate::builder::Client;
+use crate::error::ClientError;
+
+/// Which part of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageQuery {
+    /// How many at most; the broker's default if not given.
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+}
+
+impl PageQuery {
+    /// The first page, as large as pages get.
+    #[must_use]
+    pub fn largest() -> Self {
+        Self { limit: Some(LARGEST_PAGE), after: None }
+    }
+
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let limit = self.limit.map(|limit| ("limit", limit.to_string()));
+        let after = self.after.clone().map(|after| ("after", after));
+        limit.into_iter().chain(after).collect()
+    }
+}
+
+impl Client {
+    /// Follows `next` to the end.
+    pub(crate) async fn read_on<T, Reading>(
+        &self,
+        read: impl Fn(PageQuery) -> Reading,
+    ) -> Result<Vec<T>, ClientError>
+    where
+        Reading: Future<Output = Result<Page<T>, ClientError>>,
+    {
+        let mut query = PageQuery::largest();
+        let mut all = Vec::new();
+        loop {
+            let page = read(query.clone()).await?;
+            all.extend(page.items);
+            match page.next {
+                None => return Ok(all),
+                // A broker that names the same place again would be asked for ever.
+                next if next == query.after => return Err(WrongAnswer::EndlessPages.at(self.base())),
+                next => query.after = next,
+            }
+        }
+    }
+}

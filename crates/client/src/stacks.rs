@@ -1,0 +1,53 @@
+//! Stacks: making, targeting, deleting, and where they stand. By name or id throughout.
+
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::page::Page;
+use brokkr_api::stacks::{PutStack, Stack, StackTargets};
+use brokkr_api::status::StackStatus;
+use http::Method;
+
+use crate::builder::Client;
+use crate::error::ClientError;
+use crate::page::PageQuery;
+
+impl Client {
+    /// Creates the stack if there is none of that name; changes what is given, leaves the rest.
+    pub async fn put_stack(&self, stack: &str, put: &PutStack) -> Result<Stack, ClientError> {
+        self.send(self.write(Method::PUT, &["stacks", stack]).json(put)?).await?.json()
+    }
+
+    pub async fn stack(&self, stack: &str) -> Result<Stack, ClientError> {
+        self.send(self.read(&["stacks", stack])).await?.json()
+    }
+
+    pub async fn stacks(&self, page: &PageQuery) -> Result<Page<Stack>, ClientError> {
+        self.send(self.read(&["stacks"]).query(&page.pairs())).await?.json()
+    }
+
+    pub async fn stacks_all(&self) -> Result<Vec<Stack>, ClientError> {
+        self.read_on(|page| async move { self.stacks(&page).await }).await
+    }
+
+    /// Replaces what the stack targets as a whole.
+    pub async fn put_stack_targets(&self, stack: &str, targets: &StackTargets) -> Result<Stack, ClientError> {
+        self.send(self.write(Method::PUT, &["stacks", stack, "targets"]).json(targets)?).await?.json()
+    }
+
+    /// Answers with the deletion marker, whose sequence id the removals carry.
+    pub async fn delete_stack(&self, stack: &str) -> Result<DeploymentObject, ClientError> {
+        self.send(self.write(Method::DELETE, &["stacks", stack])).await?.json()
+    }
+
+    /// The state of the stack on each agent that it targets or that holds it.
+    pub async fn stack_status(
+        &self,
+        stack: &str,
+        page: &PageQuery,
+    ) -> Result<Page<StackStatus>, ClientError> {
+        self.send(self.read(&["stacks", stack, "status"]).query(&page.pairs())).await?.json()
+    }
+
+    pub async fn stack_status_all(&self, stack: &str) -> Result<Vec<StackStatus>, ClientError> {
+        self.read_on(|page| async move { self.stack_status(stack, &page).await }).await
+    }
+}

@@ -1,0 +1,149 @@
+//! The target state: the agent's long poll, and the plain array of the contract.
+//!
+//! An answer counts only if all of it came, it is for this agent of this installation, and it is no older than
+//! what the agent has seen. Whatever fails one of these is an error, and an error changes nothing in a cluster.
+
+use std::time::Duration;
+
+use brokkr_api::envelope::Envelope;
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::TargetObject;
+use brokkr_api::protocol::{CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, header, same_etag};
+use brokkr_api::{AgentId, ErrorCode, Position};
+use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
+use http::{HeaderName, StatusCode};
+
+use crate::answer::{Answer, WrongAnswer};
+use crate::builder::Client;
+use crate::error::ClientError;
+
+/// What an answer may take beyond the wait that was asked for.
+const GRACE: Duration = Duration::from_secs(15 + CATCH_UP_SECONDS);
+/// The plain array carries every content.
+const PLAIN_BYTES: usize = 1024 * 1024 * 1024;
+
+/// One question for the target state.
+#[derive(Clone, Debug)]
+pub struct PollRequest {
+    /// The highest position seen so far.
+    pub position: Position,
+    /// See [`brokkr_api::protocol::holds_digest`].
+    pub holds: Checksum,
+    pub session: Session,
+    /// Of the last envelope; none asks for an answer at once.
+    pub etag: Option<String>,
+    /// How long the broker may wait for a change.
+    pub wait: Duration,
+}
+
+/// What the broker says to a poll. `spread` is how far to spread a reconnect, where it was told.
+#[derive(Clone, Debug)]
+pub enum Poll {
+    NotModified {
+        position: Position,
+        spread: Option<Duration>,
+    },
+    Changed {
+        envelope: Box<Envelope>,
+        etag: String,
+        position: Position,
+        spread: Option<Duration>,
+    },
+    /// The broker does not know what the agent holds: send the list, then ask again.
+    HoldsWanted,
+    /// The replica is behind what the agent has seen: ask again, maybe another one answers.
+    Behind {
+        retry_after: Option<Duration>,
+        spread: Option<Duration>,
+    },
+    /// A newer session serves: stop writing.
+    Superseded,
+    /// Another process has the same count: hold.
+    Tied,
+    /// The broker's database was restored, and its epoch not yet raised: hold.
+    Ahead,
+}
+
+impl Client {
+    /// Asks once: polls have a rhythm of their own, so nothing is retried here.
+    pub async fn target_state(&self, agent: AgentId, poll: &PollRequest) -> Result<Poll, ClientError> {
+        let path = ["agents", &agent.to_string(), "target-state"];
+        let mut call = self
+            .call(http::Method::GET, &path)
+            .accept(ENVELOPE_MEDIA_TYPE)
+            .header(CACHE_CONTROL, "no-store")
+            .brokkr_header(header::POSITION, poll.position)
+            .brokkr_header(header::HOLDS, poll.holds)
+            .brokkr_header(header::SESSION, poll.session);
+        if let Some(etag) = &poll.etag {
+            call = call.header(IF_NONE_MATCH, etag);
+        }
+        if !poll.wait.is_zero() {
+            call = call.header(HeaderName::from_static("prefer"), format!("wait={}", poll.wait.as_secs()));
+        }
+        call.time = poll.wait + GRACE;
+        let answer = self.exchange(&call).await?;
+        let spread = seconds_of(&answer, header::SPREAD);
+        let answer = match answer.accepted() {
+            Ok(answer) => answer,
+            Err(error) => return refused(error, spread),
+        };
+        let position = answer.demand_position()?;
+        if position < poll.position {
+            return Err(WrongAnswer::Older { found: position, seen: poll.position }.at(&answer.url));
+        }
+        if answer.status == StatusCode::NOT_MODIFIED {
+            // Nobody may say "nothing new" to somebody who has nothing.
+            return match poll.etag {
+                Some(_) => Ok(Poll::NotModified { position, spread }),
+                None => Err(WrongAnswer::EntityTag.at(&answer.url)),
+            };
+        }
+        let (envelope, etag) = self.envelope_of(&answer, agent)?;
+        // Contents are fetched next: a replica that lags must catch up first, or it would not know them.
+        self.remember_written(position);
+        Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread })
+    }
+
+    fn envelope_of(&self, answer: &Answer, agent: AgentId) -> Result<(Envelope, String), ClientError> {
+        answer.demand_media_type(ENVELOPE_MEDIA_TYPE)?;
+        let etag =
+            answer.text_of("etag").ok_or_else(|| WrongAnswer::Header { name: "etag" }.at(&answer.url))?;
+        let computed = Checksum::of(&answer.body).to_string();
+        if !same_etag(etag, &computed) {
+            return Err(WrongAnswer::EntityTag.at(&answer.url));
+        }
+        let envelope: Envelope = answer.parsed()?;
+        if envelope.agent != agent {
+            return Err(WrongAnswer::OtherAgent { found: envelope.agent }.at(&answer.url));
+        }
+        let known = self.identity().map(|identity| identity.installation_id);
+        if known.is_some_and(|known| known != envelope.installation) {
+            return Err(WrongAnswer::OtherInstallation { found: envelope.installation }.at(&answer.url));
+        }
+        // Our own form of the tag: what a proxy made of it need not be what the broker compares.
+        Ok((envelope, format!("\"{computed}\"")))
+    }
+
+    /// The array of the contract, with contents. For people and tests; agents poll.
+    pub async fn plain_target_state(&self, agent: &str) -> Result<Vec<TargetObject>, ClientError> {
+        let mut call = self.read(&["agents", agent, "target-state"]);
+        call.limit = PLAIN_BYTES;
+        self.send(call).await?.json()
+    }
+}
+
+fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll, ClientError> {
+    match error.code() {
+        Some(ErrorCode::BRK3001) => Ok(Poll::HoldsWanted),
+        Some(ErrorCode::BRK3002) => Ok(Poll::Behind { retry_after: error.retry_after(), spread }),
+        Some(ErrorCode::BRK1004) => Ok(Poll::Superseded),
+        Some(ErrorCode::BRK1005) => Ok(Poll::Tied),
+        Some(ErrorCode::BRK3004) => Ok(Poll::Ahead),
+        _ => Err(error),
+    }
+}
+
+fn seconds_of(answer: &Answer, name: &'static str) -> Option<Duration> {
+    answer.text_of(name)?.parse().ok().map(Duration::from_secs)
+}

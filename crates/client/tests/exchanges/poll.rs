@@ -1,0 +1,153 @@
+//! What an agent takes for an answer to its poll, and what it does not.
+
+use std::time::Duration;
+
+use crate::scripted::{Scripted, answer, header};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::Envelope;
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, holds_digest};
+use brokkr_api::{AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem};
+use brokkr_client::{
+    AgentIdentity, AgentKey, Client, ClientError, Credential, Poll, PollRequest, WrongAnswer,
+};
+
+struct Agent {
+    identity: AgentIdentity,
+    envelope: Envelope,
+}
+
+impl Agent {
+    fn new() -> Self {
+        let (agent_id, installation_id) = (AgentId::generate(), InstallationId::generate());
+        let identity = AgentIdentity { agent_id, installation_id, key: AgentKey::generate().unwrap() };
+        let envelope = Envelope {
+            protocol: PROTOCOL_VERSION,
+            installation: installation_id,
+            agent: agent_id,
+            status: AgentStatus::Active,
+            stacks: vec![],
+        };
+        Self { identity, envelope }
+    }
+
+    /// The envelope as a good broker sends it.
+    fn good(&self) -> String {
+        let body = serde_json::to_string(&self.envelope).unwrap();
+        let etag = format!("W/\"{}\"", Checksum::of(body.as_bytes()));
+        let headers = [("content-type", ENVELOPE_MEDIA_TYPE), ("etag", &etag), ("brokkr-position", "5.70")];
+        answer("200 OK", &headers, &body)
+    }
+
+    async fn poll(&self, answers: Vec<String>) -> (Result<Poll, ClientError>, Vec<String>) {
+        let broker = Scripted::start(answers).await;
+        let client = Client::builder(broker.url.clone())
+            .credential(Credential::Agent(self.identity.clone()))
+            .build()
+            .unwrap();
+        let request = PollRequest {
+            position: Position { epoch: 5, horizon: 70 },
+            holds: holds_digest([]),
+            session: Session { count: 3, instance: InstanceId::generate() },
+            etag: Some("\"before\"".to_owned()),
+            wait: Duration::from_secs(30),
+        };
+        let poll = client.target_state(self.identity.agent_id, &request).await;
+        (poll, broker.asked())
+    }
+
+    async fn refusal_of(&self, answer: String) -> WrongAnswer {
+        match self.poll(vec![answer]).await.0 {
+            Err(ClientError::BadAnswer { what, .. }) => what,
+            other => panic!("expected a wrong answer, got {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_for_this_agent_is_taken() {
+    let agent = Agent::new();
+    let (poll, asked) = agent.poll(vec![agent.good()]).await;
+    let Ok(Poll::Changed { envelope, position, .. }) = poll else { panic!("{poll:?}") };
+    assert_eq!((*envelope, position), (agent.envelope.clone(), Position { epoch: 5, horizon: 70 }));
+    assert_eq!(header(&asked[0], "prefer").unwrap(), "wait=30");
+    assert_eq!(header(&asked[0], "if-none-match").unwrap(), "\"before\"");
+    assert_eq!(header(&asked[0], "brokkr-position").unwrap(), "5.70");
+    assert!(header(&asked[0], "authorization").unwrap().starts_with("Bearer ey"));
+}
+
+#[tokio::test]
+async fn a_cut_off_answer_is_no_answer() {
+    let agent = Agent::new();
+    let whole = agent.good();
+    assert!(matches!(agent.refusal_of(whole[..whole.len() - 7].to_owned()).await, WrongAnswer::CutOff));
+    // A proxy that repairs the length after cutting: only the entity tag shows it.
+    let changed = whole.replace("ACTIVE", "ACTIVF");
+    assert!(matches!(agent.refusal_of(changed).await, WrongAnswer::EntityTag));
+}
+
+#[tokio::test]
+async fn a_foreign_or_older_answer_is_no_answer() {
+    let agent = Agent::new();
+    let mut other = Agent::new();
+    assert!(matches!(agent.refusal_of(other.good()).await, WrongAnswer::OtherAgent { .. }));
+    other.envelope.agent = agent.identity.agent_id;
+    assert!(matches!(agent.refusal_of(other.good()).await, WrongAnswer::OtherInstallation { .. }));
+    let older = agent.good().replace("5.70", "5.69");
+    assert!(matches!(agent.refusal_of(older).await, WrongAnswer::Older { .. }));
+    let older = answer("304 Not Modified", &[("brokkr-position", "4.900")], "");
+    assert!(matches!(agent.refusal_of(older).await, WrongAnswer::Older { .. }));
+}
+
+#[tokio::test]
+async fn portals_and_redirects_are_not_the_broker() {
+    let agent = Agent::new();
+    let portal =
+        answer("200 OK", &[("content-type", "text/html"), ("brokkr-position", "5.70")], "<html>Log in");
+    assert!(matches!(agent.refusal_of(portal).await, WrongAnswer::WebPage { status: 200 }));
+    let redirect = answer("302 Found", &[("location", "/elsewhere")], "");
+    let (poll, asked) = agent.poll(vec![redirect, agent.good()]).await;
+    assert!(
+        matches!(poll, Err(ClientError::BadAnswer { what: WrongAnswer::Redirect { .. }, .. })),
+        "{poll:?}"
+    );
+    assert_eq!(asked.len(), 1, "nobody went where it pointed");
+}
+
+#[tokio::test]
+async fn refusals_that_mean_something_to_an_agent_are_told_apart() {
+    let agent = Agent::new();
+    for (code, wanted) in [
+        (ErrorCode::BRK3001, "HoldsWanted"),
+        (ErrorCode::BRK3002, "Behind { retry_after: Some(4s), spread: Some(90s) }"),
+        (ErrorCode::BRK1004, "Superseded"),
+        (ErrorCode::BRK1005, "Tied"),
+        (ErrorCode::BRK3004, "Ahead"),
+    ] {
+        let (poll, _) =
+            agent.poll(vec![problem(code, &[("retry-after", "4"), ("brokkr-reconnect-spread", "90")])]).await;
+        assert_eq!(format!("{:?}", poll.unwrap()), wanted);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_with_a_wrong_clock_asks_again_by_the_brokers_clock() {
+    let agent = Agent::new();
+    let date = "Tue, 01 Jan 2030 00:00:00 GMT";
+    let (poll, asked) = agent.poll(vec![problem(ErrorCode::BRK1001, &[("date", date)]), agent.good()]).await;
+    assert!(matches!(poll, Ok(Poll::Changed { .. })), "{poll:?}");
+    let assertion = header(&asked[1], "authorization").unwrap();
+    let claims = jsonwebtoken::dangerous::insecure_decode::<serde_json::Value>(&assertion["Bearer ".len()..])
+        .unwrap()
+        .claims;
+    let midnight: i64 = 1_893_456_000;
+    assert!((claims["iat"].as_i64().unwrap() - midnight).abs() < 15, "{claims}");
+    assert_eq!(claims["aud"], agent.identity.installation_id.to_string());
+}
+
+fn problem(code: ErrorCode, headers: &[(&str, &str)]) -> String {
+    let body = serde_json::to_string(&Problem::new(code, "so it is")).unwrap();
+    let headers: Vec<_> =
+        [("content-type", "application/problem+json")].iter().chain(headers).copied().collect();
+    answer(&format!("{} No", code.status()), &headers, &body)
+}

@@ -1,0 +1,145 @@
+//! From sources to a folder in the cache, and what is in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+use crate::catalog::{MODULES, Module};
+
+/// The file in each cache folder that names its sources without the Go version. A machine that has the
+/// binaries but no Go finds them by it.
+pub(crate) const SOURCES: &str = "sources";
+
+/// Every engine, built and found.
+#[derive(Clone, Debug)]
+pub struct Engines {
+    binaries: BTreeMap<&'static str, PathBuf>,
+    stages: PathBuf,
+}
+
+impl Engines {
+    /// The path of a binary of the [catalog](MODULES).
+    ///
+    /// # Panics
+    /// When no such binary is in the catalog, which is a typing error in the caller.
+    pub fn binary(&self, name: &str) -> &Path {
+        self.binaries.get(name).unwrap_or_else(|| panic!("no engine is called {name}"))
+    }
+
+    /// All binaries by name.
+    pub fn binaries(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        self.binaries.iter().map(|(name, path)| (*name, path.as_path()))
+    }
+
+    /// The folder with the stage files that kwok is started with.
+    pub fn stages(&self) -> &Path {
+        &self.stages
+    }
+}
+
+/// An engine has not been built on this machine.
+#[derive(Debug)]
+pub struct Missing {
+    what: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; `cargo xtask engines` builds the engines", self.what)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Finds every engine, or says which one is missing. Builds nothing.
+pub fn locate() -> Result<Engines, Missing> {
+    let mut binaries = BTreeMap::new();
+    let mut stages = PathBuf::new();
+    for module in MODULES {
+        let folder = folder(module).map_err(|error| Missing { what: error.to_string() })?;
+        if !is_complete(module, &folder) {
+            return Err(Missing { what: format!("{} is not in {}", module.name, folder.display()) });
+        }
+        for binary in module.binaries {
+            binaries.insert(binary.name, folder.join(binary.name));
+        }
+        if let Some(data) = &module.data {
+            stages = folder.join(data.into);
+        }
+    }
+    Ok(Engines { binaries, stages })
+}
+
+/// Whether everything of the module is in the folder. Files appear there by rename, so there means whole.
+pub(crate) fn is_complete(module: &Module, folder: &Path) -> bool {
+    module.binaries.iter().all(|binary| folder.join(binary.name).is_file())
+        && module.data.as_ref().is_none_or(|data| folder.join(data.into).is_dir())
+}
+
+/// The module's folder in the cache, whether or not it exists.
+pub(crate) fn folder(module: &Module) -> io::Result<PathBuf> {
+    let cache = cache_root()?;
+    let sources = sources_digest(module)?;
+    match go_version(module) {
+        Ok(version) => {
+            let digest = hex(&Sha256::new().chain_update(&sources).chain_update(&version).finalize());
+            Ok(cache.join(&digest[..24]))
+        }
+        Err(no_go) => built_from(&cache, &sources).ok_or(no_go),
+    }
+}
+
+/// A folder that was built from these sources by whatever Go, for machines without Go.
+fn built_from(cache: &Path, sources: &str) -> Option<PathBuf> {
+    fs::read_dir(cache).ok()?.flatten().map(|entry| entry.path()).find(|folder| {
+        fs::read_to_string(folder.join(SOURCES)).is_ok_and(|recorded| recorded.trim() == sources)
+    })
+}
+
+/// Everything but the Go version that decides what the binaries contain.
+pub(crate) fn sources_digest(module: &Module) -> io::Result<String> {
+    let folder = module_folder(module);
+    let mut digest = Sha256::new();
+    for file in ["go.mod", "go.sum"] {
+        let bytes = fs::read(folder.join(file))?;
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(&bytes);
+    }
+    digest.update(module.link_flags());
+    if let Some(data) = &module.data {
+        digest.update(format!("{:?}", data.folders));
+    }
+    Ok(hex(&digest.finalize()))
+}
+
+/// The Go that this module would be built with (its go.mod may select a toolchain).
+fn go_version(module: &Module) -> io::Result<String> {
+    let output = Command::new("go").args(["env", "GOVERSION"]).current_dir(module_folder(module)).output()?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(io::Error::other(format!("go env failed: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    }
+}
+
+/// `engines/<module>` of the clone that this crate was compiled in.
+pub(crate) fn module_folder(module: &Module) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engines").join(module.name)
+}
+
+fn cache_root() -> io::Result<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+        .map(|cache| cache.join("brokkr/engines"))
+        .ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

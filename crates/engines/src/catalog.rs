@@ -1,0 +1,78 @@
+//! Which engines there are. Their versions are in the `go.mod` files, and only there; the one exception is
+//! the version that Kubernetes says it has, which its build must be told.
+
+/// One Go module in `engines/`, and the binaries that are built from it.
+#[derive(Debug)]
+pub struct Module {
+    /// Its folder below `engines/`.
+    pub name: &'static str,
+    pub binaries: &'static [Binary],
+    /// Linker flags, besides the ones that drop the symbol tables.
+    pub link: &'static str,
+    /// Data files that the binary needs at run time.
+    pub data: Option<Data>,
+}
+
+/// One program to build.
+#[derive(Debug)]
+pub struct Binary {
+    pub name: &'static str,
+    pub package: &'static str,
+}
+
+/// Files of a dependency that are copied beside the binaries, so that running them needs no Go.
+#[derive(Debug)]
+pub struct Data {
+    /// The Go module that ships the files.
+    pub module: &'static str,
+    /// Folders inside that module; every `<prefix>*.yaml` in them is copied.
+    pub folders: &'static [(&'static str, &'static str)],
+    /// The folder in the cache that they end up in.
+    pub into: &'static str,
+}
+
+pub const MODULES: &[Module] = &[
+    Module {
+        name: "etcd",
+        binaries: &[Binary { name: "etcd", package: "go.etcd.io/etcd/server/v3" }],
+        link: "",
+        data: None,
+    },
+    Module {
+        name: "kubernetes",
+        binaries: &[
+            Binary { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+            Binary {
+                name: "kube-controller-manager",
+                package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+            },
+            Binary { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
+            Binary { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+        ],
+        // Without the stamp, the server calls itself v0.0.0-master and clients refuse its features.
+        link: "-X k8s.io/component-base/version.gitVersion=v1.36.3",
+        data: None,
+    },
+    Module {
+        name: "kwok",
+        binaries: &[Binary { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok" }],
+        link: "",
+        // kwok exits when it is given no stages: they tell it how a pod or node moves on.
+        data: Some(Data {
+            module: "sigs.k8s.io/kwok",
+            folders: &[
+                ("kustomize/stage/pod/fast", "pod-"),
+                ("kustomize/stage/node/fast", "node-"),
+                ("kustomize/stage/node/heartbeat-with-lease", "node-"),
+            ],
+            into: "stages",
+        }),
+    },
+];
+
+impl Module {
+    /// The whole `-ldflags` value.
+    pub fn link_flags(&self) -> String {
+        format!("-s -w {}", self.link).trim_end().to_owned()
+    }
+}

@@ -1,0 +1,112 @@
+//! Builds what is missing. Everything is made under a temporary name and renamed, so that a build that was
+//! killed leaves nothing that looks finished, and two builds at once do each other no harm.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::cache::{self, SOURCES};
+use crate::catalog::{Data, MODULES, Module};
+
+/// One binary, and what was done for it.
+#[derive(Debug)]
+pub struct Built {
+    pub name: &'static str,
+    pub path: PathBuf,
+    /// How long the build took; nothing when it was there already.
+    pub took: Option<Duration>,
+}
+
+/// Makes sure that every engine is built. `tell` is called as each one begins to be built, which can take
+/// minutes on a machine that has never done it.
+pub fn build_all(mut tell: impl FnMut(&str)) -> io::Result<Vec<Built>> {
+    let mut built = Vec::new();
+    for module in MODULES {
+        let folder = cache::folder(module)?;
+        fs::create_dir_all(&folder)?;
+        for binary in module.binaries {
+            let path = folder.join(binary.name);
+            let mut took = None;
+            if !path.is_file() {
+                tell(binary.name);
+                let started = Instant::now();
+                build(module, binary.package, &path)?;
+                took = Some(started.elapsed());
+            }
+            built.push(Built { name: binary.name, path, took });
+        }
+        if let Some(data) = &module.data {
+            copy_data(module, data, &folder)?;
+        }
+        if !folder.join(SOURCES).is_file() {
+            fs::write(folder.join(SOURCES), cache::sources_digest(module)?)?;
+        }
+    }
+    Ok(built)
+}
+
+fn build(module: &Module, package: &str, path: &Path) -> io::Result<()> {
+    let unfinished = unfinished(path);
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", &module.link_flags(), "-o"])
+        .arg(&unfinished)
+        .arg(package)
+        .current_dir(cache::module_folder(module))
+        // A workspace file of the user's above the clone must not change what is built.
+        .env("GOWORK", "off")
+        .status()
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot run go, which builds the engines: {error}"))
+        })?;
+    if !status.success() {
+        return Err(io::Error::other(format!("go build {package} failed ({status})")));
+    }
+    fs::rename(&unfinished, path)
+}
+
+/// Copies the data files of a dependency beside the binaries, unless they are there.
+fn copy_data(module: &Module, data: &Data, folder: &Path) -> io::Result<()> {
+    let finished = folder.join(data.into);
+    if finished.is_dir() {
+        return Ok(());
+    }
+    let unfinished = unfinished(&finished);
+    fs::create_dir_all(&unfinished)?;
+    let source = dependency_folder(module, data.module)?;
+    for (number, (below, prefix)) in data.folders.iter().enumerate() {
+        for entry in fs::read_dir(source.join(below))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(prefix) && name.ends_with(".yaml") {
+                // The number keeps files of the same name from different folders apart.
+                // Written anew rather than copied: Go's module cache is read-only, and so would the copy be.
+                fs::write(unfinished.join(format!("{number}-{name}")), fs::read(entry.path())?)?;
+            }
+        }
+    }
+    match fs::rename(&unfinished, &finished) {
+        // Somebody else was first; theirs is the same.
+        Err(_) if finished.is_dir() => fs::remove_dir_all(&unfinished),
+        renamed => renamed,
+    }
+}
+
+fn dependency_folder(module: &Module, dependency: &str) -> io::Result<PathBuf> {
+    let output = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", dependency])
+        .current_dir(cache::module_folder(module))
+        .output()?;
+    let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() && !folder.is_empty() {
+        Ok(PathBuf::from(folder))
+    } else {
+        Err(io::Error::other(format!("cannot find the files of {dependency} in Go's module cache")))
+    }
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}", std::process::id()))
+}

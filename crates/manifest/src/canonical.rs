@@ -1,0 +1,164 @@
+//! Canonical JSON (keys sorted by their bytes, no whitespace) and the digests made of it.
+//!
+//! The sorting is our own, because whether `serde_json` keeps its maps sorted depends on a feature that any
+//! crate in the build may switch on.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::Object;
+
+/// A SHA-256.
+pub type Digest = [u8; 32];
+
+/// The checksum of a manifest exactly as it was submitted.
+pub fn checksum(bytes: &[u8]) -> Digest {
+    Sha256::digest(bytes).into()
+}
+
+/// The digest of one object in its normal form.
+pub fn digest(body: &Value) -> Digest {
+    checksum(&to_bytes(body))
+}
+
+/// The digest of all objects as one canonical array, ordered by key.
+pub fn digest_of_all(objects: &[Object]) -> Digest {
+    let mut sorted: Vec<_> = objects.iter().map(|object| (object.identity.key(), object)).collect();
+    sorted.sort_by(|left, right| left.0.cmp(&right.0));
+
+    let mut hasher = Sha256::new();
+    for (position, (_, object)) in sorted.into_iter().enumerate() {
+        hasher.update(if position == 0 { b"[" } else { b"," });
+        hasher.update(to_bytes(&object.body));
+    }
+    hasher.update(if objects.is_empty() { &b"[]"[..] } else { &b"]"[..] });
+    hasher.finalize().into()
+}
+
+/// A value as canonical JSON.
+pub fn to_bytes(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (position, item) in items.iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().collect();
+            sorted.sort_unstable_by(|left, right| left.0.as_bytes().cmp(right.0.as_bytes()));
+            out.push(b'{');
+            for (position, (key, field)) in sorted.into_iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                write_string(key, out);
+                out.push(b':');
+                write(field, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// Escapes what JSON requires and nothing else, so that there is exactly one spelling of every string.
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    for &byte in text.as_bytes() {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            control @ 0x00..0x20 => {
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(control >> 4)]);
+                out.push(HEX[usize::from(control & 0x0f)]);
+            }
+            other => out.push(other),
+        }
+    }
+    out.push(b'"');
+}
+
+/// A digest as 64 lower-case hexadecimal digits.
+pub fn to_hex(digest: &Digest) -> String {
+    digest
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0x0f])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
+/// Reads 64 hexadecimal digits, in either case; anything else is `None`.
+pub fn from_hex(text: &str) -> Option<Digest> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = u8::try_from(high * 16 + low).ok()?;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted_and_no_space_is_written() {
+        let value = json!({ "b": [1, true, null], "a": { "ü": "x\u{1}\"\n", "B": 1.5 } });
+        assert_eq!(
+            String::from_utf8(to_bytes(&value)).unwrap(),
+            r#"{"a":{"B":1.5,"ü":"x\u0001\"\n"},"b":[1,true,null]}"#
+        );
+    }
+
+    #[test]
+    fn a_checksum_is_plain_sha256_of_the_bytes() {
+        assert_eq!(
+            to_hex(&checksum(b"abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_strings_read_back_as_they_were(text in any::<String>()) {
+            let bytes = to_bytes(&Value::String(text.clone()));
+            prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), Value::String(text));
+        }
+
+        #[test]
+        fn hex_reads_back_and_nothing_else_does(digest in any::<[u8; 32]>(), junk in "[0-9a-fg]{0,70}") {
+            prop_assert_eq!(from_hex(&to_hex(&digest)), Some(digest));
+            prop_assert_eq!(from_hex(&junk).is_some(), junk.len() == 64 && !junk.contains('g'));
+        }
+    }
+}

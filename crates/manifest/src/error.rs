@@ -1,0 +1,195 @@
+//! What is wrong with a manifest, where, and what to do about it.
+//!
+//! No message ever quotes a value: the reader of an error may see less than the author of a Secret. Names of
+//! fields, labels and resources are not values.
+
+use std::fmt;
+
+/// Every problem that was found in one manifest; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestErrors {
+    errors: Vec<ManifestError>,
+    stopped: bool,
+}
+
+impl ManifestErrors {
+    pub(crate) fn new(errors: Vec<ManifestError>, stopped: bool) -> Self {
+        Self { errors, stopped }
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, ManifestError> {
+        self.errors.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.errors.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// Whether reading stopped early, so that there may be more problems than these.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+}
+
+impl<'a> IntoIterator for &'a ManifestErrors {
+    type Item = &'a ManifestError;
+    type IntoIter = std::slice::Iter<'a, ManifestError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for ManifestErrors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.errors.as_slice() {
+            return write!(formatter, "{only}");
+        }
+        write!(formatter, "the manifest has {} problems:", self.errors.len())?;
+        for error in &self.errors {
+            write!(formatter, "\n  - {error}")?;
+        }
+        if self.stopped {
+            write!(formatter, "\n  reading stopped here; there may be more")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ManifestErrors {}
+
+/// One problem, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ManifestError {
+    /// `None` when the problem is of the manifest as a whole.
+    pub place: Option<Place>,
+    /// The resource as far as it is known, such as `Deployment shop/web`.
+    pub resource: Option<String>,
+    pub problem: Problem,
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(formatter, "{place}: ")?;
+        }
+        if let Some(resource) = &self.resource {
+            write!(formatter, "{resource}: ")?;
+        }
+        self.problem.fmt(formatter)
+    }
+}
+
+impl From<Problem> for ManifestError {
+    fn from(problem: Problem) -> Self {
+        Self { place: None, resource: None, problem }
+    }
+}
+
+/// Where in the manifest something is. Empty documents are not counted; all numbers start at 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `None` only where the YAML is broken too badly to count documents.
+    pub document: Option<usize>,
+    /// The line of the problem if it is one of YAML, else that of the document's first content.
+    pub line: Option<u64>,
+    /// The position in each list that the object came out of, outermost first.
+    pub items: Vec<usize>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.document, self.line) {
+            (Some(document), Some(line)) => write!(formatter, "document {document} (line {line})")?,
+            (Some(document), None) => write!(formatter, "document {document}")?,
+            (None, Some(line)) => write!(formatter, "line {line}")?,
+            (None, None) => formatter.write_str("somewhere in the manifest")?,
+        }
+        for item in &self.items {
+            write!(formatter, ", item {item}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    #[error("the manifest is {bytes} bytes and at most {limit} are accepted; split the stack")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error("the manifest is not UTF-8 (first bad byte at offset {offset}); save it as UTF-8")]
+    NotUtf8 { offset: usize },
+    #[error(
+        "the manifest contains no objects; to remove everything, delete the stack instead of emptying it"
+    )]
+    Empty,
+    #[error("the manifest contains more than {limit} objects; split the stack")]
+    TooManyObjects { limit: usize },
+    #[error("this is not valid YAML: {message}")]
+    Syntax { message: String },
+    #[error("the key {} appears twice in the same mapping; remove one of them", key.as_deref().map_or("here".to_owned(), |key| format!("`{key}`")))]
+    DuplicateKey { key: Option<String> },
+    #[error("a number here is infinite or not a number, which JSON cannot express; quote it if it is text")]
+    NotFinite,
+    #[error(
+        "{what} go beyond what a manifest may use; make it flatter, use fewer aliases, or split the stack"
+    )]
+    OverBudget { what: &'static str },
+    #[error("this is not a Kubernetes object: a mapping with apiVersion, kind and metadata is expected")]
+    NotAnObject,
+    #[error("{field} is missing")]
+    Missing { field: &'static str },
+    #[error("{field} must be text; put quotes around the value")]
+    NotText { field: String },
+    #[error("{field} must be a mapping")]
+    NotAMapping { field: &'static str },
+    #[error("{field} must be {rule}")]
+    Malformed { field: String, rule: &'static str },
+    #[error(
+        "metadata.generateName is not supported, since a stack must name its resources; set metadata.name"
+    )]
+    GenerateName,
+    #[error("the object is {bytes} bytes and at most {limit} are accepted")]
+    ObjectTooLarge { bytes: usize, limit: usize },
+    #[error("the same resource is already in {first}; keep one of them")]
+    Repeated { first: Place },
+    #[error(
+        "the namespace `{name}` belongs to the cluster and cannot be part of a stack; remove the Namespace object"
+    )]
+    SystemNamespace { name: String },
+    #[error("{what} cannot be part of a stack, so that no stack can disarm Brokkr; remove it")]
+    BrokkrsOwn { what: &'static str },
+    #[error("the {mark} `{name}` is set by Brokkr itself; remove it")]
+    ReservedMark { mark: &'static str, name: String },
+}
+
+impl Problem {
+    /// A stable code for machines; the words of a message may change, this does not.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "manifest_too_large",
+            Self::NotUtf8 { .. } => "manifest_not_utf8",
+            Self::Empty => "manifest_empty",
+            Self::TooManyObjects { .. } => "manifest_too_many_objects",
+            Self::Syntax { .. } => "yaml_invalid",
+            Self::DuplicateKey { .. } => "yaml_duplicate_key",
+            Self::NotFinite => "yaml_number_not_finite",
+            Self::OverBudget { .. } => "yaml_over_budget",
+            Self::NotAnObject => "object_not_an_object",
+            Self::Missing { .. } => "object_field_missing",
+            Self::NotText { .. } | Self::NotAMapping { .. } | Self::Malformed { .. } => {
+                "object_field_malformed"
+            }
+            Self::GenerateName => "object_generate_name",
+            Self::ObjectTooLarge { .. } => "object_too_large",
+            Self::Repeated { .. } => "object_repeated",
+            Self::SystemNamespace { .. } | Self::BrokkrsOwn { .. } => "object_refused",
+            Self::ReservedMark { .. } => "object_reserved_mark",
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What is applied before what, and deleted after what.
+//!
+//! Four ranks carry the edges that matter in every stack: a namespace before its members, a definition before
+//! its resources, configuration before what reads it, and last of all what sends the API server's own requests
+//! to a workload of this stack. Within a rank everything may go at once. Users who need more write waves.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::Object;
+use crate::error::Problem;
+use crate::identity::{Identity, Key};
+
+/// The annotation by which a user puts an object into a wave: a whole number, 0 if absent.
+pub const WAVE: &str = "brokkr.io/wave";
+
+/// How early an object must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rank {
+    /// What others cannot even be submitted without: Namespace, CustomResourceDefinition.
+    Priority,
+    /// What workloads read when they start, or what restrains them.
+    Config,
+    /// Services, workloads, custom resources, and every kind that is not known here.
+    Workload,
+    /// What makes the API server call a workload: webhook and admission configuration, APIService.
+    Late,
+}
+
+impl Rank {
+    pub fn of(group: &str, kind: &str) -> Self {
+        match (group, kind) {
+            ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Priority,
+            ("", "ServiceAccount" | "ConfigMap" | "Secret" | "ResourceQuota" | "LimitRange")
+            | ("", "PersistentVolume" | "PersistentVolumeClaim")
+            | ("rbac.authorization.k8s.io", _)
+            | ("networking.k8s.io", "NetworkPolicy") => Self::Config,
+            // PriorityClass, StorageClass, IngressClass, RuntimeClass, GatewayClass…
+            (_, kind) if kind.ends_with("Class") => Self::Config,
+            // Policies, too: one that comes early could refuse the very stack that it comes with.
+            ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => Self::Late,
+            _ => Self::Workload,
+        }
+    }
+}
+
+/// The rank of an object.
+pub fn rank(identity: &Identity) -> Rank {
+    Rank::of(&identity.group, &identity.kind)
+}
+
+/// Objects that may be applied at the same time, once every earlier stage is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage<'a> {
+    pub wave: i64,
+    pub rank: Rank,
+    /// In the order of the manifest.
+    pub objects: Vec<&'a Object>,
+}
+
+/// The stages of an apply, first to last: by wave, then by rank. A namespace or definition without a wave of its
+/// own goes with the first wave, since whatever is in that wave may need it.
+pub fn stages(objects: &[Object]) -> Vec<Stage<'_>> {
+    let first = objects.iter().filter_map(explicit_wave).min().unwrap_or(0).min(0);
+    let mut stages: BTreeMap<(i64, Rank), Vec<&Object>> = BTreeMap::new();
+    for object in objects {
+        let rank = rank(&object.identity);
+        let default = if rank == Rank::Priority { first } else { 0 };
+        stages.entry((explicit_wave(object).unwrap_or(default), rank)).or_default().push(object);
+    }
+    stages.into_iter().map(|((wave, rank), objects)| Stage { wave, rank, objects }).collect()
+}
+
+/// A wave that is no number would otherwise be ignored without a word.
+pub(crate) fn problem(body: &Value) -> Option<Problem> {
+    let wave = body.get("metadata")?.get("annotations")?.get(WAVE)?.as_str()?;
+    wave.trim().parse::<i64>().is_err().then(|| Problem::Malformed {
+        field: format!("metadata.annotations[{WAVE}]"),
+        rule: "a whole number, such as -1 or 10",
+    })
+}
+
+fn explicit_wave(object: &Object) -> Option<i64> {
+    object.annotation(WAVE)?.trim().parse().ok()
+}
+
+/// Groups of resources in the order of their deletion, first to last; one group is gone before the next begins.
+///
+/// The reverse of applying, but finer in two places: custom resources go before the workloads of this stack,
+/// because one of those may be the controller that removes their finalizers, and definitions before namespaces.
+pub fn deletion_stages(keys: impl IntoIterator<Item = Key>) -> Vec<Vec<Key>> {
+    let mut stages: BTreeMap<Departure, Vec<Key>> = BTreeMap::new();
+    for key in keys {
+        stages.entry(departure(&key)).or_default().push(key);
+    }
+    stages.into_values().collect()
+}
+
+/// Deletion, first to last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Departure {
+    Late,
+    CustomResource,
+    Workload,
+    Config,
+    Definition,
+    Namespace,
+}
+
+fn departure(key: &Key) -> Departure {
+    match Rank::of(&key.group, &key.kind) {
+        Rank::Late => Departure::Late,
+        Rank::Workload if is_built_in(&key.group) => Departure::Workload,
+        Rank::Workload => Departure::CustomResource,
+        Rank::Config => Departure::Config,
+        Rank::Priority if key.kind == "Namespace" => Departure::Namespace,
+        Rank::Priority => Departure::Definition,
+    }
+}
+
+/// The groups that Kubernetes itself serves. A list, because their names follow no rule: `gateway.networking.k8s.io`
+/// is a custom resource.
+pub fn is_built_in(group: &str) -> bool {
+    matches!(
+        group,
+        "" | "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "apps"
+            | "authentication.k8s.io"
+            | "authorization.k8s.io"
+            | "autoscaling"
+            | "batch"
+            | "certificates.k8s.io"
+            | "coordination.k8s.io"
+            | "discovery.k8s.io"
+            | "events.k8s.io"
+            | "extensions"
+            | "flowcontrol.apiserver.k8s.io"
+            | "networking.k8s.io"
+            | "node.k8s.io"
+            | "policy"
+            | "rbac.authorization.k8s.io"
+            | "resource.k8s.io"
+            | "scheduling.k8s.io"
+            | "storage.k8s.io"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(api_version: &str, kind: &str, name: &str, wave: Option<&str>) -> Object {
+        let mut body = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name } });
+        if let Some(wave) = wave {
+            body["metadata"]["annotations"] = json!({ WAVE: wave });
+        }
+        Object {
+            identity: crate::shape::identify(&body).unwrap(),
+            digest: crate::canonical::digest(&body),
+            body,
+        }
+    }
+
+    fn names<'a>(stages: &[Stage<'a>]) -> Vec<Vec<&'a str>> {
+        stages
+            .iter()
+            .map(|stage| stage.objects.iter().map(|object| object.identity.name.as_str()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_needed_comes_before_what_needs_it() {
+        let objects = [
+            object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "webhook", None),
+            object("apps/v1", "Deployment", "web", None),
+            object("example.com/v1", "Widget", "widget", None),
+            object("v1", "Service", "service", None),
+            object("rbac.authorization.k8s.io/v1", "RoleBinding", "binding", None),
+            object("v1", "ConfigMap", "settings", None),
+            object("storage.k8s.io/v1", "StorageClass", "fast", None),
+            object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com", None),
+            object("v1", "Namespace", "shop", None),
+        ];
+        assert_eq!(
+            names(&stages(&objects)),
+            [
+                vec!["widgets.example.com", "shop"],
+                vec!["binding", "settings", "fast"],
+                vec!["web", "widget", "service"],
+                vec!["webhook"],
+            ]
+        );
+    }
+
+    #[test]
+    fn waves_are_barriers_and_namespaces_come_with_the_first() {
+        let objects = [
+            object("apps/v1", "Deployment", "after", Some("5")),
+            object("apps/v1", "Deployment", "web", None),
+            object("batch/v1", "Job", "migrate", Some(" -1 ")),
+            object("v1", "Secret", "credentials", Some("-1")),
+            object("v1", "Namespace", "shop", None),
+        ];
+        assert_eq!(
+            names(&stages(&objects)),
+            [vec!["shop"], vec!["credentials"], vec!["migrate"], vec!["web"], vec!["after"]]
+        );
+    }
+
+    #[test]
+    fn deletion_takes_custom_resources_before_their_controller_and_namespaces_last() {
+        let keys = [
+            "/Namespace//shop",
+            "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com",
+            "/ServiceAccount/shop/controller",
+            "apps/Deployment/shop/controller",
+            "example.com/Widget/shop/one",
+            "gateway.networking.k8s.io/HTTPRoute/shop/web",
+            "apiregistration.k8s.io/APIService//v1.example.com",
+        ];
+        let deleted = deletion_stages(keys.iter().map(|key| key.parse().unwrap()));
+        let deleted: Vec<Vec<String>> =
+            deleted.iter().map(|stage| stage.iter().map(ToString::to_string).collect()).collect();
+        assert_eq!(
+            deleted,
+            [
+                vec![keys[6]],
+                vec![keys[4], keys[5]],
+                vec![keys[3]],
+                vec![keys[2]],
+                vec![keys[1]],
+                vec![keys[0]]
+            ]
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! What may be shown of an object: in diffs, logs, and the console.
+
+use serde_json::{Map, Value};
+
+use crate::normal::is_secret;
+
+/// What stands in the place of a hidden value.
+pub const HIDDEN: &str = "<redacted>";
+
+/// kubectl keeps the whole object here as text, and so every value of a Secret, in whatever kind's annotation.
+const LAST_APPLIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original"];
+
+/// A copy without secret values. Names of keys stay, so that one still sees *what* is there or has changed.
+/// Lists are redacted item by item.
+pub fn redacted(value: &Value) -> Value {
+    let mut copy = value.clone();
+    redact(&mut copy);
+    copy
+}
+
+fn redact(value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else { return };
+    if let Some(Value::Array(items)) = fields.get_mut("items") {
+        items.iter_mut().for_each(redact);
+    }
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let group = fields.get("apiVersion").and_then(Value::as_str).and_then(|version| version.split_once('/'));
+    if is_secret(group.map_or("", |(group, _)| group), kind) {
+        for field in ["data", "stringData"] {
+            if let Some(data) = fields.get_mut(field) {
+                hide_all(data);
+            }
+        }
+    }
+    if let Some(Value::Object(annotations)) =
+        fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"))
+    {
+        hide_last_applied(annotations);
+    }
+}
+
+fn hide_all(data: &mut Value) {
+    match data {
+        Value::Object(values) => {
+            for value in values.values_mut() {
+                *value = Value::String(HIDDEN.to_owned());
+            }
+        }
+        Value::Null => {}
+        // Malformed, and so all the more likely to be something pasted by mistake.
+        other => *other = Value::String(HIDDEN.to_owned()),
+    }
+}
+
+fn hide_last_applied(annotations: &mut Map<String, Value>) {
+    for name in LAST_APPLIED {
+        if let Some(value) = annotations.get_mut(name) {
+            *value = Value::String(HIDDEN.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_value_of_a_secret_survives_and_every_key_does() {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {
+                "name": "s",
+                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "hunter2", "note": "kept" },
+            },
+            "data": { "password": "hunter2" }, "stringData": { "pin": 42 },
+        });
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": [secret] });
+        for value in [redacted(&secret), redacted(&list)["items"][0].clone()] {
+            let text = value.to_string();
+            assert!(!text.contains("hunter2") && !text.contains("42"), "{text}");
+            assert_eq!(value["data"]["password"], HIDDEN);
+            assert_eq!(value["metadata"]["annotations"]["note"], "kept");
+        }
+    }
+
+    #[test]
+    fn other_kinds_are_shown_as_they_are() {
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": { "a": "b" } });
+        assert_eq!(redacted(&map), map);
+        let other = json!({ "apiVersion": "example.com/v1", "kind": "Secret", "data": { "a": "b" } });
+        assert_eq!(redacted(&other), other);
+    }
+}

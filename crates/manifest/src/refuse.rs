@@ -1,0 +1,87 @@
+//! What no stack may contain, whoever submits it (contract C6).
+//!
+//! The broker refuses it at submission and the agent again before it applies: a stack must be able neither to
+//! take a system namespace into its care, and so one day to its grave, nor to loosen Brokkr's own rights and fence.
+
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::identity::Identity;
+
+/// The domain of everything that is Brokkr's in a cluster.
+pub const DOMAIN: &str = "brokkr.io";
+
+/// The namespace in which the agent lives.
+pub const OWN_NAMESPACE: &str = "brokkr-system";
+
+/// Namespaces that exist in every cluster. What is *inside* them may be part of a stack; they themselves may not.
+pub const SYSTEM_NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
+
+/// Labels and annotations under [`DOMAIN`] that the agent writes. The others there are for users:
+/// `brokkr.io/prune`, `brokkr.io/yield`, `brokkr.io/replace` and `brokkr.io/wave`.
+pub const RESERVED_MARKS: [&str; 5] = ["agent", "stack-id", "checksum", "sequence", "id"];
+
+/// Every reason why this object cannot be part of a stack.
+pub fn problems(identity: &Identity, body: &Value) -> Vec<Problem> {
+    let mut problems: Vec<_> = object_refused(identity, body).into_iter().collect();
+    for (field, mark) in [("labels", "label"), ("annotations", "annotation")] {
+        let marks = body.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_object);
+        problems.extend(
+            marks
+                .into_iter()
+                .flat_map(|marks| marks.keys())
+                .filter(|name| is_reserved(name))
+                .map(|name| Problem::ReservedMark { mark, name: name.clone() }),
+        );
+    }
+    problems
+}
+
+fn object_refused(identity: &Identity, body: &Value) -> Option<Problem> {
+    let own = |what| Some(Problem::BrokkrsOwn { what });
+    let Identity { group, kind, name, .. } = identity;
+
+    if identity.namespace.as_deref() == Some(OWN_NAMESPACE) {
+        return own("an object in Brokkr's own namespace");
+    }
+    if is_own_domain(group) {
+        return own("an object of Brokkr's own kinds");
+    }
+    match (group.as_str(), kind.as_str()) {
+        ("", "Namespace") if name == OWN_NAMESPACE => own("Brokkr's own namespace"),
+        ("", "Namespace") if SYSTEM_NAMESPACES.contains(&name.as_str()) => {
+            Some(Problem::SystemNamespace { name: name.clone() })
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            if is_own_domain(name)
+                || body.pointer("/spec/group").and_then(Value::as_str).is_some_and(is_own_domain) =>
+        {
+            own("the definition of Brokkr's own kinds")
+        }
+        // An APIService would put a server of somebody else's behind Brokkr's kinds.
+        ("apiregistration.k8s.io", "APIService") if is_own_domain(name) => {
+            own("the API of Brokkr's own kinds")
+        }
+        ("rbac.authorization.k8s.io", _) if has_own_prefix(name) => {
+            own("a role or binding named like Brokkr's rights")
+        }
+        ("admissionregistration.k8s.io", _) if has_own_prefix(name) => {
+            own("an admission rule named like Brokkr's fence")
+        }
+        _ => None,
+    }
+}
+
+fn is_own_domain(name: &str) -> bool {
+    name.strip_suffix(DOMAIN).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+fn has_own_prefix(name: &str) -> bool {
+    name == "brokkr" || name.starts_with("brokkr-") || name.starts_with("brokkr:")
+}
+
+fn is_reserved(name: &str) -> bool {
+    name.strip_prefix(DOMAIN)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|mark| RESERVED_MARKS.contains(&mark))
+}

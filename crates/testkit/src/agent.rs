@@ -1,0 +1,150 @@
+//! An agent as a process, under its own service account in a cluster.
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::audit::{Mark, Request};
+use crate::cluster::Cluster;
+use crate::names::unique;
+use crate::process::{Launch, Process, Tell, run};
+use crate::programs::program;
+use crate::scratch::Scratch;
+
+const INSTALL_DEADLINE: Duration = Duration::from_secs(60);
+/// The service account that the agent runs as, in its own namespace.
+pub const ACCOUNT: &str = "brokkr-agent";
+
+/// How an agent differs from the ordinary one of a test.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Whom it talks to; the fleet's broker unless something stands in between.
+    pub broker_url: Option<String>,
+    /// Where it lives. Several agents in one cluster need different ones, so a unique one is made up.
+    pub namespace: Option<String>,
+    pub polling_interval: String,
+    /// Further arguments of `brokkr-agent run`.
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            broker_url: None,
+            namespace: None,
+            polling_interval: "1s".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// An agent in a cluster.
+#[derive(Debug)]
+pub struct Agent {
+    process: Process,
+    name: String,
+    namespace: String,
+    audit: crate::AuditLog,
+    _scratch: Scratch,
+}
+
+impl Agent {
+    /// Installs an agent into a cluster and starts it. It joins by itself; nobody waits for that here.
+    pub(crate) async fn start_new(
+        name: &str,
+        cluster: &Cluster,
+        broker_url: &str,
+        authority_file: &Path,
+        join_token: &str,
+        options: &AgentOptions,
+        tell: Tell,
+    ) -> Result<Self> {
+        let namespace = options.namespace.clone().unwrap_or_else(|| unique(&format!("brokkr-{name}")));
+        install(cluster, &namespace).await?;
+        let scratch = Scratch::new("agent")?;
+        let token_file = scratch.write("join-token", join_token)?;
+        let launch = Launch::new(format!("brokkr-agent-{name}"), program("brokkr-agent")?)
+            .args(["run", "--broker-url", options.broker_url.as_deref().unwrap_or(broker_url), "--ca-file"])
+            .arg(authority_file)
+            .arg("--kubeconfig")
+            .arg(cluster.kubeconfig_for(&namespace, ACCOUNT).await?)
+            .args(["--namespace", &namespace, "--join-token-file"])
+            .arg(token_file)
+            .args(["--polling-interval", &options.polling_interval])
+            .args(&options.arguments)
+            .tell(tell);
+        let launch = options.environment.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
+        let process = Process::start(launch, scratch.path())?;
+        Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), _scratch: scratch })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace it lives in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The user name under which the API server knows it.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace)
+    }
+
+    /// What it asked the API server since the mark.
+    pub fn requests(&self, since: Mark) -> Result<Vec<Request>> {
+        self.audit.requests_by(&self.user(), since)
+    }
+
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Kills it without warning.
+    pub fn kill9(&self) {
+        self.process.kill9();
+    }
+
+    /// Asks it to end, and waits for that.
+    pub async fn stop(&self) -> Result<ExitStatus> {
+        self.process.stop().await
+    }
+
+    /// Starts it again after it was killed or stopped.
+    pub fn start(&self) -> Result<()> {
+        self.process.start_again()
+    }
+
+    /// Kills it, and starts it again.
+    pub fn restart(&self) -> Result<()> {
+        self.kill9();
+        self.start()
+    }
+
+    pub fn pause(&self) -> Result<()> {
+        self.process.pause()
+    }
+
+    pub fn resume(&self) -> Result<()> {
+        self.process.resume()
+    }
+}
+
+/// What an administrator does once per cluster: namespace, record kind, service account, rights.
+pub async fn install(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let launch = Launch::new("brokkr-agent", program("brokkr-agent")?)
+        .args(["install", "--kubeconfig"])
+        .arg(cluster.kubeconfig())
+        .args(["--namespace", namespace]);
+    run(launch, INSTALL_DEADLINE).await?.ok()?;
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The API server's audit log: who asked for what, when, and what came of it. Where a promise says "makes
+//! no request", this is the witness.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// The audit log of one API server.
+#[derive(Clone, Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+/// A place in the log. What is written later is "since" it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    offset: u64,
+}
+
+/// One request, as the API server saw it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    pub verb: String,
+    pub user: String,
+    /// Whom the user acted as, if it impersonated.
+    pub impersonated: Option<String>,
+    pub user_agent: String,
+    pub uri: String,
+    /// Empty for requests that are about no resource, such as `/readyz`.
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    /// `ResponseStarted` (watches, when they begin), `ResponseComplete` or `Panic`.
+    pub stage: String,
+    pub received: Timestamp,
+    /// When this stage was reached.
+    pub reached: Timestamp,
+    pub code: u16,
+}
+
+impl Request {
+    pub fn is_watch(&self) -> bool {
+        self.verb == "watch"
+    }
+
+    /// Whether it could have changed something. A dry run could not.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.uri.contains("dryRun=All")
+    }
+}
+
+impl AuditLog {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The place where the log ends now.
+    pub fn mark(&self) -> Result<Mark> {
+        let metadata = self.path.metadata().context("cannot read the audit log")?;
+        Ok(Mark { offset: metadata.len() })
+    }
+
+    /// Everything that was asked since the mark, in the order in which it was answered.
+    pub fn requests(&self, since: Mark) -> Result<Vec<Request>> {
+        let mut file = File::open(&self.path).context("cannot open the audit log")?;
+        file.seek(SeekFrom::Start(since.offset))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        // The server may be in the middle of a line; that one is for the next look.
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        bytes[..whole]
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| {
+                let event: Event = serde_json::from_slice(line)
+                    .with_context(|| format!("not an audit event: {}", String::from_utf8_lossy(line)))?;
+                Ok(event.into())
+            })
+            .collect()
+    }
+
+    /// What a user asked since the mark.
+    pub fn requests_by(&self, user: &str, since: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.requests(since)?;
+        requests.retain(|request| request.user == user);
+        Ok(requests)
+    }
+
+    /// What a service account asked since the mark.
+    pub fn requests_by_account(&self, namespace: &str, account: &str, since: Mark) -> Result<Vec<Request>> {
+        self.requests_by(&format!("system:serviceaccount:{namespace}:{account}"), since)
+    }
+}
+
+/// The part of an `audit.k8s.io/v1` Event that we read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    verb: String,
+    user: User,
+    impersonated_user: Option<User>,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    #[serde(default)]
+    object_ref: ObjectRef,
+    stage: String,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
+    #[serde(default)]
+    response_status: Status,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ObjectRef {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+}
+
+impl From<Event> for Request {
+    fn from(event: Event) -> Self {
+        let object = event.object_ref;
+        Self {
+            verb: event.verb,
+            user: event.user.username,
+            impersonated: event.impersonated_user.map(|user| user.username),
+            user_agent: event.user_agent,
+            uri: event.request_uri,
+            group: object.api_group,
+            resource: object.resource,
+            subresource: object.subresource,
+            namespace: object.namespace,
+            name: object.name,
+            stage: event.stage,
+            received: event.request_received_timestamp,
+            reached: event.stage_timestamp,
+            code: event.response_status.code,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `dev-fleet` starts a whole Brokkr on this machine and keeps it until Ctrl-C: PostgreSQL, a broker, and
+//! clusters with an agent each. `cargo xtask dev` builds what it needs and runs it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use brokkr_testkit::cluster::kubeconfig;
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, Tell, programs};
+use clap::Parser;
+use futures::future::try_join_all;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Starts PostgreSQL, a broker and clusters with agents, and stays until Ctrl-C.
+#[derive(Parser)]
+struct Args {
+    /// How many clusters to start, each with an agent.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
+    clusters: u32,
+    /// The folder to leave the settings in while it runs.
+    #[arg(long, default_value = "target/dev")]
+    folder: PathBuf,
+}
+
+/// A cluster of the fleet and the agent in it.
+struct Site {
+    name: String,
+    labels: [(&'static str, &'static str); 2],
+    _agent: Agent,
+    cluster: Cluster,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let started = Instant::now();
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let desk = Desk::new(&args.folder)?;
+
+    let running = tokio::select! {
+        up = start(args.clusters) => Some(up?),
+        _ = interrupted.recv() => None,
+        _ = terminated.recv() => None,
+    };
+    if let Some((fleet, sites)) = &running {
+        desk.lay_out(fleet, sites)?;
+        print_welcome(&desk, fleet, sites, started);
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    }
+    eprintln!("\nStopping everything.");
+    // Whatever was started is dropped here, and ends with it.
+    Ok(())
+}
+
+async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
+    eprintln!("Starting PostgreSQL, a broker and {clusters} clusters …");
+    let broker = async {
+        let postgres = Arc::new(Postgres::start().await?);
+        Fleet::start_on(postgres, Tell::OnPanic).await
+    };
+    let clusters = try_join_all((0..clusters).map(|_| Cluster::with_workloads()));
+    let (fleet, clusters) = tokio::try_join!(Box::pin(broker), clusters)?;
+    let mut sites = Vec::new();
+    for (number, cluster) in (1..).zip(clusters) {
+        let name = format!("shop-{number}");
+        let labels = [("env", "dev"), ("tier", if number == 1 { "canary" } else { "stable" })];
+        // In a cluster of its own, an agent lives where it would live in earnest.
+        let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
+        let agent = fleet.join_with(&name, &labels, &cluster, &options).await?;
+        sites.push(Site { name, labels, _agent: agent, cluster });
+    }
+    Ok((fleet, sites))
+}
+
+fn print_welcome(desk: &Desk, fleet: &Fleet, sites: &[Site], started: Instant) {
+    println!("\nBrokkr is up after {:.0} s.\n", started.elapsed().as_secs_f32());
+    println!("  broker    {}", fleet.broker.url());
+    for site in sites {
+        let labels = site.labels.map(|(key, value)| format!("{key}={value}")).join(",");
+        println!("  {:<9} {labels:<24} kubectl --context {}", site.name, site.name);
+    }
+    println!("  kubeconfig {}", desk.kubeconfig().display());
+    println!("\nIn another terminal, in this folder:\n");
+    println!("  . {}", desk.environment().display());
+    println!("  brokkr status\n");
+    println!("Ctrl-C here ends it all and leaves nothing behind.");
+}
+
+/// The folder that users find their settings in, removed at the end.
+struct Desk {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Desk {
+    fn new(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let lock = File::create(folder.join("lock"))?;
+        if lock.try_lock().is_err() {
+            bail!("a fleet is already running here; its settings are in {}", folder.display());
+        }
+        Ok(Self { folder: folder.to_owned(), _lock: lock })
+    }
+
+    fn environment(&self) -> PathBuf {
+        self.folder.join("env")
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    /// The shell file to source: `brokkr` logged in, `kubectl` with one context per cluster.
+    fn lay_out(&self, fleet: &Fleet, sites: &[Site]) -> Result<()> {
+        let folder = self.folder.canonicalize()?;
+        let all = folder.join("kubeconfig");
+        let contexts: Vec<_> = sites.iter().map(|site| site.cluster.admin_context(&site.name)).collect();
+        kubeconfig::write(&all, &contexts)?;
+        let engines = brokkr_engines::locate()?;
+        let kubectl = engines.binary("kubectl").parent().context("kubectl is in no folder")?;
+        let text = format!(
+            "# Source this file: `brokkr` and `kubectl` then talk to the fleet of `cargo xtask dev`.\n\
+             export PATH='{}':'{}':\"$PATH\"\n\
+             export XDG_CONFIG_HOME='{}'\n\
+             export KUBECONFIG='{}'\n",
+            programs::folder()?.display(),
+            kubectl.display(),
+            fleet.cli.config_home().display(),
+            all.display(),
+        );
+        fs::write(self.environment(), text)?;
+        Ok(())
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

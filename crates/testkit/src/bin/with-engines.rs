@@ -1,0 +1,55 @@
+//! `with-engines COMMAND…` starts one PostgreSQL and one cluster with workloads, runs the command with
+//! their address in its environment, and ends them when it ends. `cargo xtask test` and `cargo xtask e2e`
+//! run the test runner through it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use brokkr_testkit::shared::{Directory, VARIABLE};
+use brokkr_testkit::{Cluster, Postgres, Scratch};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let started = Instant::now();
+    let (postgres, cluster) = tokio::try_join!(Postgres::start(), Cluster::with_workloads())?;
+    eprintln!("engines are up after {:.1} s", started.elapsed().as_secs_f32());
+
+    let scratch = Scratch::new("engines")?;
+    let file = scratch.join("engines.json");
+    Directory { postgres: postgres.facts().clone(), cluster: cluster.facts().clone() }.write(&file)?;
+    let status = run(&command, &file).await?;
+
+    if !status.success() {
+        let server = postgres.server().map(|server| server.process());
+        for process in cluster.processes().into_iter().chain(server).filter(|process| !process.is_running()) {
+            eprintln!("{} had ended:\n{}", process.name(), process.log_tail(60));
+        }
+    }
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Runs the command to its end. Ctrl-C reaches it by itself, since it is in our process group: we only
+/// have to outlive it. When we are told to end, it is, too.
+async fn run(command: &[String], directory: &std::path::Path) -> Result<ExitStatus> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut child = tokio::process::Command::new("setpriv")
+        .args(["--pdeathsig", "TERM", "--"])
+        .args(command)
+        .env(VARIABLE, directory)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    loop {
+        tokio::select! {
+            status = child.wait() => return Ok(status?),
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => child.kill().await?,
+        }
+    }
+}

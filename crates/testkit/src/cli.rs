@@ -1,0 +1,71 @@
+//! The command line, as a user with a home of their own runs it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::names::unique;
+use crate::process::{Launch, Output, run};
+use crate::programs::program;
+use crate::scratch::Scratch;
+
+/// Long enough for `--wait` on a busy machine; a test that expects less says so itself.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// One user's command line: its settings are its own.
+#[derive(Debug)]
+pub struct Cli {
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+impl Cli {
+    pub fn new() -> Result<Self> {
+        Ok(Self { program: program("brokkr")?, scratch: Scratch::new("cli")? })
+    }
+
+    /// The folder that stands in for `~/.config` (`XDG_CONFIG_HOME`).
+    pub fn config_home(&self) -> PathBuf {
+        self.scratch.join("config")
+    }
+
+    /// Logs in to a broker.
+    pub async fn login(&self, url: &str, token: &str, authority_file: &Path) -> Result<()> {
+        let token_file = self.file("token", token)?;
+        let arguments: [&OsStr; 6] = [
+            "login".as_ref(),
+            url.as_ref(),
+            "--token-file".as_ref(),
+            token_file.as_ref(),
+            "--ca-file".as_ref(),
+            authority_file.as_ref(),
+        ];
+        self.run(arguments).await?.ok()?;
+        Ok(())
+    }
+
+    /// Runs `brokkr` with these arguments. A failure of the command is no failure of this call.
+    pub async fn run(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        self.run_within(DEADLINE, arguments).await
+    }
+
+    pub async fn run_within(
+        &self,
+        deadline: Duration,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Output> {
+        let launch = Launch::new("brokkr", &self.program)
+            .args(arguments)
+            .folder(self.scratch.path())
+            .env("XDG_CONFIG_HOME", self.config_home())
+            .env("HOME", self.scratch.path());
+        run(launch, deadline).await
+    }
+
+    /// Writes a file that commands can be pointed at.
+    pub fn file(&self, name: &str, contents: &str) -> Result<PathBuf> {
+        self.scratch.write(&unique(name), contents)
+    }
+}

@@ -1,0 +1,203 @@
+//! A real Kubernetes: etcd and kube-apiserver, and, when workloads are to run, the controllers, the
+//! scheduler and kwok, which plays the kubelet.
+//!
+//! ```text
+//! cluster/control_plane.rs   etcd and the API server: start, kill, start again
+//! cluster/workloads.rs       controllers, scheduler, kwok and one generous node
+//! cluster/accounts.rs        who may come in: the token file; service account tokens
+//! cluster/kubeconfig.rs      the files that clients read
+//! ```
+//!
+//! All tests of a run share one cluster with workloads ([`Cluster::shared`]) under names of their own. A
+//! test that kills an engine, or that counts everything that happens, starts a cluster for itself.
+
+mod accounts;
+mod control_plane;
+pub mod kubeconfig;
+mod workloads;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::{Deserialize, Serialize};
+
+use crate::audit::AuditLog;
+use crate::names::unique;
+use crate::process::{Launch, Output, Process, run};
+use crate::scratch::Scratch;
+use crate::shared;
+use control_plane::ControlPlane;
+use kubeconfig::Context as KubeContext;
+use workloads::Workloads;
+
+const KUBECTL_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Where a cluster is, in a form that can be passed to other processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// `https://127.0.0.1:PORT`
+    pub url: String,
+    /// The certificate that signs the API server's, as PEM.
+    pub authority: String,
+    /// The token of the user `admin`, who may do everything.
+    pub admin_token: String,
+    /// A kubeconfig for `admin`.
+    pub admin_kubeconfig: PathBuf,
+    pub audit_log: PathBuf,
+    /// Whether pods run here.
+    pub workloads: bool,
+}
+
+/// A cluster that a test may use; its own, or the one of the whole run.
+#[derive(Debug)]
+pub struct Cluster {
+    facts: Facts,
+    // Dropped in this order: clients before the server, folders last.
+    workloads: Option<Workloads>,
+    control_plane: Option<ControlPlane>,
+    scratch: Scratch,
+}
+
+impl Cluster {
+    /// The cluster, with workloads, that all tests of this run share.
+    pub async fn shared() -> Result<Arc<Self>> {
+        shared::cluster().await
+    }
+
+    /// A cluster of one's own where nothing runs: no controllers, so no garbage collection, no namespace
+    /// deletion, no pods. Starts fastest, and nobody but the test makes requests.
+    pub async fn api_only() -> Result<Self> {
+        let engines = brokkr_engines::locate()?;
+        let scratch = Scratch::new("cluster")?;
+        let control_plane = ControlPlane::start(&engines, &scratch).await?;
+        Ok(Self {
+            facts: control_plane.facts(),
+            workloads: None,
+            control_plane: Some(control_plane),
+            scratch,
+        })
+    }
+
+    /// A cluster of one's own where Deployments become available and Jobs complete.
+    pub async fn with_workloads() -> Result<Self> {
+        let mut cluster = Self::api_only().await?;
+        let engines = brokkr_engines::locate()?;
+        let kubeconfigs =
+            async |user: &str| cluster.kubeconfig_with_token(user, &accounts::token(user)).await;
+        let workloads =
+            Workloads::start(&engines, &cluster.scratch, kubeconfigs, cluster.admin().await?).await?;
+        cluster.workloads = Some(workloads);
+        cluster.facts.workloads = true;
+        Ok(cluster)
+    }
+
+    pub(crate) fn found(facts: Facts) -> Result<Self> {
+        Ok(Self { facts, workloads: None, control_plane: None, scratch: Scratch::new("cluster-client")? })
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The API server's address.
+    pub fn url(&self) -> &str {
+        &self.facts.url
+    }
+
+    /// A kubeconfig file for the user `admin`, who may do everything.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.facts.admin_kubeconfig
+    }
+
+    /// A client as `admin`. Made anew each time: a client belongs to the runtime of its test.
+    pub async fn admin(&self) -> Result<kube::Client> {
+        client(self.kubeconfig()).await
+    }
+
+    /// A kubeconfig file for a service account, with a token that lasts a day.
+    pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        let token = accounts::service_account_token(self.admin().await?, namespace, account).await?;
+        self.kubeconfig_with_token(&format!("{namespace}-{account}"), &token).await
+    }
+
+    /// A client as a service account.
+    pub async fn client_for(&self, namespace: &str, account: &str) -> Result<kube::Client> {
+        client(&self.kubeconfig_for(namespace, account).await?).await
+    }
+
+    async fn kubeconfig_with_token(&self, name: &str, token: &str) -> Result<PathBuf> {
+        let path = self.scratch.join(format!("{}.kubeconfig", unique(name)));
+        kubeconfig::write(&path, &[self.context(name, token)])?;
+        Ok(path)
+    }
+
+    fn context<'a>(&'a self, name: &'a str, token: &'a str) -> KubeContext<'a> {
+        KubeContext { name, url: &self.facts.url, authority: &self.facts.authority, token }
+    }
+
+    /// This cluster as an entry, for `admin`, of a kubeconfig with several clusters.
+    pub fn admin_context<'a>(&'a self, name: &'a str) -> KubeContext<'a> {
+        self.context(name, &self.facts.admin_token)
+    }
+
+    /// Runs kubectl as `admin`.
+    pub async fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        let kubectl = brokkr_engines::locate()?.binary("kubectl").to_owned();
+        let launch = Launch::new("kubectl", kubectl)
+            .args(arguments)
+            .env("KUBECONFIG", self.kubeconfig())
+            // Its discovery cache is per host and port, and ports come back with another cluster behind.
+            .env("KUBECACHEDIR", self.scratch.join("kubectl-cache"));
+        run(launch, KUBECTL_DEADLINE).await
+    }
+
+    /// Applies manifests as `admin`, by kubectl.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        let file = self.scratch.write(&format!("{}.yaml", unique("apply")), yaml)?;
+        self.kubectl([OsStr::new("apply"), OsStr::new("-f"), file.as_os_str()]).await?.ok()?;
+        Ok(())
+    }
+
+    /// What the API server was asked: the honest witness of "made no request".
+    pub fn audit(&self) -> AuditLog {
+        AuditLog::new(self.facts.audit_log.clone())
+    }
+
+    /// The API server's process; only a cluster of one's own has one.
+    pub fn api_server(&self) -> Option<&Process> {
+        self.control_plane.as_ref().map(ControlPlane::api_server)
+    }
+
+    /// Kills the API server without warning. etcd keeps what was stored.
+    pub fn kill_api_server(&self) -> Result<()> {
+        self.own_api_server()?.kill9();
+        Ok(())
+    }
+
+    /// Starts the API server again on the same port and waits until it is ready.
+    pub async fn start_api_server(&self) -> Result<()> {
+        let control_plane = self.control_plane.as_ref().context("a shared cluster is not to be restarted")?;
+        control_plane.start_api_server_again().await
+    }
+
+    fn own_api_server(&self) -> Result<&Process> {
+        self.api_server().context("a shared cluster is not to be killed")
+    }
+
+    /// The processes of this cluster, by name, as far as this test owns them.
+    pub fn processes(&self) -> Vec<&Process> {
+        let control_plane = self.control_plane.iter().flat_map(ControlPlane::processes);
+        control_plane.chain(self.workloads.iter().flat_map(Workloads::processes)).collect()
+    }
+}
+
+/// A client that reads the kubeconfig file.
+pub async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(kube::Client::try_from(config)?)
+}

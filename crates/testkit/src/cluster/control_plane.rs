@@ -1,0 +1,158 @@
+//! etcd and kube-apiserver: start, kill, start again.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use brokkr_engines::Engines;
+use rcgen::KeyPair;
+
+use super::{Facts, accounts, kubeconfig};
+use crate::port::Port;
+use crate::process::{Launch, Process};
+use crate::scratch::Scratch;
+use crate::tls::Authority;
+
+const START_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Every request once it was answered (and watches when they begin), without bodies.
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+";
+
+/// etcd and the API server.
+#[derive(Debug)]
+pub(super) struct ControlPlane {
+    facts: Facts,
+    api_server: Process,
+    etcd: Process,
+    _ports: [Port; 3],
+}
+
+impl ControlPlane {
+    pub(super) async fn start(engines: &Engines, scratch: &Scratch) -> Result<Self> {
+        let ports = [Port::free()?, Port::free()?, Port::free()?];
+        let [client, peer, secure] = &ports;
+        let etcd_url = format!("http://{}", client.address());
+        let etcd = Process::start(etcd(engines, scratch, &etcd_url, peer), scratch.path())?;
+
+        let authority = Authority::new("brokkr-test-kubernetes")?;
+        let facts = Facts {
+            url: format!("https://{}", secure.address()),
+            authority: authority.pem(),
+            admin_token: accounts::token(accounts::ADMIN),
+            admin_kubeconfig: scratch.join("admin.kubeconfig"),
+            audit_log: scratch.join("audit.log"),
+            workloads: false,
+        };
+        let context = kubeconfig::Context {
+            name: accounts::ADMIN,
+            url: &facts.url,
+            authority: &facts.authority,
+            token: &facts.admin_token,
+        };
+        kubeconfig::write(&facts.admin_kubeconfig, &[context])?;
+        // Readers open it before the server has written its first line.
+        fs::write(&facts.audit_log, "")?;
+
+        let api_server = api_server(engines, scratch, &authority, &etcd_url, secure)?;
+        let api_server = Process::start(api_server, scratch.path())?;
+        let control_plane = Self { facts, api_server, etcd, _ports: ports };
+        control_plane.ready().await?;
+        Ok(control_plane)
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
+    pub(super) fn api_server(&self) -> &Process {
+        &self.api_server
+    }
+
+    pub(super) fn processes(&self) -> [&Process; 2] {
+        [&self.etcd, &self.api_server]
+    }
+
+    pub(super) async fn start_api_server_again(&self) -> Result<()> {
+        self.api_server.start_again()?;
+        self.ready().await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let authority = reqwest::Certificate::from_pem(self.facts.authority.as_bytes())?;
+        let client = reqwest::Client::builder()
+            .tls_certs_only([authority])
+            .no_proxy()
+            .timeout(Duration::from_secs(5))
+            .build()?;
+        let url = format!("{}/readyz", self.facts.url);
+        let is_ready = async || {
+            let answer = client.get(&url).bearer_auth(&self.facts.admin_token).send().await;
+            answer.is_ok_and(|answer| answer.status().is_success())
+        };
+        self.api_server.ready_when(START_DEADLINE, is_ready).await
+    }
+}
+
+fn etcd(engines: &Engines, scratch: &Scratch, url: &str, peer: &Port) -> Launch {
+    let peer_url = format!("http://{}", peer.address());
+    Launch::new("etcd", engines.binary("etcd"))
+        .flag("data-dir", scratch.join("etcd"))
+        .flag("listen-client-urls", url)
+        .flag("advertise-client-urls", url)
+        .flag("listen-peer-urls", &peer_url)
+        .flag("initial-advertise-peer-urls", &peer_url)
+        .flag("initial-cluster", format!("default={peer_url}"))
+        .flag("log-level", "warn")
+        .arg("--unsafe-no-fsync")
+}
+
+fn api_server(
+    engines: &Engines,
+    scratch: &Scratch,
+    authority: &Authority,
+    etcd_url: &str,
+    port: &Port,
+) -> Result<Launch> {
+    let serving = authority.server(scratch, "kube-apiserver", &["kubernetes", "kubernetes.default.svc"])?;
+    let (signing, verifying) = service_account_keys(scratch)?;
+    scratch.write("ca.crt", authority.pem())?;
+    Ok(Launch::new("kube-apiserver", engines.binary("kube-apiserver"))
+        .flag("etcd-servers", etcd_url)
+        .flag("bind-address", "127.0.0.1")
+        .flag("secure-port", port.number().to_string())
+        // Nobody in a test goes through the `kubernetes` Service, and a loopback address would be refused there.
+        .flag("advertise-address", "127.0.0.1")
+        .flag("endpoint-reconciler-type", "none")
+        .flag("cert-dir", scratch.join("certificates"))
+        .flag("tls-cert-file", serving.certificate)
+        .flag("tls-private-key-file", serving.key)
+        .flag("service-account-key-file", verifying)
+        .flag("service-account-signing-key-file", signing)
+        .flag("service-account-issuer", "https://kubernetes.default.svc")
+        .flag("service-cluster-ip-range", "10.0.0.0/16")
+        .flag("authorization-mode", "RBAC")
+        .flag("token-auth-file", scratch.write("tokens.csv", accounts::token_file())?)
+        .flag("audit-policy-file", scratch.write("audit-policy.yaml", AUDIT_POLICY)?)
+        .flag("audit-log-path", scratch.join("audit.log"))
+        // Megabytes. A rotated log would look as if nobody had asked anything.
+        .flag("audit-log-maxsize", "1000000")
+        // Ended processes of tests should not be waited for.
+        .flag("shutdown-delay-duration", "0s"))
+}
+
+/// The pair that signs and verifies service account tokens. The controllers sign with it, too.
+fn service_account_keys(scratch: &Scratch) -> Result<(PathBuf, PathBuf)> {
+    let key = KeyPair::generate().context("cannot make the key of service account tokens")?;
+    let signing = scratch.write(SIGNING_KEY, key.serialize_pem())?;
+    let verifying = scratch.write("service-accounts.pub", key.public_key_pem())?;
+    Ok((signing, verifying))
+}
+
+pub(super) const SIGNING_KEY: &str = "service-accounts.key";

@@ -1,0 +1,115 @@
+//! What makes workloads run: controllers, scheduler, kwok in the place of kubelets, and one node that has
+//! room for everything.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use brokkr_engines::Engines;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+
+use super::accounts::{CONTROLLER_MANAGER, KWOK, SCHEDULER};
+use super::control_plane::SIGNING_KEY;
+use crate::eventually::{Look, eventually};
+use crate::process::{Launch, Process};
+use crate::scratch::Scratch;
+
+const START_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Everything above the API server.
+#[derive(Debug)]
+pub(super) struct Workloads {
+    processes: Vec<Process>,
+}
+
+impl Workloads {
+    pub(super) async fn start(
+        engines: &Engines,
+        scratch: &Scratch,
+        kubeconfig: impl AsyncFn(&str) -> Result<PathBuf>,
+        admin: kube::Client,
+    ) -> Result<Self> {
+        let controller_manager =
+            Launch::new("kube-controller-manager", engines.binary("kube-controller-manager"))
+                .flag("kubeconfig", kubeconfig(CONTROLLER_MANAGER).await?)
+                .flag("service-account-private-key-file", scratch.join(SIGNING_KEY))
+                .flag("root-ca-file", scratch.join("ca.crt"))
+                .flag("use-service-account-credentials", "false")
+                .flag("leader-elect", "false")
+                // Its default of 20 requests per second makes every test slow.
+                .flag("kube-api-qps", "500")
+                .flag("kube-api-burst", "1000")
+                .flag("secure-port", "0");
+        let scheduler = Launch::new("kube-scheduler", engines.binary("kube-scheduler"))
+            .flag("kubeconfig", kubeconfig(SCHEDULER).await?)
+            .flag("leader-elect", "false")
+            .flag("kube-api-qps", "500")
+            .flag("kube-api-burst", "1000")
+            .flag("secure-port", "0");
+        let mut kwok = Launch::new("kwok", engines.binary("kwok"))
+            .flag("kubeconfig", kubeconfig(KWOK).await?)
+            .flag("manage-all-nodes", "true")
+            .flag("node-lease-duration-seconds", "40")
+            .flag("cidr", "10.128.0.0/9")
+            // Not the settings that a developer may have in the home folder.
+            .env("KWOK_WORKDIR", scratch.join("kwok"));
+        for stage in std::fs::read_dir(engines.stages()).context("cannot read the stages of kwok")? {
+            kwok = kwok.flag("config", stage?.path());
+        }
+        let processes = [controller_manager, scheduler, kwok]
+            .map(|launch| Process::start(launch, scratch.path()))
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        let workloads = Self { processes };
+        workloads.ready(admin).await?;
+        Ok(workloads)
+    }
+
+    pub(super) fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// Ready when the node takes pods and the controllers have given `default` its service account,
+    /// without which no pod can be made.
+    async fn ready(&self, admin: kube::Client) -> Result<()> {
+        let nodes: Api<Node> = Api::all(admin.clone());
+        nodes.create(&PostParams::default(), &node()?).await.context("cannot create the node")?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin, "default");
+        eventually(START_DEADLINE, "a node that takes pods, and controllers at work", async || {
+            for process in &self.processes {
+                if !process.is_running() {
+                    return Look::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
+                }
+            }
+            match (nodes.get("node-1").await, accounts.get("default").await) {
+                (Ok(node), Ok(_)) if takes_pods(&node) => Look::Yes(()),
+                (node, account) => Look::NotYet(format!("{node:?}\n{account:?}")),
+            }
+        })
+        .await
+    }
+}
+
+fn node() -> Result<Node> {
+    let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+    Ok(serde_json::from_value(json!({
+        "metadata": {
+            "name": "node-1",
+            "labels": {"kubernetes.io/hostname": "node-1", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+        "status": {"allocatable": room, "capacity": room},
+    }))?)
+}
+
+fn takes_pods(node: &Node) -> bool {
+    let is_ready = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let is_tainted = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).next().is_some();
+    is_ready && !is_tainted
+}

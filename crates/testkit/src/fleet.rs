@@ -1,0 +1,216 @@
+//! A whole Brokkr for one test: a broker on its own database, a logged-in command line, and agents.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::agent::{Agent, AgentOptions};
+use crate::broker::{self, Broker};
+use crate::cli::Cli;
+use crate::cluster::Cluster;
+use crate::eventually::{Look, eventually};
+use crate::postgres::{Database, Postgres};
+use crate::process::{Output, Tell};
+use crate::programs::program;
+use crate::tls::Authority;
+
+const JOIN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A broker, its command line, and everything they stand on.
+#[derive(Debug)]
+pub struct Fleet {
+    // Dropped in this order: the broker before its database, the database before its server.
+    pub broker: Broker,
+    pub cli: Cli,
+    admin_token: String,
+    database: Database,
+    authority: Authority,
+    tell: Tell,
+    _postgres: Arc<Postgres>,
+}
+
+impl Fleet {
+    /// Starts a broker with TLS on a new database of the run's PostgreSQL, and logs its administrator in.
+    pub async fn start() -> Result<Self> {
+        Self::start_on(Postgres::shared().await?, Tell::Always).await
+    }
+
+    /// The same on a given PostgreSQL, for tests that kill it.
+    pub async fn start_on(postgres: Arc<Postgres>, tell: Tell) -> Result<Self> {
+        let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
+        let admin_token = broker::bootstrap(&database.url()).await?;
+        let authority = Authority::new("brokkr-test-broker")?;
+        let broker = Broker::start(&database.url(), &authority, tell, &[]).await?;
+        let cli = Cli::new()?;
+        cli.login(&broker.url(), &admin_token, broker.authority_file()).await?;
+        Ok(Self { broker, cli, admin_token, database, authority, tell, _postgres: postgres })
+    }
+
+    /// One more broker replica on the same database.
+    pub async fn replica(&self) -> Result<Broker> {
+        self.replica_with(&[]).await
+    }
+
+    /// One more broker replica, with further arguments of `brokkr-broker serve`.
+    pub async fn replica_with(&self, arguments: &[&str]) -> Result<Broker> {
+        Broker::start(&self.database.url(), &self.authority, self.tell, arguments).await
+    }
+
+    /// The broker's database, for looking behind the scenes.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub fn admin_token(&self) -> &str {
+        &self.admin_token
+    }
+
+    /// The authority that signs for this fleet's brokers, and for what a test puts in their place.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    // ── agents ──
+
+    /// Installs an agent into the cluster, lets it join under this name and these labels, and waits until
+    /// the broker has seen it at work.
+    pub async fn join(&self, name: &str, labels: &[(&str, &str)], cluster: &Cluster) -> Result<Agent> {
+        self.join_with(name, labels, cluster, &AgentOptions::default()).await
+    }
+
+    pub async fn join_with(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        cluster: &Cluster,
+        options: &AgentOptions,
+    ) -> Result<Agent> {
+        let agent = self.launch(name, labels, cluster, options).await?;
+        self.active(name).await.with_context(|| {
+            format!("the agent {name} did not join; its log:\n{}", agent.process().log_tail(40))
+        })?;
+        Ok(agent)
+    }
+
+    /// Starts an agent with a fresh join token and does not wait for it to join.
+    pub async fn launch(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        cluster: &Cluster,
+        options: &AgentOptions,
+    ) -> Result<Agent> {
+        let token = self.join_token(name, labels).await?;
+        let (url, authority) = (self.broker.url(), self.broker.authority_file());
+        Agent::start_new(name, cluster, &url, authority, &token, options, self.tell).await
+    }
+
+    /// A token with which one agent can join.
+    pub async fn join_token(&self, name: &str, labels: &[(&str, &str)]) -> Result<String> {
+        let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut arguments = vec!["agent", "join-token", name];
+        for label in &labels {
+            arguments.extend(["--label", label]);
+        }
+        Ok(self.brokkr(arguments).await?.ok()?.stdout.trim().to_owned())
+    }
+
+    /// Waits until the broker calls the agent ACTIVE and has been asked by it.
+    pub async fn active(&self, name: &str) -> Result<Value> {
+        eventually(JOIN_DEADLINE, &format!("the agent {name} to be ACTIVE and seen"), async || {
+            match self.agent(name).await {
+                Ok(Some(agent)) if agent["status"] == "ACTIVE" && !agent["last_seen_at"].is_null() => {
+                    Look::Yes(agent)
+                }
+                other => Look::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// The agent as the broker's API shows it.
+    pub async fn agent(&self, name: &str) -> Result<Option<Value>> {
+        let page = self.get("/api/v1/agents?limit=500").await?;
+        let agents = page["items"].as_array().context("the list of agents has no items")?;
+        Ok(agents.iter().find(|agent| agent["name"] == name).cloned())
+    }
+
+    // ── the command line ──
+
+    /// Runs `brokkr` as the administrator. A failure of the command is no failure of this call.
+    pub async fn brokkr(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        self.cli.run(arguments).await
+    }
+
+    /// Runs `brokkr … -o json`, which must succeed, and reads what it printed.
+    pub async fn brokkr_json(&self, arguments: &[&str]) -> Result<Value> {
+        self.brokkr(arguments.iter().chain(&["-o", "json"])).await?.ok()?.json()
+    }
+
+    /// Delivers manifests to the agents that the selector matches, and waits until they are there.
+    pub async fn apply(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
+        let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
+        self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(["--wait".as_ref()]))
+            .await?
+            .ok()
+    }
+
+    /// Delivers manifests and does not wait.
+    pub async fn submit(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
+        let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
+        self.brokkr(apply_arguments(&file, stack, selector)).await?.ok()
+    }
+
+    /// Deletes a stack and waits until every agent has seen it gone.
+    pub async fn delete(&self, stack: &str) -> Result<Output> {
+        self.brokkr(["delete", "stack", stack, "--yes", "--wait"]).await?.ok()
+    }
+
+    pub async fn status(&self) -> Result<Value> {
+        self.brokkr_json(&["status"]).await
+    }
+
+    pub async fn events(&self) -> Result<Value> {
+        self.brokkr_json(&["events"]).await
+    }
+
+    // ── the API ──
+
+    /// A request to the broker's API as the administrator.
+    pub fn request(&self, method: http::Method, path: &str) -> reqwest::RequestBuilder {
+        let url = format!("{}{path}", self.broker.url());
+        self.broker.http().request(method, url).bearer_auth(&self.admin_token)
+    }
+
+    /// Gets a document of the API, which must be there.
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let answer = self.request(http::Method::GET, path).send().await?;
+        let (status, body) = (answer.status(), answer.text().await?);
+        anyhow::ensure!(status.is_success(), "GET {path} was answered with {status}: {body}");
+        Ok(serde_json::from_str(&body)?)
+    }
+}
+
+fn apply_arguments<'a>(file: &'a Path, stack: &'a str, selector: &'a str) -> [&'a OsStr; 7] {
+    [
+        "apply".as_ref(),
+        "-f".as_ref(),
+        file.as_ref(),
+        "--stack".as_ref(),
+        stack.as_ref(),
+        "--to".as_ref(),
+        selector.as_ref(),
+    ]
+}
+
+/// The template database belongs to one build of the broker, whose migrations are in it.
+fn template() -> Result<String> {
+    let broker = fs::metadata(program("brokkr-broker")?)?;
+    let built = broker.modified()?.duration_since(UNIX_EPOCH)?.as_nanos();
+    Ok(format!("brokkr_{built:x}_{:x}", broker.len()))
+}

@@ -1,0 +1,58 @@
+//! A database that belongs to one test.
+
+use anyhow::{Context, Result};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::{Facts, execute};
+use crate::names::unique;
+
+/// A private database; dropped, with whoever is still connected, when the test ends.
+#[derive(Debug)]
+pub struct Database {
+    facts: Facts,
+    name: String,
+}
+
+impl Database {
+    pub(super) async fn create(facts: &Facts, template: &str) -> Result<Self> {
+        let mut connection = PgConnection::connect(&facts.url("postgres"))
+            .await
+            .context("cannot connect to the test's PostgreSQL")?;
+        let name = unique("test").replace('-', "_");
+        execute(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
+        connection.close().await?;
+        Ok(Self { facts: facts.clone(), name })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn url(&self) -> String {
+        self.facts.url(&self.name)
+    }
+
+    /// A connection for looking behind the scenes.
+    pub async fn connect(&self) -> Result<PgConnection> {
+        PgConnection::connect(&self.url()).await.with_context(|| format!("cannot connect to {}", self.url()))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (url, name) = (self.facts.url("postgres"), self.name.clone());
+        // A runtime of its own: the test's is not to be blocked, and may be going down. Failing is fine:
+        // when the server is gone, so is the database.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut connection = PgConnection::connect(&url).await?;
+                sqlx::query(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
+                    .execute(&mut connection)
+                    .await?;
+                anyhow::Ok(())
+            })
+        });
+        let _ = dropping.join();
+    }
+}

@@ -1,0 +1,163 @@
+//! The server process: initdb, start, kill, restart.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, User};
+use sqlx::{Connection, PgConnection};
+
+use super::Facts;
+use crate::eventually::eventually;
+use crate::port::Port;
+use crate::process::{Launch, Process, is_alive, run};
+use crate::scratch::Scratch;
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// fsync off. Killing the server is still safe; pulling the plug is not.
+    None,
+    /// As in production.
+    Full,
+}
+
+/// A running PostgreSQL server of one's own.
+#[derive(Debug)]
+pub struct Server {
+    // Dropped first: the process must be gone before its folder is.
+    process: Process,
+    port: Port,
+    _scratch: Scratch,
+}
+
+impl Server {
+    pub(super) async fn start(durability: Durability) -> Result<Self> {
+        let programs = programs()?;
+        let scratch = Scratch::new("postgres")?;
+        let data = scratch.join("data");
+        fs::create_dir(&data)?;
+        let user = unprivileged_user()?;
+        if let Some((user, group)) = user {
+            chown(&data, Some(user), Some(group))?;
+        }
+
+        let initdb = Launch::new("initdb", programs.join("initdb"))
+            .args(["--no-sync", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "-D"])
+            .arg(&data)
+            .folder(scratch.path())
+            .user(user);
+        run(initdb, START_DEADLINE).await?.ok()?;
+
+        let port = Port::free()?;
+        let on_off = if durability == Durability::Full { "on" } else { "off" };
+        let postgres = Launch::new("postgres", programs.join("postgres"))
+            .arg("-D")
+            .arg(&data)
+            .folder(scratch.path())
+            .user(user)
+            // Killed outright, it would leave shared memory behind in the kernel.
+            .last_signal(Signal::SIGQUIT)
+            .args(
+                [
+                    format!("port={}", port.number()),
+                    "listen_addresses=127.0.0.1".into(),
+                    "unix_socket_directories=".into(),
+                    "max_connections=500".into(),
+                    "shared_buffers=128MB".into(),
+                    // Files in the data folder instead of /dev/shm, for the same reason.
+                    "dynamic_shared_memory_type=mmap".into(),
+                    "timezone=UTC".into(),
+                    format!("fsync={on_off}"),
+                    format!("synchronous_commit={on_off}"),
+                    format!("full_page_writes={on_off}"),
+                ]
+                .iter()
+                .flat_map(|setting| ["-c", setting]),
+            );
+        let server = Self { process: Process::start(postgres, scratch.path())?, port, _scratch: scratch };
+        server.ready().await?;
+        Ok(server)
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        Facts { port: self.port.number() }
+    }
+
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Kills it, and every process that it started, without warning.
+    pub async fn kill9(&self) -> Result<()> {
+        // Its children lead groups of their own, and would notice its death only after a moment, in which
+        // a new server refuses to start on their memory.
+        let children = self.process.pid().map(children).unwrap_or_default();
+        self.process.kill9();
+        for &child in &children {
+            if let Ok(child) = i32::try_from(child) {
+                let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+            }
+        }
+        let what = "the processes of PostgreSQL to be gone";
+        eventually(START_DEADLINE, what, async || !children.iter().any(|&child| is_alive(child))).await
+    }
+
+    /// Starts it again after it was killed; it recovers what was committed.
+    pub async fn start_again(&self) -> Result<()> {
+        self.process.start_again()?;
+        self.ready().await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let url = self.facts().url("postgres");
+        self.process.ready_when(START_DEADLINE, async || PgConnection::connect(&url).await.is_ok()).await
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The folder with `postgres` and `initdb`: of the newest version that the machine's packages brought, or
+/// whatever is on the PATH.
+fn programs() -> Result<PathBuf> {
+    let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = packaged
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    versions.sort();
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
+    let newest_first = versions.into_iter().rev().map(|(_, folder)| folder);
+    match newest_first.chain(on_path).find(|folder| has_server(folder)) {
+        Some(folder) => Ok(folder),
+        None => bail!("PostgreSQL is not installed: neither in /usr/lib/postgresql nor on the PATH"),
+    }
+}
+
+fn has_server(folder: &Path) -> bool {
+    folder.join("postgres").is_file() && folder.join("initdb").is_file()
+}
+
+/// PostgreSQL refuses to run as root. Nothing when we are not root anyway.
+fn unprivileged_user() -> Result<Option<(u32, u32)>> {
+    if !Uid::effective().is_root() {
+        return Ok(None);
+    }
+    for name in ["postgres", "nobody"] {
+        if let Some(user) = User::from_name(name).context("cannot read the list of users")? {
+            return Ok(Some((user.uid.as_raw(), user.gid.as_raw())));
+        }
+    }
+    bail!("running as root, and there is no user postgres or nobody to run PostgreSQL as")
+}

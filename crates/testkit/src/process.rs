@@ -1,0 +1,224 @@
+//! Child processes with captured logs, none of which outlives the test that started it.
+//!
+//! Three nets, each for what the one before cannot catch: a process group killed on drop (the ordinary
+//! end, and a panic); the kernel's parent-death signal (the test itself is killed); and scratch folders
+//! that the next run sweeps.
+//!
+//! ```text
+//! process/launch.rs    what to start: program, arguments, environment, user
+//! process/spawner.rs   the one thread that starts children, and why there is one
+//! process/run.rs       programs that end by themselves: their output and exit code
+//! ```
+
+mod launch;
+mod run;
+mod spawner;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::eventually::{Look, eventually};
+pub use launch::{Launch, Tell};
+pub use run::{Output, run};
+
+/// How long a process may take to end after it was asked politely.
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// How much of a log is shown when a test fails.
+const TAIL_LINES: usize = 60;
+
+/// A child process that can be killed, paused and started again.
+#[derive(Debug)]
+pub struct Process {
+    launch: Launch,
+    log: PathBuf,
+    child: Mutex<Option<Child>>,
+}
+
+impl Process {
+    /// Starts the program; its output goes to `<name>.log` in `logs`.
+    pub fn start(launch: Launch, logs: &Path) -> Result<Self> {
+        let log = logs.join(format!("{}.log", launch.name));
+        let process = Self { launch, log, child: Mutex::new(None) };
+        process.start_again()?;
+        Ok(process)
+    }
+
+    /// Starts the program once more after it ended or was killed: same arguments, same log.
+    pub fn start_again(&self) -> Result<()> {
+        if self.is_running() {
+            bail!("{} is already running", self.launch.name);
+        }
+        let child = spawner::spawn(self.launch.command_logging_to(&self.log)?)
+            .with_context(|| format!("cannot start {}", self.launch.name))?;
+        *self.child() = Some(child);
+        Ok(())
+    }
+
+    /// Changes the arguments of the next start.
+    pub fn relaunch_with(&mut self, change: impl FnOnce(Launch) -> Launch) {
+        self.launch = change(self.launch.clone());
+    }
+
+    pub fn name(&self) -> &str {
+        &self.launch.name
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.child().as_ref().map(Child::id)
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Kills the process and its group at once, without a chance to clean up.
+    pub fn kill9(&self) {
+        let Some(mut child) = self.child().take() else { return };
+        signal_group(&child, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+
+    /// Asks the process to end (SIGTERM) and waits until it has.
+    pub async fn stop(&self) -> Result<ExitStatus> {
+        self.stop_by(Signal::SIGTERM).await
+    }
+
+    /// Sends a signal and waits for the end.
+    pub async fn stop_by(&self, signal: Signal) -> Result<ExitStatus> {
+        self.signal(signal)?;
+        self.ended(STOP_DEADLINE).await
+    }
+
+    /// Waits until the process has ended by itself.
+    pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
+        let what = format!("{} to end", self.launch.name);
+        let status = eventually(deadline, &what, async || {
+            self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
+        })
+        .await?;
+        *self.child() = None;
+        Ok(status)
+    }
+
+    /// Freezes the process (SIGSTOP), as if its machine had stalled.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        match self.child().as_ref() {
+            Some(child) => {
+                signal_group(child, signal);
+                Ok(())
+            }
+            None => bail!("{} is not running", self.launch.name),
+        }
+    }
+
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// Everything the process has said.
+    pub fn log(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The last lines of what it said.
+    pub fn log_tail(&self, lines: usize) -> String {
+        tail(&self.log(), lines)
+    }
+
+    /// Waits until the log contains the text.
+    pub async fn wait_for_log(&self, needle: &str, deadline: Duration) -> Result<()> {
+        let what = format!("{:?} in the log of {}", needle, self.launch.name);
+        eventually(deadline, &what, async || {
+            if self.log().contains(needle) { Look::Yes(()) } else { Look::NotYet(self.log_tail(20)) }
+        })
+        .await
+    }
+
+    /// Waits until `ready` says yes, and fails early, with the log, when the process ends before.
+    pub async fn ready_when(&self, deadline: Duration, ready: impl AsyncFn() -> bool) -> Result<()> {
+        let what = format!("{} to be ready", self.launch.name);
+        let ended = eventually(deadline, &what, async || {
+            if ready().await {
+                return Look::Yes(false);
+            }
+            if self.is_running() { Look::NotYet(self.log_tail(20)) } else { Look::Yes(true) }
+        })
+        .await?;
+        if ended {
+            bail!(
+                "{} ended while it was starting; its log:\n{}",
+                self.launch.name,
+                self.log_tail(TAIL_LINES)
+            );
+        }
+        Ok(())
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(signal) = self.launch.last_signal {
+            self.end_politely(signal);
+        }
+        self.kill9();
+        if self.launch.tell == Tell::Always || std::thread::panicking() {
+            eprintln!("──── last lines of {} ────\n{}", self.launch.name, self.log_tail(TAIL_LINES));
+        }
+    }
+}
+
+impl Process {
+    /// For engines that leave something behind in the kernel when they are killed outright.
+    fn end_politely(&self, signal: Signal) {
+        if self.signal(signal).is_err() {
+            return;
+        }
+        // Not async: this is also called while a panic unwinds.
+        for _ in 0..200 {
+            if !self.is_running() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A child leads its own process group, whose number is its process id.
+fn signal_group(child: &Child, signal: Signal) {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // The only error is that nobody is left in the group, which is what we want.
+        let _ = killpg(Pid::from_raw(group), signal);
+    }
+}
+
+/// Whether a process, ours or not, is there and not just waiting to be reaped.
+pub fn is_alive(pid: u32) -> bool {
+    // `PID (NAME) STATE …`, where the name may contain anything.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}

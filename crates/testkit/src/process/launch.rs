@@ -1,0 +1,131 @@
+//! What to start: program, arguments, environment, user.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::OpenOptions;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+
+/// When a process shows its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// When the test panics.
+    OnPanic,
+    /// Whenever it ends. The test runner swallows the output of tests that pass, so this shows the log of
+    /// tests that fail by returning an error, too.
+    Always,
+}
+
+/// The description of a child process; cheap to clone, so that it can be started again.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub(crate) name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
+    user: Option<(u32, u32)>,
+    pub(crate) tell: Tell,
+    pub(crate) last_signal: Option<Signal>,
+}
+
+impl Launch {
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: None,
+            user: None,
+            tell: Tell::OnPanic,
+            last_signal: None,
+        }
+    }
+
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// `--flag=value`, for engines whose flags have one form only.
+    pub fn flag(self, flag: &str, value: impl AsRef<OsStr>) -> Self {
+        let mut argument = OsString::from(format!("--{flag}="));
+        argument.push(value.as_ref());
+        self.arg(argument)
+    }
+
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// The folder it runs in.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Runs it as this user and group, who need not be able to log in.
+    pub fn user(mut self, user: Option<(u32, u32)>) -> Self {
+        self.user = user;
+        self
+    }
+
+    pub fn tell(mut self, tell: Tell) -> Self {
+        self.tell = tell;
+        self
+    }
+
+    /// The signal it is given before it is killed on drop.
+    pub fn last_signal(mut self, signal: Signal) -> Self {
+        self.last_signal = Some(signal);
+        self
+    }
+
+    /// `setpriv` sets the parent-death signal (and the user) and then becomes the program: same process id.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some((user, group)) = self.user {
+            command.args(["--reuid", &user.to_string(), "--regid", &group.to_string(), "--clear-groups"]);
+        }
+        command.arg("--").arg(&self.program).args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null()).process_group(0);
+        command
+    }
+
+    pub(super) fn command_logging_to(&self, log: &Path) -> Result<Command> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("cannot open {}", log.display()))?;
+        let mut command = self.command();
+        command.stdout(file.try_clone()?).stderr(file);
+        Ok(command)
+    }
+}
+
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        for argument in &self.arguments {
+            write!(f, " {}", argument.to_string_lossy())?;
+        }
+        Ok(())
+    }
+}

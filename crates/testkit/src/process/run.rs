@@ -1,0 +1,80 @@
+//! Programs that end by themselves: their output and exit code.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
+
+use super::launch::Launch;
+use super::spawner;
+
+/// What a program said and how it ended.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The command line, for messages.
+    pub command: String,
+    pub stdout: String,
+    pub stderr: String,
+    /// The exit code; -1 when a signal ended it.
+    pub code: i32,
+}
+
+impl Output {
+    pub fn success(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Itself when the program succeeded, else an error with all it said.
+    pub fn ok(self) -> Result<Self> {
+        if self.success() {
+            return Ok(self);
+        }
+        bail!("`{}` ended with {}\n{}\n{}", self.command, self.code, self.stdout.trim(), self.stderr.trim())
+    }
+
+    /// Standard output read as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.stdout)
+            .with_context(|| format!("`{}` printed no such JSON:\n{}", self.command, self.stdout))
+    }
+}
+
+/// Runs a program to its end. It is killed when the deadline passes or the caller loses interest.
+pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
+    let command_line = launch.to_string();
+    let mut command = launch.command();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = spawner::spawn(command).with_context(|| format!("cannot start `{command_line}`"))?;
+    let mut leash = Leash { group: i32::try_from(child.id()).ok() };
+    // Reading pipes to their end blocks; the leash ends it early when it must.
+    let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
+    match tokio::time::timeout(deadline, waiting).await {
+        Ok(ended) => {
+            leash.group = None;
+            let output = ended?.with_context(|| format!("cannot read the output of `{command_line}`"))?;
+            Ok(Output {
+                command: command_line,
+                stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+                stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+                code: output.status.code().unwrap_or(-1),
+            })
+        }
+        Err(_) => bail!("`{command_line}` did not end within {deadline:?}"),
+    }
+}
+
+/// Kills the process group unless it was let off.
+struct Leash {
+    group: Option<i32>,
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Where Brokkr's own binaries are: beside the test that runs them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+/// Overrides where the binaries are looked for, for instance to test a released version.
+const VARIABLE: &str = "BROKKR_BIN_DIR";
+
+/// The path of `brokkr`, `brokkr-broker` or `brokkr-agent`.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let path = folder()?.join(name);
+    if !path.is_file() {
+        bail!("{} is not built; `cargo build --workspace --bins` builds it", path.display());
+    }
+    Ok(path)
+}
+
+/// The folder with the binaries: test executables are in its subfolder `deps`.
+pub fn folder() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(VARIABLE) {
+        return Ok(PathBuf::from(folder));
+    }
+    let this = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut folder = this.parent().context("this program is in no folder")?;
+    if folder.ends_with("deps") || folder.ends_with("examples") {
+        folder = folder.parent().context("this program is in no target folder")?;
+    }
+    Ok(folder.to_owned())
+}

@@ -1,0 +1,252 @@
+//! A broker that a test can make lie.
+//!
+//! It speaks the agent's side of the broker's protocol, truthfully until it is told otherwise, so that a real
+//! agent joins it and works. Then a test scripts the wrong answers that stand between a cluster and its broker
+//! in earnest: proxies, portals, replicas that lag, a broker that is not ours. It counts what it said, so that
+//! a test waits for "was told so three times" instead of waiting for time to pass.
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! use brokkr_testkit::Cluster;
+//! use brokkr_testkit::scripted::{Lie, ScriptedBroker};
+//!
+//! let broker = ScriptedBroker::start().await?;
+//! let agent = broker.launch("shop-1", &*Cluster::shared().await?).await?;
+//! let first = broker.offer("web", "apiVersion: v1\nkind: ConfigMap …")?;
+//! broker.healthy(first).await?;
+//! broker.answer_with(Lie::EmptyEnvelope);
+//! broker.told(Lie::EmptyEnvelope, 3).await?;
+//! broker.answer_truthfully();
+//! broker.in_step().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! ```text
+//! scripted/truth.rs      what this broker knows, and the envelope that follows from it
+//! scripted/lie.rs        wrong answers to a poll, wrong contents of an object
+//! scripted/routes.rs     the agent's endpoints
+//! scripted/listener.rs   TLS
+//! ```
+
+mod lie;
+mod listener;
+mod routes;
+mod truth;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::{AgentId, SequenceId, StackId};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::agent::{Agent, AgentOptions};
+use crate::cluster::Cluster;
+use crate::process::Tell;
+use crate::scratch::Scratch;
+use crate::tls::Authority;
+pub use lie::{ContentLie, Lie};
+use truth::Truth;
+
+/// How long an agent may take for what a test waits for here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything that the endpoints read and write. The watch channel around it is lock and doorbell in one.
+#[derive(Debug)]
+struct Script {
+    truth: Truth,
+    lie: Option<Lie>,
+    content_lies: HashMap<SequenceId, ContentLie>,
+    /// How often each lie was told.
+    told: HashMap<Lie, usize>,
+    /// How often each content was handed out, right or wrong.
+    handed_out: HashMap<SequenceId, usize>,
+    /// How many polls got a truthful answer.
+    truths: usize,
+    /// What the last poll said it has, and how many truthful answers had gone out before it.
+    asked: Option<(String, usize)>,
+    reports: Vec<Report>,
+}
+
+/// The broker of one agent, in the process of the test.
+#[derive(Debug)]
+pub struct ScriptedBroker {
+    script: Arc<watch::Sender<Script>>,
+    url: String,
+    server: JoinHandle<()>,
+    scratch: Scratch,
+}
+
+impl Drop for ScriptedBroker {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl ScriptedBroker {
+    pub async fn start() -> Result<Self> {
+        let scratch = Scratch::new("scripted-broker")?;
+        let authority = Authority::new("brokkr-test-scripted")?;
+        scratch.write("ca.crt", authority.pem())?;
+        let identity = authority.server(&scratch, "scripted-broker", &[])?;
+        let (script, _) = watch::channel(Script {
+            truth: Truth::new(),
+            lie: None,
+            content_lies: HashMap::new(),
+            told: HashMap::new(),
+            handed_out: HashMap::new(),
+            truths: 0,
+            asked: None,
+            reports: Vec::new(),
+        });
+        let script = Arc::new(script);
+        let (address, server) = listener::serve(&identity, routes::router(script.clone())).await?;
+        Ok(Self { script, url: format!("https://{address}"), server, scratch })
+    }
+
+    /// Installs an agent into the cluster, starts it, and waits until it polls here.
+    pub async fn launch(&self, name: &str, cluster: &Cluster) -> Result<Agent> {
+        let token = self.script.borrow().truth.join_token.clone();
+        let authority = self.scratch.join("ca.crt");
+        let options = AgentOptions::default();
+        let agent =
+            Agent::start_new(name, cluster, &self.url, &authority, &token, &options, Tell::Always).await?;
+        self.in_step()
+            .await
+            .with_context(|| format!("the agent did not join; its log:\n{}", agent.process().log_tail(40)))?;
+        Ok(agent)
+    }
+
+    pub fn agent_id(&self) -> AgentId {
+        self.script.borrow().truth.agent
+    }
+
+    // ── the truth ──
+
+    /// Publishes the next object of a stack, which is made if there is none of that name.
+    pub fn offer(&self, stack: &str, yaml: &str) -> Result<SequenceId> {
+        self.change(|script| script.truth.publish(stack, yaml))
+    }
+
+    /// Deletes a stack, as the real broker does: the answer says so for as long as the agent holds it.
+    pub fn delete(&self, stack: &str) -> Result<SequenceId> {
+        self.change(|script| script.truth.delete(stack))
+    }
+
+    pub fn set_status(&self, status: AgentStatus) {
+        self.change(|script| script.truth.set_status(status));
+    }
+
+    /// The stacks that the agent said it holds.
+    pub fn holds(&self) -> Vec<StackId> {
+        self.script.borrow().truth.holds.iter().flatten().copied().collect()
+    }
+
+    // ── lies ──
+
+    /// Answers every poll with this lie, a waiting one at once.
+    pub fn answer_with(&self, lie: Lie) {
+        self.change(|script| script.lie = Some(lie));
+    }
+
+    pub fn answer_truthfully(&self) {
+        self.change(|script| script.lie = None);
+    }
+
+    /// Hands out the content of an object wrongly, until told otherwise. The announcement stays true.
+    pub fn hand_out(&self, sequence: SequenceId, lie: ContentLie) {
+        self.change(|script| script.content_lies.insert(sequence, lie));
+    }
+
+    pub fn hand_out_truthfully(&self) {
+        self.change(|script| script.content_lies.clear());
+    }
+
+    // ── what happened ──
+
+    /// How often a lie was told.
+    pub fn count(&self, lie: Lie) -> usize {
+        self.script.borrow().told.get(&lie).copied().unwrap_or_default()
+    }
+
+    /// How many polls got a truthful answer, 304 included.
+    pub fn truths(&self) -> usize {
+        self.script.borrow().truths
+    }
+
+    /// Waits until a lie was told so often, from the start of the test.
+    pub async fn told(&self, lie: Lie, times: usize) -> Result<()> {
+        let what = format!("{lie:?} to be told {times} times");
+        self.wait(&what, |script| script.told.get(&lie).is_some_and(|&told| told >= times)).await
+    }
+
+    /// Waits until the content of an object was handed out so often.
+    pub async fn handed_out(&self, sequence: SequenceId, times: usize) -> Result<()> {
+        let what = format!("the content of {sequence} to be handed out {times} times");
+        self.wait(&what, |script| script.handed_out.get(&sequence).is_some_and(|&count| count >= times)).await
+    }
+
+    /// Waits until the agent has got a truthful answer from now on and come back with it: whatever it was told
+    /// before, it has dealt with.
+    pub async fn in_step(&self) -> Result<()> {
+        self.polls(1).await
+    }
+
+    /// Waits for so many truthful answers from now on, and until the agent came back with the last one.
+    pub async fn polls(&self, times: usize) -> Result<()> {
+        let enough = self.truths() + times;
+        self.wait("the agent to ask again after a truthful answer", |script| {
+            let present = script.truth.envelope().tag();
+            script.asked.as_ref().is_some_and(|(tag, truths)| *tag == present && *truths >= enough)
+        })
+        .await
+    }
+
+    /// Everything that the agent has reported, each once, in the order of arrival.
+    pub fn reports(&self) -> Vec<Report> {
+        self.script.borrow().reports.clone()
+    }
+
+    /// Waits until the agent has reported this transition of an object.
+    pub async fn reported(&self, sequence: SequenceId, transition: Transition) -> Result<Report> {
+        let fits = |report: &&Report| report.sequence_id == sequence && report.transition == transition;
+        let what = format!("{sequence} to be reported as {transition}");
+        self.wait(&what, |script| script.reports.iter().any(|report| fits(&report))).await?;
+        self.reports().iter().find(fits).cloned().context("a report that was there is gone")
+    }
+
+    /// Waits until the agent has reported an object as healthy.
+    pub async fn healthy(&self, sequence: SequenceId) -> Result<Report> {
+        self.reported(sequence, Transition::Healthy).await
+    }
+
+    // ── inside ──
+
+    fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
+        let mut result = None;
+        self.script.send_modify(|script| result = Some(change(script)));
+        result.expect("the change was made just above")
+    }
+
+    async fn wait(&self, what: &str, mut until: impl FnMut(&Script) -> bool) -> Result<()> {
+        let mut watched = self.script.subscribe();
+        let found = tokio::time::timeout(PATIENCE, watched.wait_for(|script| until(script))).await;
+        if found.is_err() {
+            let script = self.script.borrow();
+            anyhow::bail!(
+                "waited {PATIENCE:?} in vain for: {what}\ntold: {:?}, truths: {}, asked: {:?}, handed out: {:?}, \
+                 reports: {:#?}",
+                script.told,
+                script.truths,
+                script.asked,
+                script.handed_out,
+                script.reports
+            );
+        }
+        Ok(())
+    }
+}

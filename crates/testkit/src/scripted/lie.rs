@@ -1,0 +1,228 @@
+//! Wrong answers, each as it happens in earnest, and as harmful as it can be made: where a lie has room for a
+//! wish, it wishes for everything to be removed.
+
+use axum::body::Body;
+use axum::response::Response;
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::{Removal, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROBLEM_MEDIA_TYPE, YAML_MEDIA_TYPE, header};
+use brokkr_api::{AgentId, ErrorCode, InstallationId, Position, Problem};
+use bytes::Bytes;
+use futures::stream;
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
+
+use super::truth::{Truth, tag};
+
+const PORTAL: &str = "<!doctype html><title>Welcome</title><p>Please log in to use this network.</p>";
+
+/// A wrong answer to a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lie {
+    /// Valid in every way, and without any stack.
+    EmptyEnvelope,
+    /// The connection ends in the middle of the body.
+    CutOff,
+    /// Half of the body, well framed by some proxy, with the tag of the whole.
+    Shortened,
+    /// A whole body, other than what the tag is for.
+    WrongTag,
+    /// A whole body without any tag.
+    NoTag,
+    /// 200 and a web page: a login portal.
+    Html,
+    /// The login portal again, by a redirect.
+    Redirect,
+    /// 200, the right media type, and nothing; the tag fits that nothing.
+    EmptyBody,
+    /// Valid, but nobody can tell how old it is.
+    NoPosition,
+    /// A replica that lags: an older position, and the first version of every stack.
+    OlderPosition,
+    /// A replica that lags so far that it knows no stack.
+    OlderPositionWithoutStacks,
+    /// From before a restore: an older epoch, however high its horizon.
+    OlderEpoch,
+    /// At the present position, the first version of every stack.
+    OlderSequence,
+    /// At the present position, a removal that goes with the first version.
+    OlderRemoval,
+    /// Meant for another agent.
+    OtherAgent,
+    /// From another broker.
+    OtherInstallation,
+    /// Says that the agent is not ACTIVE, and wishes for something all the same.
+    InactiveWithStacks,
+    /// A problem document.
+    Refused(ErrorCode),
+}
+
+/// A wrong answer to the question for a content.
+#[derive(Clone, Debug)]
+pub enum ContentLie {
+    /// Other bytes, whole and readable.
+    Other(String),
+    /// The connection ends in the middle.
+    CutOff,
+    /// Half of the bytes, well framed.
+    Shortened,
+    Html,
+    Empty,
+}
+
+/// An answer, before it becomes bytes on the wire.
+pub struct Told {
+    status: StatusCode,
+    media_type: &'static str,
+    pub etag: Option<String>,
+    position: Option<Position>,
+    body: Vec<u8>,
+    cut_off: bool,
+}
+
+impl Told {
+    /// What an honest broker would send.
+    pub fn truth(truth: &Truth) -> Self {
+        let sealed = truth.envelope();
+        Self {
+            status: StatusCode::OK,
+            media_type: ENVELOPE_MEDIA_TYPE,
+            etag: Some(sealed.tag()),
+            position: Some(truth.position),
+            body: sealed.bytes,
+            cut_off: false,
+        }
+    }
+
+    pub fn problem(code: ErrorCode) -> Self {
+        let problem = Problem::new(code, "the script says so");
+        Self {
+            status: StatusCode::from_u16(code.status()).expect("codes have statuses"),
+            media_type: PROBLEM_MEDIA_TYPE,
+            etag: None,
+            position: None,
+            body: serde_json::to_vec(&problem).expect("a problem is JSON"),
+            cut_off: false,
+        }
+    }
+
+    fn page(status: StatusCode) -> Self {
+        let body = PORTAL.as_bytes().to_vec();
+        Self { status, media_type: "text/html", etag: Some(tag(&body)), position: None, body, cut_off: false }
+    }
+
+    pub fn not_modified(mut self) -> Response {
+        self.status = StatusCode::NOT_MODIFIED;
+        self.body.clear();
+        self.respond()
+    }
+
+    pub fn respond(self) -> Response {
+        let mut response = Response::builder().status(self.status).header(CONTENT_TYPE, self.media_type);
+        if let Some(etag) = self.etag {
+            response = response.header(ETAG, etag);
+        }
+        if let Some(position) = self.position {
+            response = response.header(header::POSITION, position.to_string());
+        }
+        if self.status.is_redirection() && self.status != StatusCode::NOT_MODIFIED {
+            response = response.header(LOCATION, "http://portal.invalid/login");
+        }
+        let response = match self.cut_off {
+            false => response.body(Body::from(self.body)),
+            true => response.header(CONTENT_LENGTH, self.body.len()).body(half_of(&self.body)),
+        };
+        response.expect("made of valid parts")
+    }
+}
+
+impl Lie {
+    pub fn forge(self, truth: &Truth) -> Told {
+        let honest = Told::truth(truth);
+        let sealed = |stacks: Vec<TargetStack>| {
+            let sealed = truth.seal(|envelope| envelope.stacks = stacks);
+            Told { etag: Some(sealed.tag()), body: sealed.bytes, ..Told::truth(truth) }
+        };
+        let removals = || removed(truth.newest());
+        match self {
+            Self::EmptyEnvelope => sealed(Vec::new()),
+            Self::CutOff => Told { cut_off: true, ..honest },
+            Self::Shortened => Told { body: honest.body[..honest.body.len() / 2].to_vec(), ..honest },
+            Self::WrongTag => Told { etag: honest.etag, ..sealed(removals()) },
+            Self::NoTag => Told { etag: None, ..sealed(removals()) },
+            Self::Html => Told::page(StatusCode::OK),
+            Self::Redirect => Told::page(StatusCode::FOUND),
+            Self::EmptyBody => Told { etag: Some(tag(b"")), body: Vec::new(), ..honest },
+            Self::NoPosition => Told { position: None, ..sealed(removals()) },
+            Self::OlderPosition => Told { position: older(truth), ..sealed(truth.oldest()) },
+            Self::OlderPositionWithoutStacks => Told { position: older(truth), ..sealed(Vec::new()) },
+            Self::OlderEpoch => {
+                let position = Position { epoch: truth.position.epoch - 1, horizon: u64::MAX };
+                Told { position: Some(position), ..sealed(removals()) }
+            }
+            Self::OlderSequence => sealed(truth.oldest()),
+            Self::OlderRemoval => sealed(removed(truth.oldest())),
+            Self::OtherAgent => forged(truth, |envelope| {
+                envelope.agent = AgentId(uuid::Uuid::from_u128(7));
+                envelope.stacks = removals();
+            }),
+            Self::OtherInstallation => forged(truth, |envelope| {
+                envelope.installation = InstallationId(uuid::Uuid::from_u128(7));
+                envelope.stacks = removals();
+            }),
+            Self::InactiveWithStacks => forged(truth, |envelope| {
+                envelope.status = AgentStatus::Inactive;
+                envelope.stacks = removals();
+            }),
+            Self::Refused(code) => Told::problem(code),
+        }
+    }
+}
+
+fn forged(truth: &Truth, change: impl FnOnce(&mut brokkr_api::envelope::Envelope)) -> Told {
+    let sealed = truth.seal(change);
+    Told { etag: Some(sealed.tag()), body: sealed.bytes, ..Told::truth(truth) }
+}
+
+/// Older by one than anything the agent has seen since the last change.
+fn older(truth: &Truth) -> Option<Position> {
+    Some(Position { horizon: truth.position.horizon - 1, ..truth.position })
+}
+
+fn removed(stacks: Vec<TargetStack>) -> Vec<TargetStack> {
+    let nothing = Checksum::of(b"");
+    stacks
+        .into_iter()
+        .map(|target| TargetStack {
+            removal: Some(Removal::Deleted),
+            checksum: nothing,
+            parsed_digest: nothing,
+            ..target
+        })
+        .collect()
+}
+
+impl ContentLie {
+    pub fn respond(&self, content: &str) -> Response {
+        let bytes = content.as_bytes();
+        let (media_type, body) = match self {
+            Self::Other(other) => (YAML_MEDIA_TYPE, Body::from(other.clone())),
+            Self::CutOff => (YAML_MEDIA_TYPE, half_of(bytes)),
+            Self::Shortened => (YAML_MEDIA_TYPE, Body::from(bytes[..bytes.len() / 2].to_vec())),
+            Self::Html => ("text/html", Body::from(PORTAL)),
+            Self::Empty => (YAML_MEDIA_TYPE, Body::empty()),
+        };
+        let mut response = Response::builder().header(CONTENT_TYPE, media_type);
+        if matches!(self, Self::CutOff) {
+            response = response.header(CONTENT_LENGTH, bytes.len());
+        }
+        response.body(body).expect("made of valid parts")
+    }
+}
+
+/// The first half, and then an error, on which the connection is closed.
+fn half_of(bytes: &[u8]) -> Body {
+    let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
+    Body::from_stream(stream::iter([Ok(half), Err(std::io::Error::other("cut off, as the script says"))]))
+}

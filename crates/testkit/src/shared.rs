@@ -1,0 +1,68 @@
+//! Engines that are shared within a run.
+//!
+//! A run is many processes (cargo-nextest starts one per test), so its engines have an owner outside of
+//! them: `cargo xtask test` and `cargo xtask e2e` start them once, write where they are to a file, and pass
+//! its path in [`VARIABLE`]. A test process that finds no such file starts engines of its own, shares them
+//! among its own tests, and ends them with the last test that uses them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use crate::cluster::{self, Cluster};
+use crate::postgres::{self, Postgres};
+
+/// The environment variable with the path of the file.
+pub const VARIABLE: &str = "BROKKR_TEST_ENGINES";
+
+/// Where the engines of this run are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Directory {
+    pub postgres: postgres::Facts,
+    pub cluster: cluster::Facts,
+}
+
+impl Directory {
+    pub fn write(&self, path: &Path) -> Result<()> {
+        fs::write(path, serde_json::to_vec_pretty(self)?)?;
+        Ok(())
+    }
+
+    fn read() -> Result<Option<Self>> {
+        let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return Ok(None) };
+        let bytes = fs::read(&path).with_context(|| format!("{VARIABLE}: cannot read {}", path.display()))?;
+        Ok(Some(serde_json::from_slice(&bytes)?))
+    }
+}
+
+pub(crate) async fn postgres() -> Result<Arc<Postgres>> {
+    static IN_USE: Mutex<Weak<Postgres>> = Mutex::const_new(Weak::new());
+    let mut in_use = IN_USE.lock().await;
+    if let Some(postgres) = in_use.upgrade() {
+        return Ok(postgres);
+    }
+    let postgres = Arc::new(match Directory::read()? {
+        Some(directory) => Postgres::found(directory.postgres),
+        None => Postgres::start().await?,
+    });
+    *in_use = Arc::downgrade(&postgres);
+    Ok(postgres)
+}
+
+pub(crate) async fn cluster() -> Result<Arc<Cluster>> {
+    static IN_USE: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
+    let mut in_use = IN_USE.lock().await;
+    if let Some(cluster) = in_use.upgrade() {
+        return Ok(cluster);
+    }
+    let cluster = Arc::new(match Directory::read()? {
+        Some(directory) => Cluster::found(directory.cluster)?,
+        None => Cluster::with_workloads().await?,
+    });
+    *in_use = Arc::downgrade(&cluster);
+    Ok(cluster)
+}

@@ -1,0 +1,58 @@
+//! A certificate authority for tests, and the certificates it signs, so that every client in a test
+//! verifies whom it talks to, as it would in earnest.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::scratch::Scratch;
+
+/// A certificate authority that lives as long as the test.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate and its key as files.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Result<Self> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, name);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+            .with_context(|| format!("cannot make the certificate authority {name}"))?;
+        Ok(Self { issuer })
+    }
+
+    /// The certificate of the authority itself: what clients trust.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Signs a certificate for a server on the loopback address and writes it into the folder.
+    pub fn server(&self, scratch: &Scratch, name: &str, names: &[&str]) -> Result<Identity> {
+        let mut subjects = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        subjects.extend(names.iter().map(|&name| name.to_owned()));
+        let mut params = CertificateParams::new(subjects)?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity {
+            certificate: scratch.write(&format!("{name}.crt"), certificate.pem())?,
+            key: scratch.write(&format!("{name}.key"), key.serialize_pem())?,
+        })
+    }
+}

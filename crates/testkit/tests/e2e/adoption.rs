@@ -1,0 +1,80 @@
+//! C: what was there before Brokkr came.
+
+use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::world::{PATIENCE, World};
+
+#[tokio::test]
+async fn c1_an_unmarked_resource_is_adopted_and_keeps_fields_that_are_not_named() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    let theirs = world.put_foreign("one").await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let map = world.map("one").await?.expect("one");
+    assert_eq!(map.metadata.uid, theirs.metadata.uid, "adopted, not replaced");
+    let data = map.data.unwrap_or_default();
+    assert_eq!((data["mine"].as_str(), data["value"].as_str()), ("yes", "1"));
+    Ok(())
+}
+
+/// C6: an adopted namespace outlives the stack; one that Brokkr created goes with it.
+#[tokio::test]
+async fn c6_a_namespace_that_was_there_before_is_released_and_a_created_one_goes() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    world.fleet.delete("web").await?;
+    let namespace = world.namespace().await?.expect("still there");
+    assert!(namespace.metadata.deletion_timestamp.is_none());
+    let labels = namespace.metadata.labels.unwrap_or_default();
+    assert!(!labels.contains_key("brokkr.io/agent"), "released: {labels:?}");
+
+    let other = World { space: format!("{}-b", world.space), ..world };
+    other.fleet.apply("web", "env=prod", &other.manifest(&[("one", "1")])).await?;
+    other.fleet.delete("web").await?;
+    eventually(PATIENCE, "the created namespace to be gone", async || match other.namespace().await {
+        Ok(None) => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await
+}
+
+/// C4: what another stack owns is refused and reported, and stays the other's.
+#[tokio::test]
+async fn c4_a_resource_of_another_stack_is_refused_and_reported() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("first", "env=prod", &world.manifest(&[("one", "first")])).await?;
+    let yaml = crate::world::configmap(&world.space, "one", "second");
+    world.fleet.submit("second", "env=prod", &yaml).await?;
+    let status = world.status("second", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    assert_eq!(status["reason"], "OwnedByOther", "{status}");
+    assert_eq!(world.value("one").await?.as_deref(), Some("first"));
+    Ok(())
+}
+
+/// C5: an object that somebody made anew under a name of ours is not ours to delete.
+#[tokio::test]
+async fn c5_an_object_that_lost_its_marks_and_is_another_one_now_is_never_deleted() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
+    world.shop.kill9();
+    world.configmaps().delete("two", &Default::default()).await?;
+    let theirs = world.put_foreign("two").await?;
+    let file = world.fleet.cli.file("next.yaml", &world.manifest(&[("one", "next")]))?;
+    world
+        .fleet
+        .brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "web", "--to", "env=prod"])
+        .await?
+        .ok()?;
+    world.shop.start()?;
+    world.sees_value("one", "next").await?;
+    world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
+    assert_eq!(world.map("two").await?.expect("two").metadata.uid, theirs.metadata.uid);
+    // Touching it does not wake anybody either.
+    let patch = json!({"data": {"mine": "still"}});
+    world.configmaps().patch("two", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! j. one broken stack beside nine good ones.
+
+use anyhow::Result;
+
+use crate::world::{World, configmap, namespace};
+
+#[tokio::test]
+async fn d5_one_broken_stack_does_not_keep_nine_good_ones_from_converging() -> Result<()> {
+    let world = World::start().await?;
+    let space = |number: u32| format!("{}-{number}", world.space);
+    let broken = format!(
+        "{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: bad, namespace: {space}}}\n\
+         spec: {{ports: [{{name: much-too-long-for-a-port-name, port: 80}}]}}\n",
+        namespace(&world.space),
+        space = world.space,
+    );
+    world.fleet.submit("broken", "env=prod", &broken).await?;
+    for number in 0..9 {
+        let yaml = format!("{}{}", namespace(&space(number)), configmap(&space(number), "one", "1"));
+        world.fleet.submit(&format!("good-{number}"), "env=prod", &yaml).await?;
+    }
+    for number in 0..9 {
+        world
+            .status(&format!("good-{number}"), "shop-1", "healthy", |status| status["state"] == "healthy")
+            .await?;
+    }
+    world.status("broken", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    Ok(())
+}
+
+/// After validation, one object that fails does not keep the others of its stack from being applied;
+/// it suspends prune.
+#[tokio::test]
+async fn d5_one_failing_object_does_not_keep_the_others_of_its_stack_and_suspends_prune() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("goes", "1")])).await?;
+    // A quota lets the dry run pass (dry runs are not counted), and then allows only one more ConfigMap.
+    let existing = world.configmaps().list(&Default::default()).await?.items.len();
+    world
+        .cluster
+        .apply(&format!(
+            "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: few, namespace: {}}}\n\
+             spec: {{hard: {{count/configmaps: \"{}\"}}}}\n",
+            world.space,
+            existing + 1
+        ))
+        .await?;
+    brokkr_testkit::eventually(crate::world::PATIENCE, "the quota to be counted", async || {
+        let quotas: kube::Api<k8s_openapi::api::core::v1::ResourceQuota> =
+            kube::Api::namespaced(world.client.clone(), &world.space);
+        quotas.get("few").await.is_ok_and(|quota| quota.status.and_then(|status| status.used).is_some())
+    })
+    .await?;
+    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2"), ("two", "2"), ("three", "2")])).await?;
+    world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    world.sees_value("one", "2").await?;
+    let made = [world.map("two").await?.is_some(), world.map("three").await?.is_some()];
+    assert_eq!(made.iter().filter(|made| **made).count(), 1, "one of the two fitted: {made:?}");
+    assert!(world.map("goes").await?.is_some(), "prune is suspended");
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! End-to-end tests: the broker, agents and the command line as real processes, on a real PostgreSQL and
+//! real clusters. Each reads like the promise that it proves, and names its id.
+
+mod adoption;
+mod crashes;
+mod deletion;
+mod delivery;
+mod drift;
+mod isolation;
+mod pull;
+mod quiet;
+mod retarget;
+mod validation;
+mod world;
+mod wrong_answers;

@@ -1,0 +1,7 @@
+//! One file per command.
+
+pub mod contract;
+pub mod dev;
+pub mod e2e;
+pub mod engines;
+pub mod test;

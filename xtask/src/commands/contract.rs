@@ -1,0 +1,71 @@
+//! `cargo xtask contract`: which promise is proven by which tests, and which are still open.
+//!
+//! The promises are the rows of `docs/promises.md`; a test names those that it proves in its own name:
+//! `b5_prune_removes_what_…`, `e1_e2_a_deleted_stack_…`.
+
+mod promises;
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::runner::root;
+use promises::Promise;
+
+/// Show which promises are proven by which tests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let root = root();
+    let file = root.join("docs/promises.md");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let promises = promises::read(&text);
+    let known: BTreeSet<&str> = promises.iter().map(|promise| promise.id.as_str()).collect();
+
+    let mut proofs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for test in tests::find(&root)? {
+        for id in test.promises() {
+            if known.contains(id.as_str()) {
+                proofs.entry(id).or_default().push(test.to_string());
+            } else if known.iter().any(|promise| promise[..1] == id[..1]) {
+                // Words such as `v1` are ids of nothing; a letter that promises use is a typing error.
+                eprintln!("{test} names {id}, which is no promise");
+            }
+        }
+    }
+    if args.json { print_json(&promises, &proofs) } else { print_table(&promises, &proofs) }
+}
+
+fn open<'a>(promises: &'a [Promise], proofs: &BTreeMap<String, Vec<String>>) -> Vec<&'a str> {
+    promises.iter().map(|promise| promise.id.as_str()).filter(|&id| !proofs.contains_key(id)).collect()
+}
+
+fn print_json(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>) -> Result<()> {
+    let open = open(promises, proofs);
+    let (all, proven) = (promises.len(), promises.len() - open.len());
+    println!(r#"{{"promises":{all},"proven":{proven},"open":{}}}"#, serde_json::to_string(&open)?);
+    Ok(())
+}
+
+fn print_table(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>) -> Result<()> {
+    for promise in promises {
+        println!("{:<4} {}", promise.id, promise.summary());
+        match proofs.get(&promise.id) {
+            Some(tests) => tests.iter().for_each(|test| println!("       {test}")),
+            None => println!("       OPEN"),
+        }
+    }
+    let open = open(promises, proofs);
+    println!("\n{} of {} promises are proven", promises.len() - open.len(), promises.len());
+    if !open.is_empty() {
+        println!("open: {}", open.join(" "));
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask test`: every test of the workspace, with engines that are started once for all of them.
+
+use anyhow::Result;
+
+use super::engines;
+use crate::runner::{Tests, become_engines_then, build};
+
+/// Run every test, with shared engines.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only tests whose name contains this.
+    filter: Option<String>,
+    /// Only tests of these packages.
+    #[arg(long, short)]
+    package: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    engines::ensure()?;
+    build(&["--workspace", "--bins", "--tests"])?;
+    let mut selection = Vec::new();
+    for package in &args.package {
+        selection.extend(["--package", package]);
+    }
+    if selection.is_empty() {
+        selection.push("--workspace");
+    }
+    become_engines_then(&Tests { selection: &selection, filter: args.filter.as_deref() }, None)
+}

@@ -1,0 +1,39 @@
+//! The project's own commands: `cargo xtask <command>`.
+//!
+//! ```text
+//! commands/engines.rs    builds the real engines that tests run on
+//! commands/test.rs       every test, with shared engines: what CI runs
+//! commands/e2e.rs        the end-to-end tests
+//! commands/contract.rs   which promises are proven by which tests
+//! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
+//! runner.rs              cargo, the test runner, and becoming another program
+//! ```
+
+mod commands;
+mod runner;
+
+use anyhow::Result;
+use clap::Parser;
+
+use commands::{contract, dev, e2e, engines, test};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {
+    Engines(engines::Args),
+    Test(test::Args),
+    E2e(e2e::Args),
+    Contract(contract::Args),
+    Dev(dev::Args),
+}
+
+fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Engines(args) => engines::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::E2e(args) => e2e::run(&args),
+        Command::Contract(args) => contract::run(&args),
+        Command::Dev(args) => dev::run(&args),
+    }
+}
