@@ -10,7 +10,11 @@ use url::Url;
 pub const NAMESPACE: &str = "brokkr-system";
 
 #[derive(Debug, Parser)]
-#[command(name = "brokkr-agent", version, about = "Brokkr's reconciler: pulls its target state and applies it")]
+#[command(
+    name = "brokkr-agent",
+    version,
+    about = "Brokkr's reconciler: pulls its target state and applies it"
+)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,

@@ -48,7 +48,11 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
 #[must_use]
 pub fn manifests(namespace: &str) -> Vec<Value> {
     // Cluster-scoped names carry the namespace, so that two agents in one cluster do not share rights.
-    let cluster_name = if namespace == crate::args::NAMESPACE { ACCOUNT.to_owned() } else { format!("{ACCOUNT}-{namespace}") };
+    let cluster_name = if namespace == crate::args::NAMESPACE {
+        ACCOUNT.to_owned()
+    } else {
+        format!("{ACCOUNT}-{namespace}")
+    };
     let subject = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]);
     let rbac = "rbac.authorization.k8s.io/v1";
     vec![

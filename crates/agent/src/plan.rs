@@ -24,10 +24,14 @@ mod tests;
 pub mod types;
 
 use jiff::{SignedDuration, Timestamp};
-use types::{Plan, Situation};
+use types::{Plan, Situation, Stage};
 
-/// How long something may be waited for before it is reported as what blocks.
+/// How long a finalizer may hold an object before it is reported as what blocks.
 pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+/// The same for what only takes its time, as namespaces do.
+pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// How often to see whether another stack has let go of something.
+pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 /// How long a Namespace or definition may take to become ready.
 pub const GROUND_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// When a stack that stopped is tried again from the start.
@@ -45,14 +49,19 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
     if situation.goal.target.removal.is_some() {
         remove::plan(situation)
     } else {
-        deliver::plan(situation)
+        let plan = deliver::plan(situation);
+        match plan.stage {
+            Stage::Fetch | Stage::Stopped => steady::keep_up(situation, plan),
+            _ => plan,
+        }
     }
 }
 
 /// 1 s first, doubled, 60 s at most; what the server asks for counts if it is longer.
 #[must_use]
 pub fn backoff(attempts: u32, retry_after: Option<std::time::Duration>) -> SignedDuration {
-    let own = SignedDuration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(SignedDuration::from_secs(60));
+    let own =
+        SignedDuration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(SignedDuration::from_secs(60));
     retry_after.map_or(own, |asked| own.max(SignedDuration::try_from(asked).unwrap_or(own)))
 }
 

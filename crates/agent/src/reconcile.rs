@@ -7,7 +7,7 @@
 mod stack;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use brokkr_api::agents::AgentStatus;
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
 use crate::plan::types::{Answer, Record, Stage, Step};
-use stack::StackState;
+use stack::{StackState, Surroundings};
 pub use worker::Worker;
 
 /// Changes that are taken in before decisions are made on them.
@@ -34,6 +34,8 @@ pub struct Reconciler {
     stacks: BTreeMap<StackId, StackState>,
     /// Which stack a resource belongs to, for every inventory.
     owners: HashMap<Key, StackId>,
+    /// Stacks that are being removed.
+    leaving: HashSet<StackId>,
     /// Nothing is written before the broker said that this agent is ACTIVE.
     active: bool,
     stood_down: bool,
@@ -72,6 +74,7 @@ impl Reconciler {
             index: Index::default(),
             stacks: BTreeMap::new(),
             owners: HashMap::new(),
+            leaving: HashSet::new(),
             active: false,
             stood_down: false,
             dirty: BTreeSet::new(),
@@ -171,10 +174,14 @@ impl Reconciler {
             }
             self.stacks.entry(id).or_default().aim(target);
         }
+        self.leaving.clear();
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
                 // E4: absence is never deletion. A removal that was stored is carried on with.
                 stack.aim_as_recorded();
+            }
+            if stack.is_leaving() {
+                self.leaving.insert(*id);
             }
         }
         self.dirty.extend(self.stacks.keys());
@@ -231,6 +238,7 @@ impl Reconciler {
 
     fn drop_stack(&mut self, id: StackId) {
         self.owners.retain(|_, owner| *owner != id);
+        self.leaving.remove(&id);
         self.worker.holds.let_go(id);
         if let Some(stack) = self.stacks.remove(&id) {
             tracing::info!(stack.id = %id, "stack removed");
@@ -258,11 +266,9 @@ impl Reconciler {
         if !self.active || self.stood_down {
             return;
         }
-        let held = self.worker.holds.contains(id);
+        let around = Surroundings { worker: &self.worker, index: &self.index, leaving: &self.leaving };
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let now = Timestamp::now();
-        let plan = stack.plan(&self.worker, held, &self.index, now);
-        let Some(plan) = plan else { return };
+        let Some(plan) = stack.plan(&around, Timestamp::now()) else { return };
         if let Some(what) = &plan.waiting_for {
             tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
         }

@@ -67,10 +67,7 @@ impl Kind {
     #[must_use]
     pub fn has_status(&self) -> bool {
         match self.group.as_str() {
-            "" => matches!(
-                self.kind.as_str(),
-                "Namespace" | "Pod" | "Service" | "PersistentVolumeClaim"
-            ),
+            "" => matches!(self.kind.as_str(), "Namespace" | "Pod" | "Service" | "PersistentVolumeClaim"),
             "apps" | "batch" | "apiextensions.k8s.io" => true,
             group => group.contains('.') && !group.ends_with(".k8s.io"),
         }

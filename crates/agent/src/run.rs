@@ -51,11 +51,15 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
     let verdict = patiently("open a session", || open_session(&broker, &identity, session)).await;
     if verdict != SessionVerdict::Serves {
-        tracing::error!(?verdict, "another process claims to be this agent; the broker will say so at each poll");
+        tracing::error!(
+            ?verdict,
+            "another process claims to be this agent; the broker will say so at each poll"
+        );
     }
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
-    let holds = HeldStacks::new(broker.clone(), agent, session, known.iter().map(|record| record.stack).collect());
+    let holds =
+        HeldStacks::new(broker.clone(), agent, session, known.iter().map(|record| record.stack).collect());
     let (news_in, news) = mpsc::unbounded_channel();
     let (changes_in, changes) = mpsc::channel(CHANGES);
     let (answers_in, answers) = mpsc::unbounded_channel();
@@ -106,7 +110,9 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
             let file = Kubeconfig::read_from(path).with_context(|| format!("read {}", path.display()))?;
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
-        None => kube::Config::infer().await.context("find the cluster: give --kubeconfig, or run inside one")?,
+        None => {
+            kube::Config::infer().await.context("find the cluster: give --kubeconfig, or run inside one")?
+        }
     };
     config.default_retry = false;
     kube::Client::try_from(config).context("make a client of the API server")
@@ -138,7 +144,8 @@ async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(what: &str, attempt
 
 async fn stopped() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return std::future::pending().await;
     };
@@ -147,4 +154,3 @@ async fn stopped() -> &'static str {
         _ = interrupt.recv() => "SIGINT",
     }
 }
-

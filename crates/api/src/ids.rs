@@ -66,7 +66,13 @@ uuid_id!(
 impl EventId {
     /// The id of a transition: the same inputs give the same id, whoever computes it and however often.
     #[must_use]
-    pub fn derive(agent: AgentId, stack: StackId, sequence: SequenceId, transition: &str, at: jiff::Timestamp) -> Self {
+    pub fn derive(
+        agent: AgentId,
+        stack: StackId,
+        sequence: SequenceId,
+        transition: &str,
+        at: jiff::Timestamp,
+    ) -> Self {
         let mut hash = Sha256::new();
         hash.update(agent.0.as_bytes());
         hash.update(stack.0.as_bytes());

@@ -10,8 +10,19 @@ use strum::IntoEnumIterator as _;
 use utoipa::ToSchema;
 
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::EnumIter,
-    strum::Display, strum::EnumString, strum::AsRefStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::EnumIter,
+    strum::Display,
+    strum::EnumString,
+    strum::AsRefStr,
 )]
 pub enum ErrorCode {
     /// No valid credential came with the request.

@@ -50,8 +50,11 @@ impl Broker {
                 format!("the agent has seen {wanted}, the database is at {}", seen.position),
             ));
         }
-        Err(ApiError::new(ErrorCode::BRK3002, format!("{wanted} is wanted, this replica is at {}", seen.position))
-            .retry_after(1))
+        Err(ApiError::new(
+            ErrorCode::BRK3002,
+            format!("{wanted} is wanted, this replica is at {}", seen.position),
+        )
+        .retry_after(1))
     }
 
     /// Seconds over which agents should spread a reconnect: about a thousand a second.

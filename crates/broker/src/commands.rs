@@ -1,5 +1,6 @@
 //! What each subcommand does, up to its exit code.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -43,7 +44,8 @@ async fn command(command: Command) -> Result<()> {
             serve_until_told(args).await
         }
         Command::Openapi => {
-            println!("{}", router::openapi_json());
+            // A reader that has seen enough is no error.
+            let _ = writeln!(std::io::stdout(), "{}", router::openapi_json());
             Ok(())
         }
     }
@@ -59,7 +61,8 @@ async fn serve_until_told(args: ServeArgs) -> Result<()> {
 /// Makes the first admin token. Its secret is printed here and stored nowhere.
 async fn bootstrap(args: BootstrapArgs) -> Result<()> {
     let options = connect_options(args.database.database_url.expose_secret())?;
-    let mut connection = PgConnection::connect_with(&options).await.context("cannot connect to the database")?;
+    let mut connection =
+        PgConnection::connect_with(&options).await.context("cannot connect to the database")?;
     let mut transaction = connection.begin().await.context("cannot begin a transaction")?;
     let exists = api_token_admin_exists_on_conn(&mut transaction)
         .await
@@ -84,7 +87,10 @@ async fn bootstrap(args: BootstrapArgs) -> Result<()> {
 
 fn log_to_stderr(format: LogFormat) {
     let filter = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

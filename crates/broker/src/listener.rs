@@ -59,7 +59,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub async fn bind(address: SocketAddr, tls: Option<ServerConfig>, most: usize) -> Result<Self, ListenError> {
+    pub async fn bind(
+        address: SocketAddr,
+        tls: Option<ServerConfig>,
+        most: usize,
+    ) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;

@@ -10,7 +10,9 @@ use brokkr_api::tokens::Role::{Admin, Deployer, Viewer};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use utoipa::openapi::path::HttpMethod;
-use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ResponseBuilder,
+};
 use utoipa::{PartialSchema as _, ToSchema as _};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -18,9 +20,7 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
-use crate::http::{
-    agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami,
-};
+use crate::http::{agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami};
 
 /// One line of the table.
 pub struct Route {
@@ -87,7 +87,9 @@ pub fn openapi() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Brokkr broker")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Holds what should run, and tells each agent. Errors are problem documents (RFC 9457)."))
+        .description(Some(
+            "Holds what should run, and tells each agent. Errors are problem documents (RFC 9457).",
+        ))
         .build();
     let mut router: OpenApiRouter<Arc<Broker>> =
         OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build());
@@ -121,8 +123,9 @@ fn describe(item: &mut PathItem, permission: Permission) {
             ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build(),
         )
         .build();
-    let operations =
-        [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten();
+    let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+        .into_iter()
+        .flatten();
     for operation in operations {
         let before = operation.description.take().map(|text| format!("{text}\n\n")).unwrap_or_default();
         operation.description = Some(format!("{before}Open to: {permission}."));

@@ -45,7 +45,10 @@ fn main() -> ExitCode {
                 }
             },
             // Dropping the command lets the terminal be put right again before the process ends.
-            _ = tokio::signal::ctrl_c() => ExitCode::from(Exit::Interrupted as u8),
+            _ = tokio::signal::ctrl_c() => {
+                printer.note("interrupted; what was already submitted stays, and agents go on");
+                ExitCode::from(Exit::Interrupted as u8)
+            }
         }
     });
     // A thread may still wait for input that never comes.

@@ -75,7 +75,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
 fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
     let budget = Budget::default();
     let is_one = sources.len() == 1;
-    let mut errors = Vec::new();
+    let (mut errors, mut stopped) = (Vec::new(), false);
     // First each by itself, so that an error names its own file and line.
     for source in &sources {
         if let Err(found) = brokkr_manifest::parse(&source.bytes, &budget) {
@@ -86,17 +86,16 @@ fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
                     .filter(|error| counts(&error.problem))
                     .map(|error| format!("{}: {error}", source.name)),
             );
-            if found.stopped() {
-                errors.push(format!("{}: reading stopped here; there may be more", source.name));
-            }
+            stopped |= found.stopped();
         }
     }
     let bytes = joined(sources);
     // Then together: the same resource in two files shows only here.
     if let (true, Err(found)) = (errors.is_empty(), brokkr_manifest::parse(&bytes, &budget)) {
         errors.extend(found.iter().map(ToString::to_string));
+        stopped |= found.stopped();
     }
-    if errors.is_empty() { Ok(bytes) } else { Err(refused(errors)) }
+    if errors.is_empty() { Ok(bytes) } else { Err(refused(errors, stopped)) }
 }
 
 fn joined(mut sources: Vec<Source>) -> Vec<u8> {
@@ -116,12 +115,15 @@ fn joined(mut sources: Vec<Source>) -> Vec<u8> {
     bytes
 }
 
-fn refused(errors: Vec<String>) -> Failure {
+fn refused(errors: Vec<String>, stopped: bool) -> Failure {
     let count = errors.len();
     let problems = if count == 1 { "a problem".to_owned() } else { format!("{count} problems") };
     let mut failure =
         Failure::new(Exit::Failed, format!("the manifest has {problems}; nothing was submitted"));
     failure.lines = errors.into_iter().map(|error| format!("- {error}")).collect();
+    if stopped {
+        failure.lines.push("reading stopped early; there may be more".to_owned());
+    }
     failure.code = Some(ErrorCode::BRK2004);
     failure.next(ErrorCode::BRK2004.next_step())
 }

@@ -33,7 +33,8 @@ struct Cause {
 #[must_use]
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let reason = if status.reason.is_empty() { format!("Http{}", code.as_u16()) } else { status.reason.clone() };
+    let reason =
+        if status.reason.is_empty() { format!("Http{}", code.as_u16()) } else { status.reason.clone() };
     let wait = Duration::from_secs(status.details.retry_after_seconds);
     let message = if secret || status.message.is_empty() {
         format!("the API server answered {code}")
@@ -80,15 +81,22 @@ mod tests {
         let class = |code: u16, body: &str| {
             refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), None, false).class
         };
-        assert_eq!(class(422, r#"{"reason":"Invalid","message":"spec.selector: field is immutable"}"#), FailureClass::Permanent);
+        assert_eq!(
+            class(422, r#"{"reason":"Invalid","message":"spec.selector: field is immutable"}"#),
+            FailureClass::Permanent
+        );
         assert_eq!(class(400, "{}"), FailureClass::Permanent);
         assert_eq!(class(403, r#"{"reason":"Forbidden"}"#), FailureClass::Permanent);
-        assert_eq!(class(403, r#"{"details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#), FailureClass::Transient);
+        assert_eq!(
+            class(403, r#"{"details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#),
+            FailureClass::Transient
+        );
         assert_eq!(class(409, "{}"), FailureClass::Conflict);
         assert_eq!(class(429, r#"{"details":{"retryAfterSeconds":7}}"#), FailureClass::Transient);
         assert_eq!(class(503, "<html>"), FailureClass::Transient);
         assert_eq!(class(500, r#"{"message":"failed calling webhook \"x\""}"#), FailureClass::Transient);
-        let asked = refusal(StatusCode::TOO_MANY_REQUESTS, br#"{"details":{"retryAfterSeconds":7}}"#, None, false);
+        let asked =
+            refusal(StatusCode::TOO_MANY_REQUESTS, br#"{"details":{"retryAfterSeconds":7}}"#, None, false);
         assert_eq!(asked.retry_after, Some(Duration::from_secs(7)));
     }
 

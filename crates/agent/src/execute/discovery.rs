@@ -42,7 +42,12 @@ pub fn kind_of(resource: &ApiResource, namespaced: bool) -> Kind {
 }
 
 impl Kinds {
-    async fn resolve(&self, cluster: &Cluster, identity: &Identity, manifest: &Manifest) -> Result<Kind, ResolveError> {
+    async fn resolve(
+        &self,
+        cluster: &Cluster,
+        identity: &Identity,
+        manifest: &Manifest,
+    ) -> Result<Kind, ResolveError> {
         let key = (identity.group.clone(), identity.version.clone(), identity.kind.clone());
         if let Some(kind) = self.known.lock().expect("never poisoned").get(&key) {
             return Ok(kind.clone());
@@ -111,9 +116,9 @@ fn defined_here(identity: &Identity, manifest: &Manifest) -> Option<Kind> {
         let defines = object.identity.kind == "CustomResourceDefinition"
             && spec["group"] == identity.group.as_str()
             && spec["names"]["kind"] == identity.kind.as_str()
-            && spec["versions"]
-                .as_array()
-                .is_some_and(|versions| versions.iter().any(|version| version["name"] == identity.version.as_str()));
+            && spec["versions"].as_array().is_some_and(|versions| {
+                versions.iter().any(|version| version["name"] == identity.version.as_str())
+            });
         if !defines {
             return None;
         }

@@ -6,8 +6,7 @@ use kube::discovery::{Discovery, Scope, verbs};
 use serde::Deserialize;
 
 use super::Cluster;
-use super::classify::unreachable;
-use crate::plan::types::Failure;
+use crate::plan::types::{Failure, FailureClass};
 use crate::resource::{Kind, KindName};
 
 /// So many are named; the rest is only counted.
@@ -17,7 +16,15 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 #[derive(Deserialize)]
 struct List {
     #[serde(default)]
-    items: Vec<Item>,
+    metadata: ListMetadata,
+    /// The API server writes null where there is nothing.
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    r#continue: String,
 }
 
 #[derive(Deserialize)]
@@ -76,7 +83,7 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
     let discovery = Discovery::new(cluster.client().clone())
         .run_aggregated()
         .await
-        .map_err(|error| unreachable(&format!("discovery failed: {error}")))?;
+        .map_err(|error| unreadable(&format!("discovery failed: {error}")))?;
     let mut kinds = Vec::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
@@ -96,7 +103,7 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
         return Ok(Vec::new());
     }
     let definition: serde_json::Value =
-        serde_json::from_slice(&reply.body).map_err(|error| unreachable(&error))?;
+        serde_json::from_slice(&reply.body).map_err(|error| unreadable(&error.to_string()))?;
     let spec = &definition["spec"];
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
@@ -113,15 +120,34 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
 }
 
 async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ItemMetadata>, Failure> {
-    let path = format!("{}?limit=500", kind.path(namespace, None));
-    let reply = cluster.send(Method::GET, &path, "application/json", METADATA_LIST, Vec::new()).await?;
-    match reply.status.as_u16() {
-        200 => {
-            let list: List = serde_json::from_slice(&reply.body).map_err(|error| unreachable(&error))?;
-            Ok(list.items.into_iter().map(|item| item.metadata).collect())
+    let mut found = Vec::new();
+    let mut next = String::new();
+    loop {
+        let path = format!("{}?limit=500{next}", kind.path(namespace, None));
+        let reply = cluster.send(Method::GET, &path, "application/json", METADATA_LIST, Vec::new()).await?;
+        match reply.status.as_u16() {
+            200 => {
+                let list: List = serde_json::from_slice(&reply.body)
+                    .map_err(|error| unreadable(&format!("the list of {kind} cannot be read: {error}")))?;
+                found.extend(list.items.into_iter().flatten().map(|item| item.metadata));
+                if list.metadata.r#continue.is_empty() {
+                    return Ok(found);
+                }
+                next = format!("&continue={}", list.metadata.r#continue);
+            }
+            // Not served after all, or not listable: nothing of it can be lost.
+            404 | 405 => return Ok(found),
+            code => return Err(unreadable(&format!("listing {kind} was answered {code}"))),
         }
-        // Not served after all, or not listable: nothing of it can be lost.
-        404 | 405 => Ok(Vec::new()),
-        code => Err(unreachable(&format!("listing {kind} was answered {code}"))),
+    }
+}
+
+/// Not knowing what is inside is a reason to wait, never a reason to delete.
+fn unreadable(what: &str) -> Failure {
+    Failure {
+        class: FailureClass::Transient,
+        reason: "CannotLookInside".into(),
+        message: what.to_owned(),
+        retry_after: None,
     }
 }

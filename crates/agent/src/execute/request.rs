@@ -52,7 +52,12 @@ impl Reply {
             .get(http::header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_secs);
-        classify::refusal(self.status, &self.body, retry_after, kind.group.is_empty() && kind.kind == "Secret")
+        classify::refusal(
+            self.status,
+            &self.body,
+            retry_after,
+            kind.group.is_empty() && kind.kind == "Secret",
+        )
     }
 }
 
@@ -153,8 +158,15 @@ impl Cluster {
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
-        self.change(Method::DELETE, kind, &kind.object_path(key), "application/json", &options, Answer::DeleteAccepted)
-            .await
+        self.change(
+            Method::DELETE,
+            kind,
+            &kind.object_path(key),
+            "application/json",
+            &options,
+            Answer::DeleteAccepted,
+        )
+        .await
     }
 
     /// Takes our marks off; every value stays.
@@ -184,11 +196,7 @@ impl Cluster {
     pub async fn look_inside(&self, key: &Key) -> Answer {
         match inside::foreign(self, key).await {
             Ok(foreign) => Answer::Inside(foreign),
-            Err(failure) => Answer::Failed(Failure {
-                reason: "CannotLookInside".into(),
-                message: format!("cannot list what is inside: {}", failure.message),
-                ..failure
-            }),
+            Err(failure) => Answer::Failed(failure),
         }
     }
 }

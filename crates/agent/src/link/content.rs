@@ -68,5 +68,11 @@ pub async fn fetch(
         },
     })?;
     let verified = Timestamp::now();
-    Ok(Arc::new(Content { sequence: target.sequence_id, checksum: target.checksum, objects, fetched, verified }))
+    Ok(Arc::new(Content {
+        sequence: target.sequence_id,
+        checksum: target.checksum,
+        objects,
+        fetched,
+        verified,
+    }))
 }

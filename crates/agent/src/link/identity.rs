@@ -61,7 +61,10 @@ pub async fn identify(
         INSTALLATION_ID: registered.installation_id.to_string(),
         "name": registered.name.to_string(),
     }});
-    secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(patch)).await.context("store the agent's id")?;
+    secrets
+        .patch(SECRET, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .context("store the agent's id")?;
     tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined");
     Ok(AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key })
 }

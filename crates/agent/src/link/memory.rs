@@ -69,8 +69,13 @@ impl Memory {
 }
 
 /// Tells the broker about this run; the highest count serves.
-pub async fn open_session(broker: &Broker, identity: &AgentIdentity, session: Session) -> anyhow::Result<SessionVerdict> {
+pub async fn open_session(
+    broker: &Broker,
+    identity: &AgentIdentity,
+    session: Session,
+) -> anyhow::Result<SessionVerdict> {
     let opening = OpenSession { count: session.count, instance: session.instance };
-    let opened = broker.open_session(identity.agent_id, &opening).await.context("open a session at the broker")?;
+    let opened =
+        broker.open_session(identity.agent_id, &opening).await.context("open a session at the broker")?;
     Ok(opened.verdict)
 }

@@ -63,6 +63,11 @@ impl Link {
                     }
                     match poll {
                         Poll::NotModified { position, .. } => self.position = self.position.max(position),
+                        // Somebody in between ignores If-None-Match: not a change, and not a reason to hurry.
+                        Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
+                            self.position = self.position.max(position);
+                            tokio::time::sleep(self.interval).await;
+                        }
                         Poll::Changed { envelope, etag: tag, position, .. } => {
                             self.position = self.position.max(position);
                             if let Err(error) = self.memory.keep_position(self.position).await {
@@ -78,9 +83,15 @@ impl Link {
                         Poll::HoldsWanted => self.tell_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
                         Poll::Superseded => self.stand_down(&mut stood_down, "a newer session serves").await,
-                        Poll::Tied => self.stand_down(&mut stood_down, "another process has the same session").await,
+                        Poll::Tied => {
+                            self.stand_down(&mut stood_down, "another process has the same session").await
+                        }
                         Poll::Ahead => {
-                            self.stand_down(&mut stood_down, "the broker's database is older than what was seen").await;
+                            self.stand_down(
+                                &mut stood_down,
+                                "the broker's database is older than what was seen",
+                            )
+                            .await;
                         }
                     }
                 }

@@ -53,7 +53,11 @@ impl Index {
                 unheard
             }
             Change::Present(key, seen) => {
-                if self.put(&key, seen) { vec![key] } else { Vec::new() }
+                if self.put(&key, seen) {
+                    vec![key]
+                } else {
+                    Vec::new()
+                }
             }
             Change::Gone(key, uid) => {
                 let same = self.objects.get(&key).is_some_and(|known| known.seen.uid == uid);

@@ -93,7 +93,9 @@ impl Raw {
             .managed_fields
             .iter()
             .find(|entry| {
-                entry.manager == marks::FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
+                entry.manager == marks::FIELD_MANAGER
+                    && entry.operation == "Apply"
+                    && entry.subresource.is_empty()
             })
             .map(|entry| Fingerprint(format!("{}:{}", entry.api_version, entry.fields_v1.0)));
         let mut annotations = metadata.annotations;

@@ -6,8 +6,8 @@ use brokkr_api::AgentId;
 use brokkr_manifest::Key;
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -52,9 +52,19 @@ impl Watches {
             tracing::debug!(%kind, "watching");
             let selector = format!("{AGENT_LABEL}={}", self.agent);
             let task = if kind.has_status() {
-                tokio::spawn(follow::<false>(self.client.clone(), kind.clone(), selector, self.changes.clone()))
+                tokio::spawn(follow::<false>(
+                    self.client.clone(),
+                    kind.clone(),
+                    selector,
+                    self.changes.clone(),
+                ))
             } else {
-                tokio::spawn(follow::<true>(self.client.clone(), kind.clone(), selector, self.changes.clone()))
+                tokio::spawn(follow::<true>(
+                    self.client.clone(),
+                    kind.clone(),
+                    selector,
+                    self.changes.clone(),
+                ))
             };
             self.running.insert(name, task);
         }

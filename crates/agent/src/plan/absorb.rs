@@ -6,13 +6,20 @@ use super::types::{Answer, Failure, FailureClass, Origin, Progress, Record, Stan
 use super::{NEXT_CYCLE, backoff, steady};
 
 /// Takes an answer in. `record` is the one that the cluster holds, as far as known.
-pub fn absorb(progress: &mut Progress, record: &mut Option<Record>, step: &Step, answer: &Answer, now: Timestamp) {
+pub fn absorb(
+    progress: &mut Progress,
+    record: &mut Option<Record>,
+    step: &Step,
+    answer: &Answer,
+    now: Timestamp,
+) {
     progress.waiting_since = None;
     match (step, answer) {
         (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
             let mut written = (**written).clone();
             written.version = Some(version.clone());
-            let told_repairs = written.reports.len() > record.as_ref().map_or(0, |record| record.reports.len())
+            let told_repairs = written.reports.len()
+                > record.as_ref().map_or(0, |record| record.reports.len())
                 && written.reports.iter().any(|report| report.message.starts_with("put back"));
             if told_repairs && progress.repairs > 0 {
                 progress.repairs = 0;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
-use super::types::{Content, Failure, FailureClass, Plan, Record, Seen, Situation, Stage, Step, Wanted};
-use super::{GROUND_PATIENCE, NEXT_CYCLE, TRANSIENT_PATIENCE, dispose, due, outcome, steady};
+use super::types::{
+    Content, Failure, FailureClass, Owner, Plan, Record, Seen, Situation, Stage, Step, Wanted,
+};
+use super::{GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, TRANSIENT_PATIENCE, dispose, due, outcome, steady};
 use crate::marks::Stamp;
 use crate::resource::{Kind, KindName, is_ground};
 
@@ -77,14 +79,16 @@ fn presumed_absent(s: &Situation<'_>, content: &Content, wanted: &Wanted) -> boo
         return existing(s, &definition.key).is_none_or(|seen| !seen.is_ready(s.now));
     }
     let Some(namespace) = &wanted.key.namespace else { return false };
-    let key = Key { group: String::new(), kind: "Namespace".into(), namespace: None, name: namespace.clone() };
+    let key =
+        Key { group: String::new(), kind: "Namespace".into(), namespace: None, name: namespace.clone() };
     content.objects.contains_key(&key) && existing(s, &key).is_none()
 }
 
 /// Looks at everything that is not observed, so that adoption and refusal are decided before any write.
 fn look(s: &Situation<'_>, content: &Content) -> Option<Plan> {
     // The ground first: what is absent there saves looking at everything that would stand on it.
-    let (ground, rest): (Vec<_>, Vec<_>) = content.objects.values().partition(|wanted| is_ground(&wanted.key));
+    let (ground, rest): (Vec<_>, Vec<_>) =
+        content.objects.values().partition(|wanted| is_ground(&wanted.key));
     look_at(s, ground.into_iter())
         .or_else(|| look_at(s, rest.into_iter().filter(|wanted| !presumed_absent(s, content, wanted))))
 }
@@ -96,7 +100,10 @@ fn look_at<'a>(s: &Situation<'_>, wanted: impl Iterator<Item = &'a Arc<Wanted>> 
     let unknown = wanted.filter(|wanted| {
         s.observed.seen(&wanted.key).is_none() && !s.progress.looked.contains_key(&wanted.key)
     });
-    requests(s, Stage::Look, unknown, |wanted| Step::Look { key: wanted.key.clone(), kind: wanted.kind.clone() })
+    requests(s, Stage::Look, unknown, |wanted| Step::Look {
+        key: wanted.key.clone(),
+        kind: wanted.kind.clone(),
+    })
 }
 
 /// Waits until everything of these kinds that carries our label is known.
@@ -128,16 +135,24 @@ fn requests<'a>(
 
 /// C4: what belongs to another stack or agent is refused, before anything is written.
 fn refuse(s: &Situation<'_>, content: &Content) -> Option<Plan> {
-    let notes: Vec<ObjectNote> = content
+    let owners = content
         .objects
         .keys()
-        .filter_map(|key| {
-            let owner = existing(s, key)?.other_owner(s.agent, s.goal.target.stack_id, key)?;
-            Some(ObjectNote {
-                object: key.for_people().to_string(),
-                reason: "OwnedByOther".into(),
-                message: format!("belongs to {owner}; remove it there first, or rename it here"),
-            })
+        .filter_map(|key| Some((key, existing(s, key)?.other_owner(s.agent, s.goal.target.stack_id, key)?)));
+    let soon_free = |owner: &Owner| match owner {
+        Owner::Stack(id) => s.leaving.iter().any(|leaving| leaving.to_string() == *id),
+        Owner::Agent(_) => false,
+    };
+    // A stack of the same name, deleted and applied again: its predecessor is still on its way out.
+    if let Some((key, _)) = owners.clone().find(|(_, owner)| soon_free(owner)) {
+        let what = format!("{} to be released by the stack that is being removed", key.for_people());
+        return Some(Plan::waiting(Stage::Look, what).wake(Some(s.now + RELEASE_CHECKS)));
+    }
+    let notes: Vec<ObjectNote> = owners
+        .map(|(key, owner)| ObjectNote {
+            object: key.for_people().to_string(),
+            reason: "OwnedByOther".into(),
+            message: format!("belongs to {owner}; remove it there first, or rename it here"),
         })
         .collect();
     (!notes.is_empty()).then(|| stop(s, "OwnedByOther", notes))
@@ -229,9 +244,7 @@ fn apply(s: &Situation<'_>, content: &Content) -> Option<Plan> {
     let now = open.into_iter().filter(|wanted| {
         next.is_none_or(|next| place(wanted) == next) || s.progress.failures.contains_key(&wanted.key)
     });
-    write(s, Stage::Apply, content, now).or_else(|| {
-        stop_on_permanent(s, content.objects.values())
-    })
+    write(s, Stage::Apply, content, now).or_else(|| stop_on_permanent(s, content.objects.values()))
 }
 
 /// Applies what is not written yet. Something that is on its way out is waited for.
@@ -243,9 +256,9 @@ fn write<'a>(
 ) -> Option<Plan> {
     let mut leaving = None;
     let mut open = Vec::new();
-    for wanted in objects.filter(|wanted| {
-        !s.progress.written.contains(&wanted.key) && !has_permanent_failure(s, &wanted.key)
-    }) {
+    for wanted in objects
+        .filter(|wanted| !s.progress.written.contains(&wanted.key) && !has_permanent_failure(s, &wanted.key))
+    {
         match existing(s, &wanted.key) {
             Some(seen) if seen.deleting => leaving = Some(wanted.key.for_people().to_string()),
             _ => open.push(wanted),
@@ -292,9 +305,10 @@ fn prune(s: &Situation<'_>, content: &Content) -> Option<Plan> {
 fn hold_mass_prune(s: &Situation<'_>, record: &Record, leftovers: usize) -> Option<Plan> {
     let large = leftovers > 50 && leftovers * 10 > record.inventory.len() * 3;
     let target = &s.goal.target;
-    let approved = target.approvals.iter().any(|approval| {
-        approval.sequence_id == target.sequence_id && approval.objects as usize >= leftovers
-    });
+    let approved = target
+        .approvals
+        .iter()
+        .any(|approval| approval.sequence_id == target.sequence_id && approval.objects as usize >= leftovers);
     if !large || approved {
         return None;
     }

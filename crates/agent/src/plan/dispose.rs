@@ -8,7 +8,7 @@ use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
 
 use super::types::{Entry, Origin, Plan, Record, Seen, Situation, Stage, Step};
-use super::{BLOCKED_AFTER, due, outcome};
+use super::{BLOCKED_AFTER, SLOW_AFTER, due, outcome};
 use crate::resource::{KindName, is_ground};
 
 enum Disposal {
@@ -62,13 +62,17 @@ pub(super) fn all(
 
 /// Waits; what lasts is told once, with the names of what blocks.
 fn wait(s: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
+    let held = blockers.iter().any(|note| note.reason != "Terminating");
+    let patience = if held { BLOCKED_AFTER } else { SLOW_AFTER };
     let since = s.progress.waiting_since.unwrap_or(s.now);
-    let first = format!("{}: {}", blockers[0].object, blockers[0].message);
-    if due(since + BLOCKED_AFTER, s.now) {
-        let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
+    let worst = blockers.iter().find(|note| note.reason != "Terminating").unwrap_or(&blockers[0]);
+    let first = format!("{}: {}", worst.object, worst.message);
+    if due(since + patience, s.now) {
+        let more =
+            if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
         return outcome::blocked(s, stage, "WaitingForDeletion", &format!("{first}{more}"), blockers);
     }
-    Plan::waiting(stage, first).wake(Some(since + BLOCKED_AFTER))
+    Plan::waiting(stage, first).wake(Some(since + patience))
 }
 
 fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) -> Disposal {
@@ -93,7 +97,8 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) 
     if seen.deleting {
         return Disposal::Wait(leaving(key, seen));
     }
-    let release = || Disposal::Act(Step::Release { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() });
+    let release =
+        || Disposal::Act(Step::Release { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() });
     if seen.keep {
         return release();
     }
@@ -117,12 +122,12 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) 
 }
 
 fn leaving(key: &Key, seen: &Seen) -> ObjectNote {
-    let message = if seen.finalizers.is_empty() {
-        "deleted, not yet gone".to_owned()
+    let (reason, message) = if seen.finalizers.is_empty() {
+        ("Terminating", "deleted, not yet gone".to_owned())
     } else {
-        format!("waits for finalizer {}", seen.finalizers.join(", "))
+        ("Finalizer", format!("waits for finalizer {}", seen.finalizers.join(", ")))
     };
-    ObjectNote { object: key.for_people().to_string(), reason: "Terminating".into(), message }
+    ObjectNote { object: key.for_people().to_string(), reason: reason.into(), message }
 }
 
 /// Whether `upper` lives inside the namespace, or is of the definition, that `ground` is.

@@ -6,7 +6,7 @@
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
 use brokkr_api::{EventId, SequenceId};
 use brokkr_manifest::Key;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::types::{Content, Entry, Origin, Outcome, Plan, Record, Seen, Situation, Stage, Step};
 use super::{DEGRADED_AFTER, REPAIR_REPORTS, deliver, due};
@@ -160,7 +160,13 @@ pub(super) fn failed(s: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) ->
     tell(s, Stage::Stopped, Transition::Failed, reason, &message, notes)
 }
 
-pub(super) fn blocked(s: &Situation<'_>, stage: Stage, reason: &str, message: &str, notes: Vec<ObjectNote>) -> Plan {
+pub(super) fn blocked(
+    s: &Situation<'_>,
+    stage: Stage,
+    reason: &str,
+    message: &str,
+    notes: Vec<ObjectNote>,
+) -> Plan {
     let mut plan = tell(s, stage, Transition::Blocked, reason, message, notes);
     plan.waiting_for = Some(message.to_owned());
     plan
@@ -212,7 +218,11 @@ fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, Stri
                 }
             }
             None => {
-                worst.get_or_insert((key.for_people().to_string(), "missing".to_owned(), HealthState::Unknown));
+                worst.get_or_insert((
+                    key.for_people().to_string(),
+                    "missing".to_owned(),
+                    HealthState::Unknown,
+                ));
             }
         }
     }
@@ -222,6 +232,7 @@ fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, Stri
 pub(super) struct Told {
     pub step: Option<Record>,
     pub wake_at: Option<Timestamp>,
+    pub unready: bool,
 }
 
 /// The transitions of the steady state: healthy, degraded, repaired.
@@ -232,6 +243,7 @@ pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> T
     let graces = content.objects.keys().filter_map(|key| Some(s.observed.seen(key)?.later.as_ref()?.0));
     let mut wake_at = graces.filter(|at| !due(*at, s.now)).min();
     let mut changed = false;
+    let unready = worst.is_some();
     match worst {
         None if last != Some(Transition::Healthy) => {
             if next.hops.healthy.is_none() {
@@ -240,16 +252,29 @@ pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> T
             report(s, &mut next, Transition::Healthy, "", "", Vec::new());
             changed = true;
         }
-        None => {}
+        None => changed = record.ready != ready,
         Some((object, message, state)) => {
             let since = s.progress.unready_since.unwrap_or(s.now);
             let patient = last == Some(Transition::Applied) && state != HealthState::Failed;
             let settled = due(since + DEGRADED_AFTER, s.now);
             if !patient && last != Some(Transition::Degraded) && settled {
-                let note = ObjectNote { object: object.clone(), reason: "NotReady".into(), message: message.clone() };
-                report(s, &mut next, Transition::Degraded, "NotReady", &format!("{object}: {message}"), vec![note]);
+                let note = ObjectNote {
+                    object: object.clone(),
+                    reason: "NotReady".into(),
+                    message: message.clone(),
+                };
+                report(
+                    s,
+                    &mut next,
+                    Transition::Degraded,
+                    "NotReady",
+                    &format!("{object}: {message}"),
+                    vec![note],
+                );
                 changed = true;
             } else if !patient && !settled {
+                // Not told yet, and so not shown: it may be a repair that is just under way.
+                next.ready = record.ready;
                 wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
             }
         }
@@ -257,7 +282,12 @@ pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> T
     if s.progress.repairs > 0 {
         let free_at = s.progress.repairs_reported.map(|last| last + REPAIR_REPORTS);
         if free_at.is_none_or(|free_at| due(free_at, s.now)) {
-            let message = format!("put back what others had changed, {} times", s.progress.repairs);
+            let times = if s.progress.repairs == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", s.progress.repairs)
+            };
+            let message = format!("put back what others had changed, {times}");
             let keep = next.outcome.clone();
             report(s, &mut next, Transition::Repaired, "Drift", &message, deliver::overdue(s));
             next.outcome = keep;
@@ -266,7 +296,7 @@ pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> T
             wake_at = wake_at.or(free_at);
         }
     }
-    Told { step: changed.then_some(next), wake_at }
+    Told { step: changed.then_some(next), wake_at, unready }
 }
 
 fn report(
@@ -279,12 +309,14 @@ fn report(
 ) {
     objects.truncate(NOTES);
     let sequence = s.goal.target.sequence_id;
+    // Each later than the one before, even within one decision: the order of times is the order of events.
+    let at = record.reports.iter().map(|report| report.at + SignedDuration::from_micros(1)).max();
     let mut report = Report {
         id: EventId(Default::default()),
         stack_id: record.stack,
         sequence_id: sequence,
         transition,
-        at: microseconds(s.now),
+        at: at.map_or(microseconds(s.now), |at| at.max(microseconds(s.now))),
         hops: record.hops,
         reason: reason.to_owned(),
         message: message.to_owned(),

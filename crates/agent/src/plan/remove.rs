@@ -10,9 +10,9 @@ use crate::resource::Kind;
 
 pub(super) fn plan(s: &Situation<'_>) -> Plan {
     let target = &s.goal.target;
-    let Some(record) = s.record.filter(|record| {
-        record.removal == target.removal && record.sequence >= target.sequence_id
-    }) else {
+    let Some(record) =
+        s.record.filter(|record| record.removal == target.removal && record.sequence >= target.sequence_id)
+    else {
         // E4, E5: only what is stored starts a removal, and it is stored before the first deletion.
         let record = outcome::removal_intention(s);
         return Plan::with(Stage::Intend, vec![Step::WriteRecord(Box::new(record))]);

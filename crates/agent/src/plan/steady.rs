@@ -32,7 +32,18 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
     if plan.steps.is_empty() && s.busy.is_empty() {
         let told = outcome::health(s, content, record);
         plan.steps.extend(told.step.map(|record| Step::WriteRecord(Box::new(record))));
+        plan.unready = told.unready;
         plan = plan.wake(told.wake_at);
+    }
+    plan
+}
+
+/// Puts back what was applied, while the newer content cannot be had or is refused.
+pub(super) fn keep_up(s: &Situation<'_>, mut plan: Plan) -> Plan {
+    for key in s.record.into_iter().flat_map(|record| record.inventory.keys()) {
+        let (step, wake) = repair(s, key);
+        plan.steps.extend(step);
+        plan = plan.wake(wake);
     }
     plan
 }
@@ -40,10 +51,9 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
 /// Puts one resource back if it is not as it was applied; or tells when to look again.
 #[must_use]
 pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>) {
-    let (Some(content), Some(record)) = (&s.goal.content, s.record) else { return (None, None) };
-    let (Some(wanted), Some(entry)) = (content.objects.get(key), record.inventory.get(key)) else {
-        return (None, None);
-    };
+    let Some(record) = s.record.filter(|record| record.removal.is_none()) else { return (None, None) };
+    let Some(entry) = record.inventory.get(key) else { return (None, None) };
+    let Some((content, wanted)) = s.goal.as_applied(key, entry.digest) else { return (None, None) };
     if s.busy.contains(key) {
         return (None, None);
     }
@@ -56,12 +66,8 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
         if let Some(until) = slowed(s.progress.fights.get(key), s.now) {
             return (None, Some(until));
         }
-        let stamp = Stamp {
-            agent: s.agent,
-            stack: record.stack,
-            checksum: content.checksum,
-            sequence: record.stamp,
-        };
+        let stamp =
+            Stamp { agent: s.agent, stack: record.stack, checksum: content.checksum, sequence: record.stamp };
         let uid = seen.map(|seen| seen.uid.clone());
         (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, repair: true }), None)
     };
@@ -69,7 +75,9 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
         // On its way out: made again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
-        (Some(seen), _) if entry.uid.as_deref() == Some(&seen.uid) && entry.fields == seen.fields => (None, None),
+        (Some(seen), _) if entry.uid.as_deref() == Some(&seen.uid) && entry.fields == seen.fields => {
+            (None, None)
+        }
         (Some(seen), _) => apply(Some(seen)),
         // Losing the label looks like a deletion: ask.
         (None, None) => (Some(Step::Look { key: key.clone(), kind: wanted.kind.clone() }), None),

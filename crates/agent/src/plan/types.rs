@@ -1,14 +1,15 @@
 //! What the planner looks at and what it answers: data only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Hops, Report, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
-use brokkr_manifest::order::Rank;
 use brokkr_manifest::Key;
+use brokkr_manifest::order::Rank;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +43,19 @@ pub struct Content {
 pub struct Goal {
     pub target: TargetStack,
     pub content: Option<Arc<Content>>,
+    /// What was applied before, until the new content is: its resources are still put back.
+    pub fallback: Option<Arc<Content>>,
+}
+
+impl Goal {
+    /// The resource as it was last applied, be it by this content or by the one before.
+    #[must_use]
+    pub fn as_applied(&self, key: &Key, digest: Option<Checksum>) -> Option<(&Arc<Content>, &Arc<Wanted>)> {
+        [self.content.as_ref(), self.fallback.as_ref()].into_iter().flatten().find_map(|content| {
+            let wanted = content.objects.get(key).filter(|wanted| Some(wanted.digest) == digest)?;
+            Some((content, wanted))
+        })
+    }
 }
 
 /// Whether a resource was there before Brokkr. Decides what may be done with a Namespace at the end.
@@ -152,14 +166,30 @@ impl Seen {
 
     /// Whose it is, if it is some other stack's or agent's.
     #[must_use]
-    pub fn other_owner(&self, agent: AgentId, stack: StackId, key: &Key) -> Option<String> {
+    pub fn other_owner(&self, agent: AgentId, stack: StackId, key: &Key) -> Option<Owner> {
         if self.id.as_deref() != Some(&key.to_string()) {
             return None;
         }
         match (&self.agent, &self.stack) {
-            (Some(other), _) if *other != agent.to_string() => Some(format!("agent {other}")),
-            (_, Some(other)) if *other != stack.to_string() => Some(format!("stack {other}")),
+            (Some(other), _) if *other != agent.to_string() => Some(Owner::Agent(other.clone())),
+            (_, Some(other)) if *other != stack.to_string() => Some(Owner::Stack(other.clone())),
             _ => None,
+        }
+    }
+}
+
+/// Whose a resource is, if not ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Agent(String),
+    Stack(String),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(id) => write!(f, "agent {id}"),
+            Self::Stack(id) => write!(f, "stack {id}"),
         }
     }
 }
@@ -241,6 +271,8 @@ pub struct Situation<'a> {
     pub held: bool,
     pub progress: &'a Progress,
     pub observed: &'a dyn Observed,
+    /// Stacks that this agent is removing: what they own will soon be free.
+    pub leaving: &'a HashSet<StackId>,
     pub busy: &'a HashSet<Key>,
     pub now: Timestamp,
 }
@@ -256,14 +288,37 @@ pub enum Step {
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
     /// Read one object that does not carry our label.
-    Look { key: Key, kind: Kind },
+    Look {
+        key: Key,
+        kind: Kind,
+    },
     /// List what is inside a namespace or definition.
-    LookInside { key: Key, kind: Kind },
-    DryRun { wanted: Arc<Wanted>, uid: Option<String>, stamp: crate::marks::Stamp },
-    Apply { wanted: Arc<Wanted>, uid: Option<String>, stamp: crate::marks::Stamp, repair: bool },
-    Delete { key: Key, kind: Kind, uid: String },
+    LookInside {
+        key: Key,
+        kind: Kind,
+    },
+    DryRun {
+        wanted: Arc<Wanted>,
+        uid: Option<String>,
+        stamp: crate::marks::Stamp,
+    },
+    Apply {
+        wanted: Arc<Wanted>,
+        uid: Option<String>,
+        stamp: crate::marks::Stamp,
+        repair: bool,
+    },
+    Delete {
+        key: Key,
+        kind: Kind,
+        uid: String,
+    },
     /// Take our marks off and leave the object.
-    Release { key: Key, kind: Kind, uid: String },
+    Release {
+        key: Key,
+        kind: Kind,
+        uid: String,
+    },
 }
 
 impl Step {
@@ -331,12 +386,21 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
     /// What is being waited for, for people.
     pub waiting_for: Option<String>,
+    /// Something that was applied is not ready.
+    pub unready: bool,
 }
 
 impl Plan {
     #[must_use]
     pub fn new(stage: Stage) -> Self {
-        Self { stage, steps: Vec::new(), watch: BTreeSet::new(), wake_at: None, waiting_for: None }
+        Self {
+            stage,
+            steps: Vec::new(),
+            watch: BTreeSet::new(),
+            wake_at: None,
+            waiting_for: None,
+            unready: false,
+        }
     }
 
     #[must_use]

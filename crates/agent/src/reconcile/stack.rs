@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use brokkr_api::envelope::TargetStack;
-use brokkr_api::ids::Checksum;
+use brokkr_api::ids::{Checksum, StackId};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -12,6 +12,14 @@ use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::types::{Answer, Goal, Plan, Progress, Record, Situation, Stage, Step};
 use crate::plan::{backoff, plan, steady};
+
+/// What a stack sees of the rest of the agent.
+pub struct Surroundings<'a> {
+    pub worker: &'a Worker,
+    pub index: &'a Index,
+    /// Stacks that are being removed.
+    pub leaving: &'a HashSet<StackId>,
+}
 
 #[derive(Default)]
 pub struct StackState {
@@ -74,6 +82,13 @@ impl StackState {
         });
     }
 
+    /// Whether it is to go, as far as is known.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        let target = self.next.as_ref().or(self.goal.as_ref().map(|goal| &goal.target));
+        target.is_some_and(|target| target.removal.is_some())
+    }
+
     fn take_up_next(&mut self) {
         if self.in_flight > 0 {
             return;
@@ -88,13 +103,21 @@ impl StackState {
             }
             return;
         }
-        // The content may be kept if only the removal was taken back.
-        let content = self
-            .goal
-            .take()
-            .and_then(|goal| goal.content)
-            .filter(|content| content.sequence == target.sequence_id);
-        self.goal = Some(Goal { target, content });
+        let applied = self.record.as_ref().and_then(|record| record.applied);
+        let (content, fallback) = match self.goal.take() {
+            // Kept if only the removal was taken back.
+            Some(goal)
+                if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
+            {
+                (goal.content, goal.fallback)
+            }
+            Some(goal) => {
+                let known = [goal.content, goal.fallback].into_iter().flatten();
+                (None, known.into_iter().find(|content| Some(content.sequence) == applied))
+            }
+            None => (None, None),
+        };
+        self.goal = Some(Goal { target, content, fallback });
         self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
         self.setback = None;
         self.wake_at = None;
@@ -106,17 +129,19 @@ impl StackState {
         if self.stage == Some(Stage::Stopped) {
             let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
             if due {
-                self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+                self.progress =
+                    Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
             }
         }
     }
 
     /// What to do now; `None` if something is under way that has to be answered first.
-    pub fn plan(&mut self, worker: &Worker, held: bool, index: &Index, now: Timestamp) -> Option<Plan> {
+    pub fn plan(&mut self, around: &Surroundings<'_>, now: Timestamp) -> Option<Plan> {
         self.take_up_next();
         let touched = std::mem::take(&mut self.touched);
-        let steady = self.stage == Some(Stage::Steady);
-        if self.in_flight > 0 && !steady {
+        // Repairs go on beside each other, and beside a content that takes its time.
+        let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
+        if self.in_flight > 0 && !calm {
             self.touched = touched;
             return None;
         }
@@ -129,19 +154,19 @@ impl StackState {
         }
         let goal = self.goal.as_ref()?;
         let situation = Situation {
-            agent: worker.agent,
-            session: worker.session,
+            agent: around.worker.agent,
+            session: around.worker.session,
             goal,
             record: self.record.as_ref(),
-            held,
+            held: around.worker.holds.contains(goal.target.stack_id),
             progress: &self.progress,
-            observed: index,
+            observed: around.index,
+            leaving: around.leaving,
             busy: &self.busy,
             now,
         };
         let next = if self.in_flight > 0 {
-            // Only repairs are under way: more of them may start beside those.
-            let mut repairs = Plan::new(Stage::Steady);
+            let mut repairs = Plan::new(self.stage.unwrap_or(Stage::Steady));
             for key in &touched {
                 let (step, wake) = steady::repair(&situation, key);
                 repairs.steps.extend(step);
@@ -164,9 +189,10 @@ impl StackState {
         if plan.steps.is_empty() && plan.waiting_for.is_some() {
             self.progress.waiting_since.get_or_insert(now);
         }
-        let unready = self.record.as_ref().is_some_and(|record| record.ready < record.total);
-        if plan.stage == Stage::Steady && plan.wake_at.is_some() && unready {
+        if plan.unready {
             self.progress.unready_since.get_or_insert(now);
+        } else if plan.steps.is_empty() && self.in_flight == 0 {
+            self.progress.unready_since = None;
         }
         for step in &plan.steps {
             self.in_flight += 1;
@@ -189,11 +215,19 @@ impl StackState {
             goal.content = Some(content.clone());
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
+        if let (Some(goal), Some(record)) = (&mut self.goal, &self.record)
+            && record.applied == Some(goal.target.sequence_id)
+        {
+            goal.fallback = None;
+        }
         match answer {
             Answer::Failed(failure) => {
                 tracing::warn!(
-                    step = step.name(), object = key_of(step).map(ToString::to_string),
-                    reason = failure.reason, message = failure.message, "step failed"
+                    step = step.name(),
+                    object = key_of(step).map(ToString::to_string),
+                    reason = failure.reason,
+                    message = failure.message,
+                    "step failed"
                 );
                 if key_of(step).is_none() && !matches!(step, Step::Fetch) {
                     let attempts = self.setback.map_or(0, |(attempts, _)| attempts) + 1;

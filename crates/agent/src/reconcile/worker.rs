@@ -64,20 +64,18 @@ impl Worker {
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => return Answer::RecordWritten { version },
-                Err(RecordError::Stale) => {
-                    match self.records.fetch(&record.stack_name, record.stack).await {
-                        Ok(Some(found)) if found.session > self.session => {
-                            return Answer::Failed(Failure {
-                                class: FailureClass::Permanent,
-                                reason: "Superseded".into(),
-                                message: "a newer run of this agent writes this record".into(),
-                                retry_after: None,
-                            });
-                        }
-                        Ok(found) => record.version = found.and_then(|found| found.version),
-                        Err(error) => return Answer::Failed(record_failure(&error)),
+                Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
+                    Ok(Some(found)) if found.session > self.session => {
+                        return Answer::Failed(Failure {
+                            class: FailureClass::Permanent,
+                            reason: "Superseded".into(),
+                            message: "a newer run of this agent writes this record".into(),
+                            retry_after: None,
+                        });
                     }
-                }
+                    Ok(found) => record.version = found.and_then(|found| found.version),
+                    Err(error) => return Answer::Failed(record_failure(&error)),
+                },
                 Err(error) => return Answer::Failed(record_failure(&error)),
             }
         }

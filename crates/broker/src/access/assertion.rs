@@ -76,7 +76,10 @@ impl Assertions {
         let digest = Checksum::of(token.as_bytes());
         if let Some(known) = self.verified.get(&digest).await
             && known.expires + LEEWAY > now
-            && index.picture().agent(known.agent).is_some_and(|facts| facts.public_key[..] == known.public_key[..])
+            && index
+                .picture()
+                .agent(known.agent)
+                .is_some_and(|facts| facts.public_key[..] == known.public_key[..])
         {
             return Ok(AgentCaller { id: known.agent, public_key: known.public_key });
         }

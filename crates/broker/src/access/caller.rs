@@ -61,6 +61,10 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         // Only the guard puts a caller there: a route without one is denied.
-        parts.extensions.get().cloned().ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "nobody is known to call"))
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "nobody is known to call"))
     }
 }

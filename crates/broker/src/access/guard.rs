@@ -53,8 +53,9 @@ async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, Ap
 }
 
 async fn token(broker: &Broker, credential: &str) -> Result<WhoAmI, ApiError> {
-    let secret = Secret::read(SecretKind::ApiToken, credential)
-        .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the token is damaged: its checksum does not fit"))?;
+    let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
+        ApiError::new(ErrorCode::BRK1001, "the token is damaged: its checksum does not fit")
+    })?;
     api_token_find(&broker.pool, &secret.hash())
         .await?
         .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the token is unknown or has expired"))
@@ -87,7 +88,9 @@ fn allow(permission: Permission, caller: &Caller, named: Option<&str>) -> Result
         (Permission::Agent, Caller::Token(_)) => {
             Err(ApiError::new(ErrorCode::BRK1002, "this is for the agent itself"))
         }
-        (Permission::Token(least) | Permission::AgentOr(least) | Permission::AnyAgentOr(least), _) => role(least),
+        (Permission::Token(least) | Permission::AgentOr(least) | Permission::AnyAgentOr(least), _) => {
+            role(least)
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! In what state is a stack on an agent, given what is wanted and what was reported last.
 
+use brokkr_api::SequenceId;
 use brokkr_api::envelope::Removal;
 use brokkr_api::report::Transition;
 use brokkr_api::status::State;
-use brokkr_api::SequenceId;
 
 /// What is wanted, and what was last reported.
 #[must_use]
-pub fn state(wanted: Option<(SequenceId, Option<Removal>)>, reported: Option<(SequenceId, Transition)>) -> State {
+pub fn state(
+    wanted: Option<(SequenceId, Option<Removal>)>,
+    reported: Option<(SequenceId, Transition)>,
+) -> State {
     match (wanted, reported) {
         // Neither targeted nor held: only the past is left to tell.
         (None, reported) => reported.map_or(State::Removed, |(_, transition)| told(transition)),

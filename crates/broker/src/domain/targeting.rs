@@ -23,12 +23,11 @@ pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
         .binary_search_by_key(&agent.id, |target| target.agent)
         .ok()
         .map(|at| Reason { why: Why::Explicit, since: stack.targets[at].since });
-    let matching = stack.selectors.iter().filter(|target| target.selector.matches(&agent.labels)).map(|target| {
-        Reason {
+    let matching =
+        stack.selectors.iter().filter(|target| target.selector.matches(&agent.labels)).map(|target| Reason {
             why: Why::Selector { selector: target.selector.clone() },
             since: target.since.max(agent.labels_changed_at),
-        }
-    });
+        });
     explicit.into_iter().chain(matching).collect()
 }
 

@@ -44,9 +44,7 @@ fn request_id(headers: &HeaderMap) -> String {
     headers
         .get(REQUEST_ID)
         .and_then(|value| value.to_str().ok())
-        .filter(|text| {
-            (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
-        })
+        .filter(|text| (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()))
         .map_or_else(|| Uuid::now_v7().to_string(), ToOwned::to_owned)
 }
 
@@ -65,12 +63,12 @@ impl Line<'_> {
         let status = status.as_u16();
         match trouble {
             Some(Trouble { problem, cause }) if problem.status >= 500 => {
-                let cause = cause.as_deref().map(chain).unwrap_or_default();
+                let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
                 tracing::error!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "failed");
             }
             Some(Trouble { problem, cause }) => {
-                let cause = cause.as_deref().map(chain).unwrap_or_default();
+                let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
                 tracing::info!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "refused");
             }

@@ -23,7 +23,8 @@ use super::headers;
 use crate::broker::Broker;
 use crate::store::Doing as _;
 use crate::store::idempotency_keys::{
-    KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find, idempotency_key_store_on_conn,
+    KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
+    idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
 
@@ -112,8 +113,9 @@ impl<'a> Write<'a> {
     }
 
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
-        let body = serde_json::to_vec(result)
-            .map_err(|error| ApiError::new(ErrorCode::BRK9001, "the result cannot be written").because(error))?;
+        let body = serde_json::to_vec(result).map_err(|error| {
+            ApiError::new(ErrorCode::BRK9001, "the result cannot be written").because(error)
+        })?;
         self.finish_with(status, body).await
     }
 
@@ -124,7 +126,8 @@ impl<'a> Write<'a> {
     async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> Result<Response, ApiError> {
         if let Some(key) = &self.key {
             let kept = if self.keep == Keep::Sealed { seal(key, &body)? } else { body.clone() };
-            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept).await?;
+            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept)
+                .await?;
         }
         let xid = outbox_transaction_on_conn(&mut self.transaction).await?;
         self.transaction.commit().await.doing("commit")?;

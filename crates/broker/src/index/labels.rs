@@ -112,7 +112,8 @@ impl StacksBySelector {
                 Place::Pairs(key, values) => {
                     for value in values {
                         let pair = (key.to_owned(), value.clone());
-                        if self.by_pair.get_mut(&pair).is_some_and(|set| set.remove(&stack) && set.is_empty()) {
+                        if self.by_pair.get_mut(&pair).is_some_and(|set| set.remove(&stack) && set.is_empty())
+                        {
                             self.by_pair.remove(&pair);
                         }
                     }
@@ -131,8 +132,10 @@ impl StacksBySelector {
 
     /// Stacks with a selector that may match these labels.
     pub fn candidates<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = StackId> + 'a {
-        let pairs =
-            labels.iter().filter_map(|(key, value)| self.by_pair.get(&(key.clone(), value.clone()))).flatten();
+        let pairs = labels
+            .iter()
+            .filter_map(|(key, value)| self.by_pair.get(&(key.clone(), value.clone())))
+            .flatten();
         let keys = labels.keys().filter_map(|key| self.by_key.get(key)).flatten();
         pairs.chain(keys).chain(&self.others).copied()
     }

@@ -100,7 +100,8 @@ impl Picture {
 
     /// Held stacks that are not here: deleted ones that nobody held until now, or unknown ones.
     pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
-        let held: BTreeSet<StackId> = agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
+        let held: BTreeSet<StackId> =
+            agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
         held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
     }
 
@@ -180,5 +181,91 @@ impl Picture {
         if self.stacks.get(&id).is_some_and(|stack| stack.deleted) && !self.holders.contains_key(&id) {
             self.remove_stack(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use brokkr_api::agents::AgentStatus;
+    use brokkr_api::ids::Checksum;
+    use brokkr_api::{InstallationId, SequenceId};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::domain::envelope::{answer, envelope};
+    use crate::domain::facts::{ObjectFacts, SelectorTarget, SessionFacts};
+
+    fn agent(number: usize) -> AgentFacts {
+        let labels = [("region", number % 50), ("site", number % 5_000)];
+        AgentFacts {
+            id: AgentId::generate(),
+            name: format!("agent-{number}"),
+            status: AgentStatus::Active,
+            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
+            labels_changed_at: Timestamp::UNIX_EPOCH,
+            public_key: vec![0; 32],
+            session: SessionFacts::default(),
+            holds: Vec::new(),
+            holds_digest: Checksum([0; 32]),
+        }
+    }
+
+    fn stack(number: usize, sequence: i64) -> StackFacts {
+        let object = ObjectFacts {
+            sequence_id: SequenceId(sequence),
+            checksum: Checksum([1; 32]),
+            parsed_digest: Checksum([2; 32]),
+            is_deletion_marker: false,
+            resources: 1,
+            published_at: Timestamp::UNIX_EPOCH,
+        };
+        let mut stack = StackFacts::new("default".into(), StackId::generate(), format!("stack-{number}"))
+            .with_newest(Some(object));
+        let selector = format!("site={},region", number % 5_000).parse().expect("a selector");
+        stack.selectors.push(SelectorTarget { selector, since: Timestamp::UNIX_EPOCH });
+        stack
+    }
+
+    /// Changes `rounds` stacks one by one, and tells the time of each change and of each answer after it.
+    fn measure(agents: usize, stacks: usize, rounds: usize) {
+        let started = Instant::now();
+        let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
+        let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
+        let mut picture = Picture::new(Changes { agents: (0..agents).map(agent).collect(), stacks: facts });
+        let loaded = started.elapsed();
+        let started = Instant::now();
+        let mut concerned = HashSet::new();
+        for (number, facts) in changed.into_iter().enumerate() {
+            let id = facts.id;
+            let mut facts = stack(number, (stacks + number) as i64);
+            facts.id = id;
+            let told = picture.apply(Changes { agents: Vec::new(), stacks: vec![facts] });
+            assert_eq!(told.agents.len(), agents / 5_000, "only the agents of one site");
+            concerned.extend(told.agents);
+        }
+        let apply = started.elapsed() / u32::try_from(rounds).expect("few");
+        let started = Instant::now();
+        for id in &concerned {
+            let facts = picture.agent(*id).expect("it is there");
+            let bytes = answer(&envelope(InstallationId(id.0), facts, picture.candidates(facts))).bytes;
+            assert!(bytes.len() > 100);
+        }
+        let answers = started.elapsed() / u32::try_from(concerned.len()).expect("few");
+        println!(
+            "{agents} agents, {stacks} stacks: loaded in {loaded:?}, a change {apply:?}, an answer {answers:?}"
+        );
+    }
+
+    #[test]
+    fn a_change_looks_only_at_those_it_concerns() {
+        measure(10_000, 5_000, 100);
+    }
+
+    #[test]
+    #[ignore = "takes some gigabytes; run it to see the numbers of the design's size"]
+    fn a_million_agents_and_a_hundred_thousand_stacks() {
+        measure(1_000_000, 100_000, 1_000);
     }
 }

@@ -76,13 +76,12 @@ pub async fn agent_fetch(pool: &PgPool, agent: &AgentRef) -> Result<Option<Agent
 
 /// A page of agents in the order of their names, one more than `limit` if there are more.
 pub async fn agent_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Result<Vec<Agent>, StoreError> {
-    let rows: Vec<AgentRow> =
-        sqlx::query_as(agent_columns!("WHERE name > $1 ORDER BY name LIMIT $2"))
-            .bind(after.unwrap_or_default())
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-            .fetch_all(pool)
-            .await
-            .doing("list the agents")?;
+    let rows: Vec<AgentRow> = sqlx::query_as(agent_columns!("WHERE name > $1 ORDER BY name LIMIT $2"))
+        .bind(after.unwrap_or_default())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+        .fetch_all(pool)
+        .await
+        .doing("list the agents")?;
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 

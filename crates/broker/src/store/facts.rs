@@ -9,7 +9,9 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, checksum, known};
-use crate::domain::facts::{AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts};
+use crate::domain::facts::{
+    AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
+};
 
 macro_rules! agents_where {
     ($condition:literal) => {
@@ -46,7 +48,9 @@ macro_rules! stacks_where {
     };
 }
 
-pub async fn facts_of_all_agents_on_conn(connection: &mut PgConnection) -> Result<Vec<AgentFacts>, StoreError> {
+pub async fn facts_of_all_agents_on_conn(
+    connection: &mut PgConnection,
+) -> Result<Vec<AgentFacts>, StoreError> {
     sqlx::query_as::<_, AgentRow>(agents_where!("true"))
         .fetch(connection)
         .and_then(async |row| row.facts())
@@ -70,7 +74,9 @@ pub async fn facts_of_agents_on_conn(
 }
 
 /// Every living stack, and the deleted ones that somebody still holds.
-pub async fn facts_of_all_stacks_on_conn(connection: &mut PgConnection) -> Result<Vec<StackFacts>, StoreError> {
+pub async fn facts_of_all_stacks_on_conn(
+    connection: &mut PgConnection,
+) -> Result<Vec<StackFacts>, StoreError> {
     sqlx::query_as::<_, StackRow>(stacks_where!(
         "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
     ))
@@ -163,7 +169,9 @@ impl StackRow {
             .selectors
             .iter()
             .zip(self.selector_times)
-            .map(|(selector, since)| Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() }))
+            .map(|(selector, since)| {
+                Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() })
+            })
             .collect::<Result<_, sqlx::Error>>()?;
         Ok(facts)
     }

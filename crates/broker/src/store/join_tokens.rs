@@ -27,16 +27,18 @@ pub async fn join_token_insert_on_conn(
     labels: &Labels,
     expires_at: Timestamp,
 ) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO join_tokens (id, hash, agent_name, labels, expires_at) VALUES ($1, $2, $3, $4, $5)")
-        .bind(id.0)
-        .bind(hash)
-        .bind(agent_name)
-        .bind(Json(labels))
-        .bind(expires_at.to_sqlx())
-        .execute(connection)
-        .await
-        .map(|_| ())
-        .doing("insert the join token")
+    sqlx::query(
+        "INSERT INTO join_tokens (id, hash, agent_name, labels, expires_at) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(id.0)
+    .bind(hash)
+    .bind(agent_name)
+    .bind(Json(labels))
+    .bind(expires_at.to_sqlx())
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("insert the join token")
 }
 
 /// Finds a token that has not expired and locks it, so that of two uses at once one waits.

@@ -66,7 +66,12 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     .fetch_one(connection)
     .await
     .doing("read the snapshot")?;
-    Ok(Snapshot { epoch, horizon: horizon.cast_unsigned(), ceiling: ceiling.cast_unsigned(), now: now.to_jiff() })
+    Ok(Snapshot {
+        epoch,
+        horizon: horizon.cast_unsigned(),
+        ceiling: ceiling.cast_unsigned(),
+        now: now.to_jiff(),
+    })
 }
 
 /// The doorbells of all transactions from `cursor` up to, and without, `horizon`, each once.
@@ -88,7 +93,11 @@ pub async fn outbox_read_on_conn(
     let mut seen = std::collections::HashSet::new();
     Ok(rows
         .into_iter()
-        .map(|(kind, key)| if kind == "agent" { Doorbell::Agent(AgentId(key)) } else { Doorbell::Stack(StackId(key)) })
+        .map(
+            |(kind, key)| {
+                if kind == "agent" { Doorbell::Agent(AgentId(key)) } else { Doorbell::Stack(StackId(key)) }
+            },
+        )
         .filter(|bell| seen.insert(*bell))
         .collect())
 }

@@ -13,7 +13,9 @@ pub enum SchemaError {
     Store(#[from] StoreError),
     #[error("cannot migrate the schema")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    #[error("the schema is not migrated: {missing} of {all} migrations are missing; run `brokkr-broker migrate`")]
+    #[error(
+        "the schema is not migrated: {missing} of {all} migrations are missing; run `brokkr-broker migrate`"
+    )]
     NotMigrated { missing: usize, all: usize },
 }
 

@@ -12,9 +12,11 @@ pub async fn stack_targets_resolve_on_conn(
     connection: &mut PgConnection,
     named: &[String],
 ) -> Result<(Vec<AgentId>, Vec<String>), StoreError> {
+    let ids: Vec<Uuid> = named.iter().filter_map(|text| text.parse().ok()).collect();
     let found: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT id, name FROM agents WHERE name = ANY($1) OR id::text = ANY($1)")
+        sqlx::query_as("SELECT id, name FROM agents WHERE name = ANY($1) OR id = ANY($2)")
             .bind(named)
+            .bind(ids)
             .fetch_all(connection)
             .await
             .doing("find the targeted agents")?;

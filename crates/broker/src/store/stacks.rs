@@ -89,7 +89,9 @@ pub async fn stack_fetch(
 ) -> Result<Option<Stack>, StoreError> {
     let query = match stack {
         StackRef::Id(id) => {
-            sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2")).bind(project).bind(id.0)
+            sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2"))
+                .bind(project)
+                .bind(id.0)
         }
         StackRef::Name(name) => sqlx::query_as::<_, StackRow>(stack_columns!(
             "WHERE s.project = $1 AND s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::index::{Changes, Index, Picture, Seen};
 use crate::store::facts::{
-    facts_of_agents_on_conn, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, facts_of_stacks_on_conn,
+    facts_of_agents_on_conn, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn,
+    facts_of_stacks_on_conn,
 };
 use crate::store::outbox::{Doorbell, FROZEN, Snapshot, outbox_read_on_conn, outbox_snapshot_on_conn};
 use crate::store::{Doing as _, StoreError};
@@ -99,7 +100,10 @@ impl OutboxTail {
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
                         let error: &dyn std::error::Error = &error;
-                        tracing::error!(error, "the outbox cannot be read; polls are answered from what is known");
+                        tracing::error!(
+                            error,
+                            "the outbox cannot be read; polls are answered from what is known"
+                        );
                     }
                     AFTER_FAILURE
                 }
@@ -134,7 +138,11 @@ impl OutboxTail {
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         if !continues(&cursor.snapshot, &snapshot) {
             transaction.rollback().await.doing("end reading the outbox")?;
-            tracing::warn!(epoch = snapshot.epoch, horizon = snapshot.horizon, "the outbox does not go on; loading anew");
+            tracing::warn!(
+                epoch = snapshot.epoch,
+                horizon = snapshot.horizon,
+                "the outbox does not go on; loading anew"
+            );
             return self.load().await;
         }
         let bells = if snapshot.horizon > cursor.snapshot.horizon {

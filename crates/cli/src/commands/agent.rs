@@ -48,7 +48,7 @@ async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Resul
         .while_trying(&format!("make a join token for {}", args.name))?;
     printer.result(&token, || token.token.clone())?;
     printer.note(&format!(
-        "one agent can join with it as {}, until {}; it is not shown again",
+        "one agent can join with it as {}, until {:.0}; it is not shown again",
         token.agent_name, token.expires_at
     ));
     printer.note(&format!(

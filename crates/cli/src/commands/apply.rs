@@ -40,7 +40,7 @@ pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), F
         let (name, sequence) = (&args.stack, object.sequence_id);
         let resources = count(usize::try_from(object.resources).unwrap_or(0), "resource");
         printer.data(&format!(
-            "stack {name}: submitted {sequence} ({resources}, sha256 {})",
+            "stack {name}: submitted as {sequence} ({resources}, sha256 {})",
             view::history::short_checksum(&object)
         ))?;
     }

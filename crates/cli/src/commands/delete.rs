@@ -28,13 +28,15 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     let name = &args.name;
     let action = format!("delete the stack {name}");
     let stack = client.stack(name.as_str()).await.while_trying(&action)?;
-    if !args.yes {
+    if !args.yes && stack.deleted_at.is_none() {
         confirm(&stack, client, printer).await?;
     }
     // By id: between the question and now, the name may have become another stack's.
     let marker = client.delete_stack(&stack.id.to_string()).await.while_trying(&action)?;
     if !printer.wants_json() {
-        printer.data(&format!("stack {}: deletion submitted as {}", stack.name, marker.sequence_id))?;
+        let what =
+            if stack.deleted_at.is_some() { "was already deleted, as" } else { "deletion submitted as" };
+        printer.data(&format!("stack {}: {what} {}", stack.name, marker.sequence_id))?;
     }
     if !args.wait {
         return document(&marker, None, printer);
@@ -44,8 +46,10 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     document(&marker, Some(&waited.rows), printer)?;
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
-            let gone = waited.rows.iter().filter(|row| row.state == State::Removed).count();
-            printer.note(&format!("{} is gone from {}", stack.name, count(gone, "agent")));
+            match waited.rows.iter().filter(|row| row.state == State::Removed).count() {
+                0 => printer.note(&format!("{} was on no agent", stack.name)),
+                gone => printer.note(&format!("{} is gone from {}", stack.name, count(gone, "agent"))),
+            }
             return Ok(());
         }
         Ending::Settled(_) => {

@@ -26,13 +26,13 @@ pub fn list(agents: &[Agent], now: Timestamp) -> String {
 pub fn one(agent: &Agent, now: Timestamp) -> String {
     let seen = agent
         .last_seen_at
-        .map_or_else(|| "never".to_owned(), |seen| format!("{} ago ({seen})", age(seen, now)));
+        .map_or_else(|| "never".to_owned(), |seen| format!("{} ago ({seen:.0})", age(seen, now)));
     let mut lines = vec![
         format!("name:      {}", agent.name),
         format!("id:        {}", agent.id),
         format!("status:    {}", status(agent)),
         format!("seen:      {seen}"),
-        format!("joined:    {} ago ({})", age(agent.created_at, now), agent.created_at),
+        format!("joined:    {} ago ({:.0})", age(agent.created_at, now), agent.created_at),
         format!("starts:    {}", agent.session_count),
         format!("labels:    {}", labels(&agent.labels)),
     ];

@@ -64,12 +64,12 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
 /// `1 of 2 agents healthy · 1 applied`
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
     let concerned: Vec<_> = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).collect();
-    let (done, noun) = match goal {
-        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}")),
-        Goal::Removed(_) => ("removed", String::new()),
+    let (done, noun, nobody) = match goal {
+        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agent is targeted yet"),
+        Goal::Removed(_) => ("removed", String::new(), "no agent holds it"),
     };
     if concerned.is_empty() {
-        return "no agent is targeted yet".to_owned();
+        return nobody.to_owned();
     }
     let reached = concerned.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
     let mut others: BTreeMap<String, usize> = BTreeMap::new();

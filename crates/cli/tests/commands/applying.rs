@@ -25,7 +25,7 @@ fn it_waits_until_every_agent_has_what_was_submitted() {
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "applied")]))
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "healthy")]));
     let ran = apply(&broker, &["--wait"]).exits(0);
-    assert_eq!(ran.stdout, "stack web: submitted 42 (1 resource, sha256 9f2c00000000)\n");
+    assert_eq!(ran.stdout, "stack web: submitted as 42 (1 resource, sha256 9f2c00000000)\n");
     ran.says("  b  applied, 1/1 ready\n").says("web is healthy on 2 agents");
     let asked = broker.asked();
     assert_eq!(asked[1].body, br#"{"agents":[],"selectors":["env=dev"]}"#);

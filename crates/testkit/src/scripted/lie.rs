@@ -9,7 +9,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROBLEM_MEDIA_TYPE, YAML_MEDIA_TYPE, header};
 use brokkr_api::{AgentId, ErrorCode, InstallationId, Position, Problem};
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
 
@@ -224,5 +224,10 @@ impl ContentLie {
 /// The first half, and then an error, on which the connection is closed.
 fn half_of(bytes: &[u8]) -> Body {
     let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
-    Body::from_stream(stream::iter([Ok(half), Err(std::io::Error::other("cut off, as the script says"))]))
+    let end = async {
+        // The server sends what it has while it waits for more; an error at once would throw it away.
+        tokio::task::yield_now().await;
+        Err(std::io::Error::other("cut off, as the script says"))
+    };
+    Body::from_stream(stream::once(async { Ok(half) }).chain(stream::once(end)))
 }

@@ -149,7 +149,9 @@ impl Truth {
     pub fn newest(&self) -> Vec<TargetStack> {
         self.versions(|versions| versions.last())
             .into_iter()
-            .filter(|target| target.removal.is_none() || self.holds.iter().flatten().any(|&id| id == target.stack_id))
+            .filter(|target| {
+                target.removal.is_none() || self.holds.iter().flatten().any(|&id| id == target.stack_id)
+            })
             .collect()
     }
 
@@ -159,7 +161,8 @@ impl Truth {
     }
 
     fn versions(&self, pick: impl Fn(&[TargetStack]) -> Option<&TargetStack>) -> Vec<TargetStack> {
-        let mut stacks: Vec<_> = self.stacks.values().filter_map(|stack| pick(&stack.versions).cloned()).collect();
+        let mut stacks: Vec<_> =
+            self.stacks.values().filter_map(|stack| pick(&stack.versions).cloned()).collect();
         stacks.sort_by_key(|target| target.sequence_id);
         stacks
     }

@@ -36,7 +36,8 @@ async fn d6_kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_e
         kill(&world, StdRng::seed_from_u64(seed.wrapping_add(1)), &killed_enough),
     )?;
 
-    let wanted: Content = acknowledged.values().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let wanted: Content =
+        acknowledged.values().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
     eventually(CONVERGENCE, "everything to be as it was last acknowledged", async || {
         match live(&world).await {
             Ok(live) if live == wanted => Look::Yes(()),
@@ -49,7 +50,11 @@ async fn d6_kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_e
 }
 
 /// Submits, changes and deletes until enough was killed; answers what was acknowledged last.
-async fn work(world: &World, mut random: StdRng, killed_enough: &AtomicBool) -> Result<BTreeMap<usize, Content>> {
+async fn work(
+    world: &World,
+    mut random: StdRng,
+    killed_enough: &AtomicBool,
+) -> Result<BTreeMap<usize, Content>> {
     let mut acknowledged: BTreeMap<usize, Content> = BTreeMap::new();
     let mut round = 0;
     while !killed_enough.load(Ordering::Relaxed) {
@@ -105,19 +110,23 @@ async fn live(world: &World) -> Result<Content> {
 }
 
 async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, Content>) -> Result<()> {
-    let stacks: Vec<Value> = world.fleet.get("/api/v1/stacks?limit=500").await?["items"].as_array().cloned().unwrap_or_default();
+    let stacks: Vec<Value> =
+        world.fleet.get("/api/v1/stacks?limit=500").await?["items"].as_array().cloned().unwrap_or_default();
     for stack in acknowledged.keys() {
         let name = format!("stack-{stack}");
-        let sequence = stacks.iter().find(|item| item["name"] == *name).expect("listed")["sequence_id"].clone();
-        eventually(CONVERGENCE, &format!("{name} to be reported healthy at {sequence}"), async || {
-            match world.events(&name).await {
+        let sequence =
+            stacks.iter().find(|item| item["name"] == *name).expect("listed")["sequence_id"].clone();
+        eventually(
+            CONVERGENCE,
+            &format!("{name} to be reported healthy at {sequence}"),
+            async || match world.events(&name).await {
                 Ok(events) => events
                     .iter()
                     .any(|event| event["sequence_id"] == sequence && event["transition"] == "healthy")
                     .then_some(()),
                 Err(_) => None,
-            }
-        })
+            },
+        )
         .await?;
     }
     let mut seen = BTreeSet::new();

@@ -56,7 +56,8 @@ async fn e2_a_finalizer_that_blocks_is_named_and_nothing_is_called_gone_before_i
 async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.fleet.delete("web").await?;
+    // Without waiting: the new stack meets what its predecessor has not let go of yet.
+    world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "again")])).await?;
     assert_eq!(world.value("one").await?.as_deref(), Some("again"));
     Ok(())

@@ -22,7 +22,9 @@ async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order()
     let status = world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
     let times: Vec<Timestamp> = HOPS
         .iter()
-        .map(|hop| status["hops"][hop].as_str().unwrap_or_else(|| panic!("no time for {hop}: {status}")).parse())
+        .map(|hop| {
+            status["hops"][hop].as_str().unwrap_or_else(|| panic!("no time for {hop}: {status}")).parse()
+        })
         .collect::<Result<_, _>>()?;
     assert!(times.is_sorted(), "hops out of order: {status}");
 
@@ -113,15 +115,21 @@ async fn b3_fields_of_others_stay_through_apply_and_repair() -> Result<()> {
     let map = world.map("one").await?.expect("one");
     assert_eq!(map.data.unwrap_or_default()["extra"], "theirs");
     assert_eq!(map.metadata.labels.unwrap_or_default()["team"], "red");
-    let managers: Vec<_> =
-        map.metadata.managed_fields.unwrap_or_default().into_iter().filter_map(|entry| entry.manager).collect();
+    let managers: Vec<_> = map
+        .metadata
+        .managed_fields
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|entry| entry.manager)
+        .collect();
     assert!(managers.contains(&"brokkr".to_owned()), "{managers:?}");
     Ok(())
 }
 
 /// e. equal content again → new sequence id, full reconcile, no resourceVersion moved.
 #[tokio::test]
-async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_moves_nothing() -> Result<()> {
+async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_moves_nothing() -> Result<()>
+{
     let world = World::start().await?;
     let yaml = world.manifest(&[("one", "1"), ("two", "2")]);
     world.fleet.apply("web", "env=prod", &yaml).await?;
@@ -142,11 +150,15 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
     }
     assert_eq!(before, after, "nothing moved");
     let applied = world.shop.requests(mark)?;
-    let patches = applied.iter().filter(|request| request.verb == "patch" && request.namespace == world.space);
+    let patches =
+        applied.iter().filter(|request| request.verb == "patch" && request.namespace == world.space);
     assert!(patches.count() >= 2, "a full reconcile: {applied:?}");
 
     // B8: different is updated, missing is created, equal is left alone.
-    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "new"), ("three", "3")])).await?;
+    world
+        .fleet
+        .apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "new"), ("three", "3")]))
+        .await?;
     assert_eq!(world.value("two").await?.as_deref(), Some("new"));
     assert_eq!(world.value("three").await?.as_deref(), Some("3"));
     Ok(())
@@ -168,10 +180,13 @@ async fn b1_namespaces_and_definitions_are_ready_before_what_needs_them() -> Res
     );
     let mark = world.cluster.audit().mark()?;
     world.fleet.apply("widgets", "env=prod", &yaml).await?;
-    let widget =
-        world.cluster.kubectl(["get", &format!("widgets.{group}"), "first", "-n", space, "-o", "json"]).await?;
+    let widget = world
+        .cluster
+        .kubectl(["get", &format!("widgets.{group}"), "first", "-n", space, "-o", "json"])
+        .await?;
     assert_eq!(widget.ok()?.json::<Value>()?["spec"]["size"], 3);
-    let writes: Vec<_> = world.shop.requests(mark)?.into_iter().filter(|request| request.is_write()).collect();
+    let writes: Vec<_> =
+        world.shop.requests(mark)?.into_iter().filter(|request| request.is_write()).collect();
     let refused: Vec<_> = writes.iter().filter(|request| request.code >= 400).collect();
     assert!(refused.is_empty(), "nothing was tried too early: {refused:?}");
 

@@ -26,7 +26,10 @@ const RARE_POLLS: &str = "300s";
 #[tokio::test]
 async fn f1_what_changed_while_the_agent_was_down_is_found_and_put_back_at_start() -> Result<()> {
     let world = World::start().await?;
-    world.fleet.apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2"), ("same", "3")])).await?;
+    world
+        .fleet
+        .apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2"), ("same", "3")]))
+        .await?;
     let same = footprint(&world.map("same").await?.expect("same"));
     world.shop.kill9();
     world.edit("edited", "wrong").await?;
@@ -41,7 +44,9 @@ async fn f1_what_changed_while_the_agent_was_down_is_found_and_put_back_at_start
 /// F2: losing our label looks like a deletion to the watch; it is put back, and the object stays the same one.
 #[tokio::test]
 async fn f2_an_object_that_lost_its_label_gets_it_back_and_is_not_made_anew() -> Result<()> {
-    let world = World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() }).await?;
+    let world =
+        World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() })
+            .await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let before = world.map("one").await?.expect("one").metadata.uid;
     let strip = json!({"metadata": {"labels": {"brokkr.io/agent": null}}});
@@ -58,7 +63,9 @@ async fn f2_an_object_that_lost_its_label_gets_it_back_and_is_not_made_anew() ->
 /// d. 1,000 edits and deletions, each put back, foreign fields kept; beside a bare watch-and-PATCH loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f2_a_thousand_edits_and_deletions_are_each_put_back_as_fast_as_a_bare_loop() -> Result<()> {
-    let world = World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() }).await?;
+    let world =
+        World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() })
+            .await?;
     let names: Vec<String> = (0..OBJECTS).map(|number| format!("ours-{number}")).collect();
     let maps: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "right")).collect();
     world.fleet.apply("web", "env=prod", &world.manifest(&maps)).await?;
@@ -128,7 +135,8 @@ impl Bare {
             put_back(&maps, &format!("bare-{number}")).await?;
         }
         let task = tokio::spawn(async move {
-            let mut events = std::pin::pin!(watcher(maps.clone(), watcher::Config::default().labels("bare=yes")));
+            let mut events =
+                std::pin::pin!(watcher(maps.clone(), watcher::Config::default().labels("bare=yes")));
             while let Some(event) = events.next().await {
                 let name = match event {
                     Ok(Event::Apply(map) | Event::InitApply(map)) => {
@@ -159,8 +167,10 @@ async fn put_back(maps: &Api<ConfigMap>, name: &str) -> Result<()> {
 fn latencies(requests: &[Request], prefix: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<Duration> {
     let mut disturbed: BTreeMap<&str, Timestamp> = BTreeMap::new();
     let mut latencies = Vec::new();
-    let mut by_time: Vec<&Request> =
-        requests.iter().filter(|request| request.resource == "configmaps" && request.name.starts_with(prefix)).collect();
+    let mut by_time: Vec<&Request> = requests
+        .iter()
+        .filter(|request| request.resource == "configmaps" && request.name.starts_with(prefix))
+        .collect();
     by_time.sort_by_key(|request| request.reached);
     for request in by_time.into_iter().filter(|request| request.is_write() && request.code < 300) {
         if is_repair(request) {

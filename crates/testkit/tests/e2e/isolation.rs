@@ -51,7 +51,10 @@ async fn d5_one_failing_object_does_not_keep_the_others_of_its_stack_and_suspend
         quotas.get("few").await.is_ok_and(|quota| quota.status.and_then(|status| status.used).is_some())
     })
     .await?;
-    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2"), ("two", "2"), ("three", "2")])).await?;
+    world
+        .fleet
+        .submit("web", "env=prod", &world.manifest(&[("one", "2"), ("two", "2"), ("three", "2")]))
+        .await?;
     world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     world.sees_value("one", "2").await?;
     let made = [world.map("two").await?.is_some(), world.map("three").await?.is_some()];

@@ -25,10 +25,11 @@ fn listening() -> Result<HashSet<String>> {
 async fn a1_the_agent_listens_nowhere_and_gets_everything_by_asking() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let sockets: HashSet<String> = fs::read_dir(format!("/proc/{}/fd", world.shop.process().pid().expect("running")))?
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(ToOwned::to_owned))
-        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
+    let sockets: HashSet<String> =
+        fs::read_dir(format!("/proc/{}/fd", world.shop.process().pid().expect("running")))?
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(ToOwned::to_owned))
+            .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+            .collect();
     assert!(!sockets.is_empty(), "it has connections");
     let open: Vec<_> = sockets.intersection(&listening()?).cloned().collect();
     assert!(open.is_empty(), "the agent listens: {open:?}");

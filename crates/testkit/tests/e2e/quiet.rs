@@ -12,7 +12,8 @@ use crate::world::{World, deployment, footprint};
 #[tokio::test]
 async fn f3_twenty_quiet_poll_intervals_make_no_request_and_move_nothing() -> Result<()> {
     let world = World::start().await?;
-    let yaml = format!("{}{}", world.manifest(&[("one", "1"), ("two", "2")]), deployment(&world.space, "web", 2));
+    let yaml =
+        format!("{}{}", world.manifest(&[("one", "1"), ("two", "2")]), deployment(&world.space, "web", 2));
     world.fleet.apply("web", "env=prod", &yaml).await?;
     let before = footprint(&world.map("one").await?.expect("one"));
     let seen_at = |agent: &serde_json::Value| agent["last_seen_at"].as_str().map(str::parse::<Timestamp>);
@@ -33,8 +34,10 @@ async fn f3_twenty_quiet_poll_intervals_make_no_request_and_move_nothing() -> Re
     .await?;
 
     let requests = world.shop.requests(mark)?;
-    let (leases, rest): (Vec<_>, Vec<_>) =
-        requests.into_iter().filter(|request| !request.is_watch()).partition(|request| request.resource == "leases");
+    let (leases, rest): (Vec<_>, Vec<_>) = requests
+        .into_iter()
+        .filter(|request| !request.is_watch())
+        .partition(|request| request.resource == "leases");
     assert!(rest.is_empty(), "requests were made: {rest:?}");
     assert!(leases.len() <= 2, "at most one Lease renewal per 20 s: {leases:?}");
     assert_eq!(footprint(&world.map("one").await?.expect("one")), before);

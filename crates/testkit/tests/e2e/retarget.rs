@@ -25,7 +25,11 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
 
     let targets = fleet.get("/api/v1/agents/shop-1/targets").await?;
     assert_eq!(targets["items"][0]["stack_name"], "web");
-    assert_eq!(targets["items"][0]["why"], json!({"kind": "selector", "selector": "env=prod"}), "A6: {targets}");
+    assert_eq!(
+        targets["items"][0]["why"],
+        json!({"kind": "selector", "selector": "env=prod"}),
+        "A6: {targets}"
+    );
 
     fleet.brokkr(["agent", "label", "shop-1", "env=test"]).await?.ok()?;
     eventually(PATIENCE, "shop-1 to let go", async || match maps_1.get_opt("one").await {

@@ -24,8 +24,21 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
         bad(&world.space, "bad-one"),
         bad(&world.space, "bad-two")
     );
-    let output = world.fleet.brokkr(["apply", "-f", &world.fleet.cli.file("bad.yaml", &yaml)?.to_string_lossy(),
-        "--stack", "web", "--to", "env=prod", "--wait", "--timeout", "60s"]).await?;
+    let output = world
+        .fleet
+        .brokkr([
+            "apply",
+            "-f",
+            &world.fleet.cli.file("bad.yaml", &yaml)?.to_string_lossy(),
+            "--stack",
+            "web",
+            "--to",
+            "env=prod",
+            "--wait",
+            "--timeout",
+            "60s",
+        ])
+        .await?;
     assert_eq!(output.code, 3, "{}{}", output.stdout, output.stderr);
     let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     let named: Vec<&str> =
@@ -55,8 +68,10 @@ async fn c6_system_namespaces_and_brokkrs_own_are_refused() -> Result<()> {
     let world = World::start().await?;
     for name in ["kube-system", "brokkr-system"] {
         let file = world.fleet.cli.file("bad.yaml", &namespace(name))?;
-        let output =
-            world.fleet.brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "bad", "--to", "*"]).await?;
+        let output = world
+            .fleet
+            .brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "bad", "--to", "*"])
+            .await?;
         assert!(!output.success(), "{name} was accepted: {}", output.stdout);
         let answer = world
             .fleet

@@ -96,17 +96,21 @@ impl World {
     }
 
     pub async fn sees_gone(&self, name: &str) -> Result<()> {
-        eventually(PATIENCE, &format!("ConfigMap {name} to be gone"), async || {
-            match self.map(name).await {
-                Ok(None) => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
-            }
+        eventually(PATIENCE, &format!("ConfigMap {name} to be gone"), async || match self.map(name).await {
+            Ok(None) => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
         })
         .await
     }
 
     /// The status of a stack on an agent, once it satisfies.
-    pub async fn status(&self, stack: &str, agent: &str, what: &str, good: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub async fn status(
+        &self,
+        stack: &str,
+        agent: &str,
+        what: &str,
+        good: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
         eventually(PATIENCE, &format!("{stack} on {agent}: {what}"), async || {
             match self.statuses(stack).await {
                 Ok(items) => match items.iter().find(|item| item["agent_name"] == agent && good(item)) {

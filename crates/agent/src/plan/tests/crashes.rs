@@ -39,7 +39,8 @@ fn goal(cluster: &Pretend, sequence: i64, wish: &Wish) -> Goal {
         None => cluster.remove(sequence, Removal::Deleted),
         Some(wish) => {
             let chosen = resources(wish);
-            let borrowed: Vec<(&str, &str)> = chosen.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let borrowed: Vec<(&str, &str)> =
+                chosen.iter().map(|(name, value)| (*name, value.as_str())).collect();
             cluster.have(&content(sequence, &borrowed))
         }
     }

@@ -32,7 +32,8 @@ fn the_ground_comes_first_and_configuration_before_workloads() {
 fn a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_rest() {
     let mut cluster = Pretend::new();
     cluster.invalid = [key(WEB.0), key(SETTINGS.0)].into();
-    let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, WEB, SETTINGS, ("/Service/shop/web", "1")])));
+    let mut agent =
+        cluster.start(cluster.have(&content(1, &[SHOP, WEB, SETTINGS, ("/Service/shop/web", "1")])));
     let (_, stage) = cluster.run(&mut agent, usize::MAX);
     assert_eq!(stage, Stage::Stopped);
     assert_eq!(cluster.objects.keys().collect::<Vec<_>>(), [&key(SHOP.0)]);
@@ -45,7 +46,8 @@ fn what_another_stack_owns_is_refused_before_anything_is_written() {
     let mut cluster = Pretend::new();
     let other = cluster.put_foreign(SETTINGS.0);
     let seen = cluster.objects.get_mut(&other).unwrap();
-    (seen.agent, seen.stack, seen.id) = (Some("another".into()), Some("theirs".into()), Some(other.to_string()));
+    (seen.agent, seen.stack, seen.id) =
+        (Some("another".into()), Some("theirs".into()), Some(other.to_string()));
     let before = cluster.objects.clone();
     let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, SETTINGS])));
     cluster.objects.insert(key(SHOP.0), before[&other].clone());
@@ -75,7 +77,10 @@ fn an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is_le
         assert_eq!(cluster.objects[&key(SHOP.0)].agent, None, "no longer marked as ours");
         let report = cluster.events.values().find(|report| report.sequence_id.0 == 2).unwrap();
         assert!(report.message.contains("Namespace shop"), "{}", report.message);
-        assert_eq!(report.message.contains("ConfigMap theirs") || report.message.contains("theirs"), !adopted);
+        assert_eq!(
+            report.message.contains("ConfigMap theirs") || report.message.contains("theirs"),
+            !adopted
+        );
     }
 }
 

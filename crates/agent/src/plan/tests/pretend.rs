@@ -16,8 +16,8 @@ use crate::health::{Health, HealthState};
 use crate::plan::absorb::absorb;
 use crate::plan::plan;
 use crate::plan::types::{
-    Answer, Content, Failure, FailureClass, Fingerprint, Goal, Observed, Plan, Progress, Record, Seen, Situation,
-    Stage, Step, Wanted,
+    Answer, Content, Failure, FailureClass, Fingerprint, Goal, Observed, Plan, Progress, Record, Seen,
+    Situation, Stage, Step, Wanted,
 };
 use crate::resource::{Kind, KindName};
 
@@ -122,11 +122,11 @@ impl Pretend {
     }
 
     pub fn have(&self, content: &Arc<Content>) -> Goal {
-        Goal { target: self.target(content.sequence.0, None), content: Some(content.clone()) }
+        Goal { target: self.target(content.sequence.0, None), content: Some(content.clone()), fallback: None }
     }
 
     pub fn remove(&self, sequence: i64, removal: Removal) -> Goal {
-        Goal { target: self.target(sequence, Some(removal)), content: None }
+        Goal { target: self.target(sequence, Some(removal)), content: None, fallback: None }
     }
 
     /// Somebody else's object.
@@ -166,6 +166,7 @@ impl Pretend {
             held: self.held,
             progress: &memory.progress,
             observed: self,
+            leaving: &HashSet::new(),
             busy: &HashSet::new(),
             now: self.now,
         })

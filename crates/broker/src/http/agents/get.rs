@@ -13,7 +13,10 @@ use crate::store::agents::{AgentRef, agent_fetch};
 /// Read an agent.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
-pub async fn get_agent(State(broker): State<Arc<Broker>>, Path(agent): Path<String>) -> Result<Json<Agent>, ApiError> {
+pub async fn get_agent(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+) -> Result<Json<Agent>, ApiError> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Json(broker.presence.shown(agent)))

@@ -46,7 +46,8 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
         None => {
             let agent = AgentId::generate();
             let inserted =
-                agent_insert_on_conn(write.conn(), agent, &token.agent_name, &token.labels, &public_key).await;
+                agent_insert_on_conn(write.conn(), agent, &token.agent_name, &token.labels, &public_key)
+                    .await;
             match inserted {
                 Err(error) if error.is_taken() => {
                     let detail = format!("there is an agent called {} already", token.agent_name);

@@ -57,7 +57,8 @@ fn check(agent: AgentId, reports: &[Report]) -> Result<(), ApiError> {
             return Err(ApiError::unreadable(detail));
         }
         let long = |text: &str| text.len() > LONGEST_TEXT || text.contains('\0');
-        let bad_note = report.objects.iter().any(|note| long(&note.object) || long(&note.reason) || long(&note.message));
+        let bad_note =
+            report.objects.iter().any(|note| long(&note.object) || long(&note.reason) || long(&note.message));
         if report.objects.len() > NOTES || long(&report.reason) || long(&report.message) || bad_note {
             let detail = format!("the report {} is longer than allowed", report.id);
             return Err(ApiError::unreadable(detail));

@@ -47,8 +47,12 @@ pub async fn target_state(
     let ask = Ask::read(&headers)?;
     broker.catch_up(position(&headers)?).await?;
     let agent = resolve(&broker, &agent)?;
-    let envelope =
-        headers.get_all(ACCEPT).iter().any(|accept| accept.as_bytes().windows(ENVELOPE_MEDIA_TYPE.len()).any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes()));
+    let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
+        accept
+            .as_bytes()
+            .windows(ENVELOPE_MEDIA_TYPE.len())
+            .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
+    });
     if envelope { poll(&broker, &caller, agent, &headers, &ask).await } else { plain(&broker, agent).await }
 }
 
@@ -138,8 +142,11 @@ fn current(broker: &Broker, caller: &Caller, agent: AgentId, ask: &Ask) -> Resul
 }
 
 fn answer(broker: &Broker, answer: &Answer, ask: &Ask, changed: bool) -> Response {
-    let mut response =
-        if changed { Body::from(answer.bytes.clone()).into_response() } else { StatusCode::NOT_MODIFIED.into_response() };
+    let mut response = if changed {
+        Body::from(answer.bytes.clone()).into_response()
+    } else {
+        StatusCode::NOT_MODIFIED.into_response()
+    };
     let headers = response.headers_mut();
     if changed {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_MEDIA_TYPE));

@@ -46,7 +46,8 @@ fn targets(broker: &Broker, agent: &AgentRef) -> Result<Vec<Target>, ApiError> {
     let mut targets = Vec::new();
     for stack in picture.candidates(agent) {
         for reason in reasons(agent, stack) {
-            let stack_name = stack.name.parse().map_err(|_| ApiError::new(ErrorCode::BRK9001, "a stored name is bad"))?;
+            let stack_name =
+                stack.name.parse().map_err(|_| ApiError::new(ErrorCode::BRK9001, "a stored name is bad"))?;
             targets.push(Target {
                 project: stack.project.clone(),
                 stack_id: stack.id,

@@ -74,14 +74,18 @@ async fn read(body: Bytes) -> Result<Reading, ApiError> {
             resources: i32::try_from(manifest.objects.len()).unwrap_or(i32::MAX),
         })
     });
-    let read = read
-        .await
-        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "the manifest could not be read").because(error))?;
+    let read = read.await.map_err(|error| {
+        ApiError::new(ErrorCode::BRK9001, "the manifest could not be read").because(error)
+    })?;
     read.map_err(|errors| refused(&errors))
 }
 
 fn refused(errors: &ManifestErrors) -> ApiError {
     let count = errors.len();
-    let detail = if count == 1 { "the manifest has an error".to_owned() } else { format!("the manifest has {count} errors") };
+    let detail = if count == 1 {
+        "the manifest has an error".to_owned()
+    } else {
+        format!("the manifest has {count} errors")
+    };
     ApiError::new(ErrorCode::BRK2004, detail).with_errors(errors.iter().map(ToString::to_string).collect())
 }

@@ -44,10 +44,12 @@ pub async fn list_events(
         filter.stack = Some(match StackRef::read(named) {
             StackRef::Id(id) => id,
             // Stacks of one name follow each other; the events meant are those of the living or last one.
-            name => stack_fetch(&broker.pool, caller.project(), &name)
-                .await?
-                .ok_or_else(|| ApiError::not_found("stack"))?
-                .id,
+            name => {
+                stack_fetch(&broker.pool, caller.project(), &name)
+                    .await?
+                    .ok_or_else(|| ApiError::not_found("stack"))?
+                    .id
+            }
         });
     }
     if let Some(named) = &query.agent {

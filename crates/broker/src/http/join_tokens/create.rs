@@ -26,7 +26,10 @@ const RESERVED: [&str; 1] = ["register"];
 /// Make a join token: one use, bound to a name and labels.
 #[utoipa::path(post, path = "/api/v1/join-tokens", tag = "agents", request_body = CreateJoinToken,
     responses((status = 201, body = JoinToken)))]
-pub async fn create_join_token(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn create_join_token(
+    State(broker): State<Arc<Broker>>,
+    change: Change,
+) -> Result<Response, ApiError> {
     let wanted: CreateJoinToken = change.json()?;
     check_labels(&wanted.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
     let name = wanted.agent_name.as_str();
@@ -48,7 +51,8 @@ pub async fn create_join_token(State(broker): State<Arc<Broker>>, change: Change
         Begun::Again(response) => return Ok(response),
     };
     let secret = Secret::generate(SecretKind::JoinToken);
-    let expires_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds.into());
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+    let expires_at = now + jiff::SignedDuration::from_secs(seconds.into());
     let token = JoinToken {
         id: TokenId::generate(),
         token: secret.expose().to_owned(),

@@ -14,7 +14,9 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::outbox::Doorbell;
-use crate::store::stacks::{StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn};
+use crate::store::stacks::{
+    StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
+};
 
 /// Create or change a stack. Under the name of a deleted one, a new stack begins.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
@@ -38,9 +40,9 @@ pub async fn put_stack(
     let created = match &named {
         StackRef::Id(_) => false,
         StackRef::Name(name) => {
-            let name: Name = name.parse().map_err(|error: brokkr_api::names::BadName| {
-                ApiError::unreadable(error.to_string())
-            })?;
+            let name: Name = name
+                .parse()
+                .map_err(|error: brokkr_api::names::BadName| ApiError::unreadable(error.to_string()))?;
             stack_insert_on_conn(write.conn(), project, StackId::generate(), name.as_str()).await?
         }
     };

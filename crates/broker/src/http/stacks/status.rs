@@ -47,7 +47,7 @@ pub async fn stack_status(
     let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     let (after, limit) = (paging.after.as_deref(), paging.limit());
-    let mut lines = concerned(&broker, stack.id, after);
+    let mut lines = concerned(&broker, stack.id, after, limit);
     for (name, agent) in stack_status_reporters(&broker.pool, project, stack.id, after, limit).await? {
         lines.entry(name).or_insert(Known { agent, active: true, wanted: None });
     }
@@ -61,15 +61,21 @@ pub async fn stack_status(
     Ok(Json(Page::cut(statuses.collect(), limit, |status| status.agent_name.clone())))
 }
 
-/// Agents that the stack reaches, or that hold it, with a name after the given one.
-fn concerned(broker: &Broker, stack: StackId, after: Option<&str>) -> BTreeMap<String, Known> {
+/// The first agents, by name after the given one, that the stack reaches or that hold it.
+fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, limit: usize) -> BTreeMap<String, Known> {
     let picture = broker.index.picture();
     let Some(stack) = picture.stack(stack) else { return BTreeMap::new() };
-    let reached = picture.reached(stack);
-    reached
+    let mut agents = picture.reached(stack);
+    agents.extend(picture.holders(stack.id));
+    agents.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
+    // One more than the page, and each may be there twice. A stack may reach the whole fleet.
+    let enough = 2 * (limit + 1);
+    if agents.len() > enough {
+        agents.select_nth_unstable_by(enough, |one, other| one.name.cmp(&other.name));
+        agents.truncate(enough);
+    }
+    agents
         .into_iter()
-        .chain(picture.holders(stack.id))
-        .filter(|agent| after.is_none_or(|after| agent.name.as_str() > after))
         .map(|agent| {
             let active = agent.status == AgentStatus::Active;
             (agent.name.clone(), Known { agent: agent.id, active, wanted: wanted(agent, stack) })

@@ -1,0 +1,143 @@
+//! Every route of the table, called by everybody who may not.
+
+use anyhow::{Context as _, Result};
+use brokkr_api::ErrorCode;
+use brokkr_api::tokens::{Role, WhoAmI};
+use brokkr_broker::access::Permission;
+use brokkr_broker::router;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::house::{Caller, House, Key, YAML, refused};
+
+/// Who calls, and what they may be refused with.
+struct Wrong<'a> {
+    who: &'a str,
+    caller: Caller,
+    code: ErrorCode,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_refuses_every_wrong_principal() -> Result<()> {
+    let house = House::open().await?;
+    let (agent, other) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
+    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let roles = [Role::Viewer, Role::Deployer, Role::Owner, Role::Admin];
+    let mut tokens = Vec::new();
+    for role in roles {
+        tokens.push((role, house.with_role(role).await?));
+    }
+    let forged = Caller::new(house.server.address, Some(Key::generate()?.sign(&agent.claims())?));
+    let mut checked = 0;
+    for route in router::table() {
+        let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
+        let path = path
+            .replace("{agent}", &agent.id.to_string())
+            .replace("{stack}", "web")
+            .replace("{sequence_id}", &object.sequence_id.to_string());
+        if route.permission == Permission::Public {
+            continue;
+        }
+        let mut wrong = vec![
+            Wrong { who: "nobody", caller: house.anybody(), code: ErrorCode::BRK1001 },
+            Wrong { who: "a forger", caller: forged.clone(), code: ErrorCode::BRK1001 },
+        ];
+        let (least, agent_code) = match route.permission {
+            Permission::Public => continue,
+            Permission::Token(least) => (Some(least), Some(ErrorCode::BRK1002)),
+            Permission::Agent => (None, Some(ErrorCode::BRK2001)),
+            Permission::AgentOr(least) | Permission::AnyAgentOr(least) => {
+                (Some(least), Some(ErrorCode::BRK2001))
+            }
+        };
+        if let Some(code) = agent_code {
+            wrong.push(Wrong { who: "another agent", caller: other.caller(), code });
+        }
+        if matches!(route.permission, Permission::Token(_)) {
+            wrong.push(Wrong { who: "the agent", caller: agent.caller(), code: ErrorCode::BRK1002 });
+        }
+        for (role, caller) in &tokens {
+            if least.is_none_or(|least| *role < least) {
+                wrong.push(Wrong { who: "a lower role", caller: caller.clone(), code: ErrorCode::BRK1002 });
+            }
+        }
+        for Wrong { who, caller, code } in wrong {
+            let response = caller.request(method.parse::<Method>()?, &path).body("{}").send().await?;
+            let got = refused(response).await.with_context(|| format!("{} by {who}", route.name))?;
+            assert_eq!(got, code, "{} by {who}", route.name);
+            checked += 1;
+        }
+    }
+    assert!(checked > 80, "{checked} combinations");
+    // And the right ones get in.
+    assert_eq!(house.admin.get_json::<WhoAmI>("whoami").await?.role, Role::Admin);
+    assert!(agent.caller().get(&agent.path("targets")).await?.status().is_success());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result<()> {
+    let house = House::open().await?;
+    let (agent, other) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
+    let now = jiff::Timestamp::now().as_second();
+    let bad = [
+        ("another installation", json!({ "aud": other.id })),
+        ("no installation", json!({ "aud": null })),
+        ("expired", json!({ "iat": now - 400, "exp": now - 100 })),
+        ("too long", json!({ "exp": now + 3600 })),
+        ("from the future", json!({ "iat": now + 600, "exp": now + 700 })),
+        ("of two", json!({ "iss": other.id })),
+        ("of another", json!({ "iss": other.id, "sub": other.id })),
+    ];
+    for (what, change) in bad {
+        let mut claims = agent.claims();
+        for (key, value) in change.as_object().context("claims")? {
+            claims[key] = value.clone();
+        }
+        let caller = Caller::new(house.server.address, Some(agent.key.sign(&claims)?));
+        let path = if what == "of another" { other.path("targets") } else { agent.path("targets") };
+        assert_eq!(refused(caller.get(&path).await?).await?, ErrorCode::BRK1001, "{what}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_key_is_refused_at_once_though_the_assertion_was_verified_before() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let caller = agent.caller();
+    assert!(caller.get(&agent.path("targets")).await?.status().is_success());
+    let mut connection = house.database.connect().await?;
+    sqlx::query("UPDATE agents SET public_key = sha256(public_key)").execute(&mut connection).await?;
+    sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ('default', 'agent', $1)")
+        .bind(agent.id.0)
+        .execute(&mut connection)
+        .await?;
+    brokkr_testkit::eventually(std::time::Duration::from_secs(5), "the key to be refused", async || {
+        caller.get(&agent.path("targets")).await.is_ok_and(|response| response.status() == 401)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_token_is_refused_and_unknown_routes_are_problems() -> Result<()> {
+    let house = House::open().await?;
+    let viewer = house.with_role(Role::Viewer).await?;
+    assert!(viewer.get("stacks").await?.status().is_success());
+    let mut connection = house.database.connect().await?;
+    sqlx::query("UPDATE api_tokens SET expires_at = now() WHERE role = 'viewer'")
+        .execute(&mut connection)
+        .await?;
+    assert_eq!(refused(viewer.get("stacks").await?).await?, ErrorCode::BRK1001);
+
+    assert_eq!(refused(house.anybody().get("/nowhere").await?).await?, ErrorCode::BRK2001);
+    let wrong_method = house.admin.request(Method::PATCH, "stacks").send().await?;
+    assert_eq!(wrong_method.status(), 405);
+    assert_eq!(refused(wrong_method).await?, ErrorCode::BRK2003);
+    let named =
+        house.admin.request(Method::GET, "stacks/none").header("x-request-id", "mine-1").send().await?;
+    assert_eq!(named.headers()["x-request-id"], "mine-1");
+    assert_eq!(refused(named).await?, ErrorCode::BRK2001);
+    Ok(())
+}

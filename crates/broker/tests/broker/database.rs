@@ -1,0 +1,43 @@
+//! The database goes away and comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::ErrorCode;
+use brokkr_testkit::postgres::Durability;
+use brokkr_testkit::{Postgres, eventually};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::house::{House, YAML, refused};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<()> {
+    let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
+    let house = House::open_on(Arc::clone(&postgres)).await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.stack("web", json!({ "selectors": ["*"] })).await?;
+    house.submit("web", YAML).await?;
+    let before = agent.poll().await?;
+
+    let server = postgres.server().context("a server of one's own")?;
+    server.kill9().await?;
+    assert_eq!(agent.poll().await?.etag, before.etag, "no SQL on that path");
+    let response = house.admin.send(Method::PUT, "stacks/other", &json!({})).await?;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(refused(response).await?, ErrorCode::BRK3003);
+    assert_eq!(house.anybody().get("/livez").await?.status(), StatusCode::OK);
+    assert_eq!(house.anybody().get("/readyz").await?.status(), StatusCode::SERVICE_UNAVAILABLE);
+
+    server.start_again().await?;
+    eventually(Duration::from_secs(20), "the broker to be ready again", async || {
+        house.anybody().get("/readyz").await.is_ok_and(|response| response.status().is_success())
+    })
+    .await?;
+    let object = house.submit("web", YAML).await?;
+    let envelope = agent.poll().await?.envelope()?;
+    assert_eq!(envelope.stacks[0].sequence_id, object.sequence_id);
+    Ok(())
+}

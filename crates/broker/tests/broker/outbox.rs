@@ -1,0 +1,150 @@
+//! The outbox tail loses nothing, and a naive cursor does: in the same run, on the same rows.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_api::StackId;
+use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_broker::store::outbox::{
+    Doorbell, FROZEN, outbox_read_on_conn, outbox_ring_on_conn, outbox_snapshot_on_conn,
+};
+use sqlx::{Connection as _, PgPool, Row as _};
+use uuid::Uuid;
+
+use crate::house::{House, YAML};
+
+const WRITERS: usize = 16;
+const EACH: usize = 150;
+
+/// Reads as the tail does: up to the horizon, and no further.
+async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
+    let mut seen = Vec::new();
+    let mut cursor = 0;
+    // Once all have written, it is over when the horizon has passed whatever had begun by then.
+    let mut end = None;
+    loop {
+        let last = done.load(Ordering::Acquire);
+        let mut transaction = pool.begin_with(FROZEN).await?;
+        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        for bell in outbox_read_on_conn(&mut transaction, cursor, snapshot.horizon).await? {
+            if let Doorbell::Stack(stack) = bell {
+                seen.push(stack.0);
+            }
+        }
+        transaction.commit().await?;
+        cursor = snapshot.horizon;
+        if last && cursor >= *end.get_or_insert(snapshot.ceiling) {
+            return Ok(seen);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Reads as one would at first: on from the last id seen.
+async fn naive(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
+    let mut seen = Vec::new();
+    let mut cursor = 0i64;
+    loop {
+        let last = done.load(Ordering::Acquire);
+        let rows =
+            sqlx::query("SELECT id, key FROM outbox WHERE id > $1 ORDER BY id").bind(cursor).fetch_all(pool);
+        for row in rows.await? {
+            cursor = row.get("id");
+            seen.push(row.get("key"));
+        }
+        if last {
+            return Ok(seen);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn write(pool: PgPool) -> Result<Vec<Uuid>> {
+    let mut written = Vec::new();
+    for _ in 0..EACH {
+        let stack = StackId::generate();
+        let mut transaction = pool.begin().await?;
+        outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
+        tokio::time::sleep(Duration::from_micros(rand::random_range(0..6000))).await;
+        // Some never commit: their numbers are gaps, not losses.
+        if rand::random_range(0..10) == 0 {
+            transaction.rollback().await?;
+        } else {
+            transaction.commit().await?;
+            written.push(stack.0);
+        }
+    }
+    Ok(written)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outbox_tail_loses_nothing_under_concurrent_commits() -> Result<()> {
+    let (house, other_house) = (House::open().await?, House::open().await?);
+    let url = house.database.url();
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(24).connect(&url).await?;
+    let mut other_database = other_house.database.connect().await?;
+    let done = Arc::new(AtomicBool::new(false));
+    let reading = |naively: bool| {
+        let (pool, done) = (pool.clone(), Arc::clone(&done));
+        tokio::spawn(
+            async move { if naively { naive(&pool, &done).await } else { careful(&pool, &done).await } },
+        )
+    };
+    let (careful, naive) = (reading(false), reading(true));
+    let writers: Vec<_> = (0..WRITERS).map(|_| tokio::spawn(write(pool.clone()))).collect();
+    let mut written = HashSet::new();
+    for writer in writers {
+        written.extend(writer.await??);
+    }
+    // Something else on the same server is still writing when the last row is committed: the horizon waits for it.
+    let mut elsewhere = other_database.begin().await?;
+    sqlx::query("SELECT pg_current_xact_id()").execute(&mut *elsewhere).await?;
+    let stack = StackId::generate();
+    let mut transaction = pool.begin().await?;
+    outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
+    transaction.commit().await?;
+    written.insert(stack.0);
+    done.store(true, Ordering::Release);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    elsewhere.rollback().await?;
+    let (careful, naive) = (careful.await??, naive.await??);
+
+    let found: HashSet<Uuid> = careful.iter().copied().collect();
+    assert_eq!(found.len(), careful.len(), "nothing is read twice");
+    let lost = written.difference(&found).count();
+    assert_eq!(lost, 0, "the tail lost {lost} of {}", written.len());
+    assert_eq!(found.len(), written.len(), "nothing that was rolled back is read");
+    let naive: HashSet<Uuid> = naive.into_iter().collect();
+    let naively_lost = written.difference(&naive).count();
+    println!("of {} rows the naive cursor lost {naively_lost}, the tail none", written.len());
+    assert!(naively_lost > 0, "the naive cursor has to lose rows, or this test proves nothing");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", serde_json::json!({ "env": "prod" })).await?;
+    let storm = (0..8).map(|count| {
+        let (house, name) = (&house, format!("stack-{count}"));
+        async move {
+            for round in 0..10 {
+                let selector = if round % 2 == 0 { "env=dev" } else { "env" };
+                house.stack(&name, serde_json::json!({ "selectors": [selector] })).await?;
+                house.submit(&name, YAML).await?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    futures::future::try_join_all(storm).await?;
+    // A replica that loads everything now sees the same as the one that lived through it.
+    let fresh = house.replica().await?;
+    let there = crate::house::polled(agent.poll_request_at(fresh.address)).await?;
+    let here = agent.poll().await?;
+    assert_eq!(here.envelope()?.stacks.len(), 8);
+    assert_eq!(here.body, there.body);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The program itself: what it prints, when it refuses, and that nothing acknowledged is lost by `kill -9`.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::page::Page;
+use brokkr_testkit::process::run;
+use brokkr_testkit::{Database, Launch, Output, Port, Postgres, Process, Scratch};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::house::{Caller, YAML, read};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
+const SOON: Duration = Duration::from_secs(30);
+
+async fn broker(database: &Database, arguments: &[&str]) -> Result<Output> {
+    let launch =
+        Launch::new("brokkr-broker", PROGRAM).args(arguments).args(["--database-url", &database.url()]);
+    run(launch, SOON).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_admin_token_is_printed_once_and_only_a_migrated_database_is_served() -> Result<()> {
+    let postgres = Postgres::shared().await?;
+    let database = postgres.database().await?;
+    let served = broker(&database, &["serve", "--listen", "127.0.0.1:0"]).await?;
+    assert!(served.stderr.contains("brokkr-broker migrate"), "{}", served.stderr);
+    // Twice, and at the same time.
+    let (one, two) = tokio::join!(broker(&database, &["migrate"]), broker(&database, &["migrate"]));
+    one?.ok()?;
+    two?.ok()?;
+    let first = broker(&database, &["bootstrap"]).await?.ok()?;
+    assert!(first.stdout.starts_with("brk_") && first.stdout.trim().lines().count() == 1);
+    let second = broker(&database, &["bootstrap"]).await?;
+    assert!(second.stdout.is_empty() && second.stderr.contains("exists already"), "{}", second.stderr);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
+    let postgres = Postgres::shared().await?;
+    let database = postgres.database().await?;
+    broker(&database, &["migrate"]).await?.ok()?;
+    let token = broker(&database, &["bootstrap"]).await?.ok()?.stdout.trim().to_owned();
+    let (port, scratch) = (Port::free()?, Scratch::new("broker")?);
+    let url = database.url();
+    let launch = Launch::new("brokkr-broker", PROGRAM).args([
+        "serve",
+        "--listen",
+        &port.address(),
+        "--database-url",
+        &url,
+    ]);
+    let process = Process::start(launch, scratch.path())?;
+    let caller = Caller::new(port.address().parse()?, Some(token));
+    let ready = async || caller.get("/readyz").await.is_ok_and(|response| response.status().is_success());
+    process.ready_when(SOON, ready).await?;
+    read::<serde_json::Value>(caller.send(Method::PUT, "stacks/web", &json!({})).await?).await?;
+
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let submitting = async {
+            for count in 0.. {
+                let request = caller.request(Method::POST, "stacks/web/deployment-objects");
+                let request = request.header("idempotency-key", format!("{round}-{count}"));
+                let Ok(response) = request.body(YAML).send().await else { return };
+                match read::<DeploymentObject>(response).await {
+                    Ok(object) => acknowledged.push(object.sequence_id),
+                    Err(_) => return,
+                }
+            }
+        };
+        let killing = async {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            process.kill9();
+        };
+        tokio::join!(submitting, killing);
+        process.start_again()?;
+        process.ready_when(SOON, ready).await?;
+    }
+    let mut stored = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page: Page<DeploymentObject> =
+            caller.get_json(&format!("stacks/web/deployment-objects?limit=500{after}")).await?;
+        stored.extend(page.items.iter().map(|object| object.sequence_id));
+        let Some(next) = page.next else { break };
+        after = format!("&after={next}");
+    }
+    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    let lost: Vec<_> = acknowledged.iter().filter(|sequence| !stored.contains(sequence)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    let unknown = stored.len() - acknowledged.len();
+    assert!(unknown <= 3, "at most one a kill was done and not told: {unknown}");
+    let status = process.stop().await.context("it ends when asked")?;
+    assert!(status.success());
+    Ok(())
+}

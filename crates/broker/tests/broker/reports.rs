@@ -1,0 +1,104 @@
+//! Reports become events, each once, and the last word about each stack is its status.
+
+use anyhow::Result;
+use brokkr_api::events::Event;
+use brokkr_api::page::Page;
+use brokkr_api::report::{ReportReceipt, Transition};
+use brokkr_api::status::{StackStatus, State};
+use brokkr_api::{ErrorCode, EventId, SequenceId};
+use serde_json::json;
+
+use crate::house::{House, YAML, read, refused};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_sent_again_is_the_same_event() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let reports: Vec<_> = [Transition::Applied, Transition::Healthy, Transition::Repaired]
+        .into_iter()
+        .zip(1_800_000_000..)
+        .map(|(transition, second)| agent.report(stack.id, object.sequence_id, transition, second))
+        .collect();
+    let ids: Vec<EventId> = reports.iter().map(|report| report.id).collect();
+    let first: ReportReceipt = read(agent.send_reports(&reports[..2]).await?).await?;
+    assert_eq!((first.accepted, first.duplicates), (ids[..2].to_vec(), vec![]));
+    let second: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
+    assert_eq!((second.accepted, second.duplicates), (ids[2..].to_vec(), ids[..2].to_vec()));
+
+    let events: Page<Event> = house.admin.get_json("events?stack=web&agent=shop-1").await?;
+    let told: Vec<EventId> = events.items.iter().map(|event| event.id).collect();
+    assert_eq!(told, [ids[2], ids[1], ids[0]], "newest first, each once");
+    let hops = events.items[0].hops;
+    assert_eq!(hops.published, Some(object.created_at));
+    assert!(hops.targeted.is_some() && hops.released.is_some() && hops.reported.is_some());
+
+    let page: Page<Event> = house.admin.get_json("events?limit=2").await?;
+    let rest: Page<Event> =
+        house.admin.get_json(&format!("events?limit=2&after={}", page.next.unwrap())).await?;
+    assert_eq!((rest.items[0].id, rest.items.len(), rest.next), (ids[0], 1, None));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_with_a_wrong_id_is_refused_as_a_whole() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({})).await?;
+    let good = agent.report(stack.id, SequenceId(1), Transition::Applied, 1_800_000_000);
+    let mut bad = agent.report(stack.id, SequenceId(1), Transition::Failed, 1_800_000_000);
+    bad.id = EventId::generate();
+    assert_eq!(refused(agent.send_reports(&[good, bad]).await?).await?, ErrorCode::BRK2003);
+    let events: Page<Event> = house.admin.get_json("events").await?;
+    assert!(events.items.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    house.agent("shop-2", json!({ "env": "dev" })).await?;
+    let stack = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let states = async || -> Result<Vec<StackStatus>> {
+        let page: Page<StackStatus> = house.admin.get_json("stacks/web/status").await?;
+        Ok(page.items)
+    };
+    let object = house.submit("web", YAML).await?;
+    let pending = states().await?;
+    assert_eq!(pending.len(), 1, "only the agent that it targets");
+    assert_eq!((pending[0].state, pending[0].wanted_sequence_id), (State::Pending, Some(object.sequence_id)));
+    assert_eq!(pending[0].hops.published, Some(object.created_at));
+
+    agent.hold(&[stack.id]).await?;
+    let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_800_000_010);
+    agent.send_reports(std::slice::from_ref(&healthy)).await?;
+    // Late and older: an event, but no news.
+    let late = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
+    agent.send_reports(&[late]).await?;
+    let status = states().await?;
+    assert_eq!((status[0].state, status[0].ready, status[0].total), (State::Healthy, 1, 1));
+
+    let newer = house.submit("web", YAML).await?;
+    assert_eq!(states().await?[0].state, State::Pending, "nothing is reported of the newer object");
+    let marker = house.delete("web").await?;
+    let removing = states().await?;
+    assert_eq!(
+        (removing[0].state, removing[0].wanted_sequence_id),
+        (State::Removing, Some(marker.sequence_id))
+    );
+    assert!(marker.sequence_id > newer.sequence_id);
+    let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, 1_800_000_020);
+    "a finalizer".clone_into(&mut blocked.message);
+    agent.send_reports(&[blocked]).await?;
+    assert_eq!(
+        (states().await?[0].state, states().await?[0].message.as_str()),
+        (State::Blocked, "a finalizer")
+    );
+    let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, 1_800_000_030);
+    agent.send_reports(&[removed]).await?;
+    agent.hold(&[]).await?;
+    assert_eq!(states().await?[0].state, State::Removed);
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! What an agent should have: ordered, awaited, never sent back in time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use brokkr_api::agents::{AgentStatus, Target, Why};
+use brokkr_api::envelope::Removal;
+use brokkr_api::objects::TargetObject;
+use brokkr_api::page::Page;
+use brokkr_api::protocol::header;
+use brokkr_api::{ErrorCode, Position, StackId};
+use brokkr_testkit::Postgres;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::house::{Agent, House, YAML, polled, position, refused};
+
+async fn plain(agent: &Agent) -> Result<Vec<TargetObject>> {
+    agent.caller().get_json(&agent.path("target-state")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a2_target_state_lists_the_objects_of_all_targeting_stacks_by_sequence_id() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    house.stack("zebra", json!({ "agents": ["shop-1"] })).await?;
+    house.stack("apple", json!({ "selectors": ["env=prod"] })).await?;
+    house.stack("other", json!({ "selectors": ["env=dev"] })).await?;
+    let first = house.submit("zebra", YAML).await?;
+    let second = house.submit("apple", &format!("{YAML}# two\n")).await?;
+    house.submit("other", YAML).await?;
+    let third = house.submit("zebra", &format!("{YAML}# three\n")).await?;
+
+    let objects = plain(&agent).await?;
+    let got: Vec<_> = objects.iter().map(|target| target.object.sequence_id).collect();
+    assert_eq!(got, [second.sequence_id, third.sequence_id], "the newest of each, ordered; not {first:?}");
+    assert_eq!(objects[0].content, format!("{YAML}# two\n"));
+    let by_admin: Vec<TargetObject> = house.admin.get_json("agents/shop-1/target-state").await?;
+    assert_eq!(by_admin, objects);
+
+    let envelope = agent.poll().await?.envelope()?;
+    let got: Vec<_> = envelope.stacks.iter().map(|stack| stack.sequence_id).collect();
+    assert_eq!(got, [second.sequence_id, third.sequence_id]);
+    assert_eq!(envelope.stacks[1].checksum, third.checksum);
+    assert!(envelope.stacks.iter().all(|stack| stack.published_at <= stack.targeted_at));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    house.stack("by-name", json!({ "agents": ["shop-1"] })).await?;
+    house
+        .stack("both", json!({ "agents": [agent.id], "selectors": ["env in (prod,test)", "env=dev"] }))
+        .await?;
+    house.stack("neither", json!({ "selectors": ["!env"] })).await?;
+    house.submit("both", YAML).await?;
+
+    let targets: Page<Target> = agent.caller().get_json(&agent.path("targets")).await?;
+    let told: Vec<(String, Why, bool)> = targets
+        .items
+        .iter()
+        .map(|target| (target.stack_name.to_string(), target.why.clone(), target.sequence_id.is_some()))
+        .collect();
+    let selector = Why::Selector { selector: "env in (prod,test)".parse()? };
+    assert_eq!(
+        told,
+        [
+            ("both".into(), Why::Explicit, true),
+            ("both".into(), selector, true),
+            ("by-name".into(), Why::Explicit, false)
+        ]
+    );
+    // Read page by page, it is the same list.
+    let (mut paged, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let request = house.admin.request(Method::GET, "agents/shop-1/targets").query(&[("limit", "1")]);
+        let request = if let Some(after) = &after { request.query(&[("after", after)]) } else { request };
+        let page: Page<Target> = request.send().await?.json().await?;
+        paged.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(paged, targets.items);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a7_an_agent_that_is_not_active_gets_no_deployment_objects() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    agent.hold(&[stack.id]).await?;
+    let before = agent.poll().await?;
+    assert_eq!(before.envelope()?.stacks.len(), 1);
+
+    let set = async |status: &str| {
+        house.admin.send(Method::PATCH, "agents/shop-1", &json!({ "status": status })).await
+    };
+    let (woken, changed) = tokio::join!(agent.wait(&before.etag, 20), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        set("INACTIVE").await
+    });
+    changed?;
+    let envelope = woken?.envelope()?;
+    assert_eq!((envelope.status, envelope.stacks.len()), (AgentStatus::Inactive, 0));
+    assert!(plain(&agent).await?.is_empty());
+    let content = agent.caller().get(&format!("deployment-objects/{}", object.sequence_id)).await?;
+    assert_eq!(refused(content).await?, ErrorCode::BRK2001);
+    set("ACTIVE").await?;
+    assert_eq!(agent.poll().await?.etag, before.etag, "back as it was");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let web = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let unknown = StackId::generate();
+    agent.hold(&[web.id, unknown]).await?;
+    assert_eq!(
+        agent.poll().await?.envelope()?.stacks.len(),
+        1,
+        "an unknown stack is kept, and not spoken of"
+    );
+
+    house.target("web", json!({})).await?;
+    let untargeted = agent.poll().await?.envelope()?;
+    assert_eq!(untargeted.stacks[0].removal, Some(Removal::Untargeted));
+    assert_eq!(untargeted.stacks[0].sequence_id, object.sequence_id);
+    assert!(plain(&agent).await?.is_empty());
+
+    house.target("web", json!({ "agents": ["shop-1"] })).await?;
+    assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, None, "turned round");
+
+    let marker = house.delete("web").await?;
+    let deleted = agent.poll().await?.envelope()?;
+    assert_eq!(deleted.stacks[0].removal, Some(Removal::Deleted));
+    assert_eq!(deleted.stacks[0].sequence_id, marker.sequence_id);
+    assert!(plain(&agent).await?[0].object.is_deletion_marker);
+
+    agent.hold(&[]).await?;
+    assert!(agent.poll().await?.envelope()?.stacks.is_empty());
+    // It turns out to hold the deleted stack after all: the removal is there again.
+    agent.hold(&[web.id]).await?;
+    assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, Some(Removal::Deleted));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_with_another_set_of_held_stacks_is_asked_for_the_list() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    agent.holds = vec![StackId::generate()];
+    let asked = agent.poll().await?;
+    assert_eq!((asked.status, asked.code()?), (StatusCode::PRECONDITION_REQUIRED, ErrorCode::BRK3001));
+    let holds = agent.holds.clone();
+    agent.hold(&holds).await?;
+    assert_eq!(agent.poll().await?.status, StatusCode::OK);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_stops() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let first = agent.poll().await?;
+    for name in ["etag", header::POSITION, header::PROTOCOL, header::SPREAD, "cache-control", "vary"] {
+        assert!(first.headers.contains_key(name), "{name}");
+    }
+    let started = Instant::now();
+    let unchanged = agent.wait(&format!("W/{}", first.etag), 1).await?;
+    assert_eq!(unchanged.status, StatusCode::NOT_MODIFIED);
+    assert_eq!(unchanged.headers["preference-applied"], "wait=1");
+    assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&started.elapsed()));
+
+    let waiting = async {
+        let started = Instant::now();
+        let answer = agent.wait(&first.etag, 60).await?;
+        anyhow::Ok((answer.status, started.elapsed()))
+    };
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        house.server.stop().await;
+    };
+    let (answered, ()) = tokio::join!(waiting, stopping);
+    let (status, took) = answered?;
+    assert_eq!(status, StatusCode::NOT_MODIFIED);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
+    let house = House::open().await?;
+    let concerned = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let unconcerned = house.agent("shop-2", json!({ "env": "dev" })).await?;
+    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let (one, two) = (concerned.poll().await?.etag, unconcerned.poll().await?.etag);
+    let submit = async {
+        while house.server.broker.index.waiting() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let started = Instant::now();
+        house.submit("web", YAML).await.map(|_| started)
+    };
+    let timed = async {
+        let answer = concerned.wait(&one, 20).await?;
+        anyhow::Ok((answer, Instant::now()))
+    };
+    let (woken, slept, submitted) = tokio::join!(timed, unconcerned.wait(&two, 2), submit);
+    let (answer, woken_at) = woken?;
+    assert_eq!(answer.envelope()?.stacks.len(), 1);
+    assert!(woken_at.duration_since(submitted?) < Duration::from_millis(1500));
+    assert_eq!(slept?.status, StatusCode::NOT_MODIFIED);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_behind_waits_and_an_agent_from_the_future_is_noticed() -> Result<()> {
+    // A server of its own: the transaction left open below would hold back every database of a shared one.
+    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let replica = house.replica().await?;
+    // Whatever this replica acknowledged, the other one shows to whoever has its position.
+    for count in 0..20 {
+        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let response = request.body(format!("{YAML}# {count}\n")).send().await?;
+        let seen = position(&response).expect("a write has a position");
+        let object: brokkr_api::objects::DeploymentObject = response.json().await?;
+        let request = agent.poll_request_at(replica.address).header(header::POSITION, seen.to_string());
+        let answer = polled(request).await?;
+        assert_eq!(answer.envelope()?.stacks[0].sequence_id, object.sequence_id);
+        assert!(answer.position >= Some(seen));
+    }
+
+    let now = agent.poll().await?.position.expect("an answer has a position");
+    let beyond = Position { horizon: now.horizon + 1_000_000, ..now };
+    let raised = Position { epoch: now.epoch + 1, horizon: 0 };
+    for future in [beyond, raised] {
+        let answer = polled(agent.poll_request().header(header::POSITION, future.to_string())).await?;
+        assert_eq!((answer.status, answer.code()?), (StatusCode::CONFLICT, ErrorCode::BRK3004));
+    }
+
+    // An open transaction keeps the horizon down: the replica is behind, and says so.
+    let mut connection = house.database.connect().await?;
+    sqlx::query("BEGIN").execute(&mut connection).await?;
+    sqlx::query("SELECT pg_current_xact_id()").execute(&mut connection).await?;
+    let response = house.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
+    let seen = position(&response).expect("a write has a position");
+    let request = || agent.poll_request().header(header::POSITION, seen.to_string());
+    let answer = polled(request()).await?;
+    assert_eq!((answer.status, answer.code()?), (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::BRK3002));
+    assert!(answer.headers.contains_key("retry-after"));
+    sqlx::query("COMMIT").execute(&mut connection).await?;
+    assert_eq!(polled(request()).await?.status, StatusCode::OK);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_protocol_version_is_refused() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let request =
+        agent.caller().request(Method::GET, &agent.path("target-state")).header(header::PROTOCOL, "99");
+    assert_eq!(refused(request.send().await?).await?, ErrorCode::BRK2007);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_reads_only_contents_that_concern_it() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    let other = house.agent("shop-2", json!({})).await?;
+    let web = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let old = house.submit("web", YAML).await?;
+    let new = house.submit("web", YAML).await?;
+    let path =
+        |object: &brokkr_api::objects::DeploymentObject| format!("deployment-objects/{}", object.sequence_id);
+    assert_eq!(agent.caller().get(&path(&new)).await?.text().await?, YAML);
+    assert_eq!(refused(agent.caller().get(&path(&old)).await?).await?, ErrorCode::BRK2001);
+    assert_eq!(refused(other.caller().get(&path(&new)).await?).await?, ErrorCode::BRK2001);
+    agent.hold(&[web.id]).await?;
+    assert_eq!(agent.caller().get(&path(&old)).await?.text().await?, YAML, "any version of what it holds");
+    Ok(())
+}
