@@ -30,6 +30,10 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     for object in objects {
         let object: DynamicObject = serde_json::from_value(object)?;
         let types = object.types.clone().unwrap_or_default();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "these are our own manifests: their plurals are the regular ones"
+        )]
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
         let api: Api<DynamicObject> = match object.namespace() {
             Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),

@@ -189,11 +189,14 @@ impl Drop for Process {
 
 impl Process {
     /// For engines that leave something behind in the kernel when they are killed outright.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "called while a panic unwinds, where nothing can be awaited"
+    )]
     fn end_politely(&self, signal: Signal) {
         if self.signal(signal).is_err() {
             return;
         }
-        // Not async: this is also called while a panic unwinds.
         for _ in 0..200 {
             if !self.is_running() {
                 return;

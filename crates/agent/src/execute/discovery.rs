@@ -17,7 +17,7 @@ use crate::resource::Kind;
 /// Kinds that were asked for once. A kind that was found stays; one that was not is asked for again.
 #[derive(Clone, Default)]
 pub struct Kinds {
-    known: Arc<Mutex<HashMap<(String, String, String), Kind>>>,
+    known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,18 +48,17 @@ impl Kinds {
         identity: &Identity,
         manifest: &Manifest,
     ) -> Result<Kind, ResolveError> {
-        let key = (identity.group.clone(), identity.version.clone(), identity.kind.clone());
-        if let Some(kind) = self.known.lock().expect("never poisoned").get(&key) {
+        let wanted = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
+        if let Some(kind) = self.known.lock().expect("never poisoned").get(&wanted) {
             return Ok(kind.clone());
         }
         if let Some(kind) = defined_here(identity, manifest) {
             return Ok(kind);
         }
-        let wanted = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
         match pinned_kind(cluster.client(), &wanted).await {
             Ok((resource, capabilities)) => {
                 let kind = kind_of(&resource, capabilities.scope == Scope::Namespaced);
-                self.known.lock().expect("never poisoned").insert(key, kind.clone());
+                self.known.lock().expect("never poisoned").insert(wanted, kind.clone());
                 Ok(kind)
             }
             Err(kube::Error::Api(status)) if status.code != 404 => {

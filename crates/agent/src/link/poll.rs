@@ -84,7 +84,7 @@ impl Link {
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
                         Poll::Superseded => self.stand_down(&mut stood_down, "a newer session serves").await,
                         Poll::Tied => {
-                            self.stand_down(&mut stood_down, "another process has the same session").await
+                            self.stand_down(&mut stood_down, "another process has the same session").await;
                         }
                         Poll::Ahead => {
                             self.stand_down(

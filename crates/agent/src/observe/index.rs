@@ -53,7 +53,7 @@ impl Index {
                 unheard
             }
             Change::Present(key, seen) => {
-                if self.put(&key, seen) {
+                if self.put(&key, *seen) {
                     vec![key]
                 } else {
                     Vec::new()
@@ -133,7 +133,7 @@ mod tests {
     fn older_news_and_a_delete_of_an_earlier_object_change_nothing() {
         let mut index = Index::default();
         assert!(index.put(&key("a"), seen("two", 9)));
-        assert!(index.absorb(Change::Present(key("a"), seen("two", 8))).is_empty());
+        assert!(index.absorb(Change::Present(key("a"), Box::new(seen("two", 8)))).is_empty());
         assert!(index.absorb(Change::Gone(key("a"), "one".into())).is_empty());
         assert_eq!(index.seen(&key("a")).unwrap().version, 9);
         assert_eq!(index.absorb(Change::Gone(key("a"), "two".into())), [key("a")]);
@@ -146,7 +146,7 @@ mod tests {
         index.put(&key("stays"), seen("1", 1));
         index.put(&key("went"), seen("2", 2));
         index.absorb(Change::Listing(kind.clone()));
-        index.absorb(Change::Present(key("stays"), seen("1", 1)));
+        index.absorb(Change::Present(key("stays"), Box::new(seen("1", 1))));
         // Written by ourselves while the list was under way: newer than the list.
         index.put(&key("new"), seen("3", 3));
         assert_eq!(index.absorb(Change::Listed(kind.clone())), [key("went")]);

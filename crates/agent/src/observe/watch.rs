@@ -23,7 +23,7 @@ pub enum Change {
     /// A list began: whatever is not heard of before it ends is gone.
     Listing(KindName),
     Listed(KindName),
-    Present(Key, Seen),
+    Present(Key, Box<Seen>),
     /// Deleted, or without our label now: ask before concluding anything.
     Gone(Key, String),
 }
@@ -94,7 +94,7 @@ async fn follow<const METADATA: bool>(
         let change = match event {
             Ok(Event::Init) => Change::Listing(name.clone()),
             Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                Change::Present(key_of(&name, &object), object.into_seen(&name, Timestamp::now()))
+                Change::Present(key_of(&name, &object), Box::new(object.into_seen(&name, Timestamp::now())))
             }
             Ok(Event::InitDone) => Change::Listed(name.clone()),
             Ok(Event::Delete(object)) => {

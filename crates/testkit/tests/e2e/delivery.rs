@@ -53,7 +53,9 @@ async fn b4_f4_every_resource_carries_its_marks_and_the_record_names_it() -> Res
         assert_eq!(annotations["brokkr.io/checksum"], history["items"][0]["checksum"].as_str().unwrap());
     }
     let records = world.cluster.kubectl(["get", "stacks.brokkr.io"]).await?.ok()?.stdout;
-    let line = records.lines().find(|line| line.starts_with("web-")).unwrap_or_default();
+    let id = stack["id"].as_str().unwrap();
+    let record = format!("web-{}", &id[id.len() - 12..]);
+    let line = records.lines().find(|line| line.starts_with(&record)).unwrap_or_default();
     assert!(line.contains("3/3") && line.contains("healthy"), "good to read: {records}");
 
     // The next content is a new checksum on every resource, also on what did not change (B4).

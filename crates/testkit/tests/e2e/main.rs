@@ -9,6 +9,7 @@ mod drift;
 mod isolation;
 mod pull;
 mod quiet;
+mod readme;
 mod retarget;
 mod validation;
 mod world;

@@ -5,10 +5,10 @@ use anyhow::Result;
 use crate::world::{World, namespace};
 
 fn bad(space: &str, name: &str) -> String {
-    // The name of a port is at most 15 characters long: only the API server knows that.
+    // There are only 65,535 ports: only the API server knows that.
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: {space}}}\n\
-         spec:\n  ports: [{{name: much-too-long-for-a-port-name, port: 80}}]\n"
+         spec:\n  ports: [{{port: 70000}}]\n"
     )
 }
 

@@ -99,7 +99,7 @@ fn a_mass_prune_waits_for_approval_and_goes_on_with_it() {
     let resources: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     let mut cluster = delivered(&resources);
     let goal = cluster.have(&content(2, &resources[..10]));
-    let mut agent = cluster.start(goal.clone());
+    let mut agent = cluster.start(goal);
     assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Prune);
     assert_eq!(cluster.objects.len(), 80);
     assert_eq!(cluster.transitions()["2 blocked"], 1);
