@@ -11,6 +11,7 @@
 //! | `remove`  | a stack to remove, until everything is seen to be gone                      |
 //! | `steady`  | putting back what others changed, and health                               |
 //! | `outcome` | the record and the reports that go with a transition                        |
+//! | `types`, `steps` | what is looked at, and what is answered                              |
 //! | `absorb`  | what an answer changes                                                      |
 
 pub mod absorb;
@@ -19,12 +20,14 @@ mod dispose;
 mod outcome;
 mod remove;
 pub mod steady;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 pub mod types;
 
 use jiff::{SignedDuration, Timestamp};
-use types::{Plan, Situation, Stage};
+use steps::{Plan, Stage};
+use types::Situation;
 
 /// How long a finalizer may hold an object before it is reported as what blocks.
 pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);

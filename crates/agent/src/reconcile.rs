@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
-use crate::plan::types::{Answer, Record, Stage, Step};
+use crate::plan::steps::{Answer, Stage, Step};
+use crate::plan::types::Record;
 use stack::{StackState, Surroundings};
 pub use worker::Worker;
 

@@ -16,7 +16,8 @@ use tokio::sync::Semaphore;
 use super::{classify, inside};
 use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
 use crate::observe::tracked::Tracked;
-use crate::plan::types::{Answer, Failure, Seen, Wanted};
+use crate::plan::steps::Answer;
+use crate::plan::types::{Failure, Seen, Wanted};
 use crate::resource::Kind;
 
 /// A request that takes longer than this is given up; whether it was carried out is found out later.

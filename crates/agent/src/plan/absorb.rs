@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::types::{Answer, Failure, FailureClass, Origin, Progress, Record, Standing, Step};
+use super::steps::{Answer, Step};
+use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
 use super::{NEXT_CYCLE, backoff, steady};
 
 /// Takes an answer in. `record` is the one that the cluster holds, as far as known.

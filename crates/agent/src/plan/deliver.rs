@@ -6,9 +6,8 @@ use std::sync::Arc;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
-use super::types::{
-    Content, Failure, FailureClass, Owner, Plan, Record, Seen, Situation, Stage, Step, Wanted,
-};
+use super::steps::{Plan, Stage, Step};
+use super::types::{Content, Failure, FailureClass, Owner, Record, Seen, Situation, Wanted};
 use super::{GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, TRANSIENT_PATIENCE, dispose, due, outcome, steady};
 use crate::marks::Stamp;
 use crate::resource::{Kind, KindName, is_ground};
@@ -128,6 +127,13 @@ fn requests<'a>(
                 plan.waiting_for = Some(format!("{}: {}", wanted.key.for_people(), standing.failure.message));
             }
             _ => plan.steps.push(step(wanted)),
+        }
+    }
+    if plan.steps.is_empty() && plan.wake_at.is_some() {
+        let lasting = overdue(s);
+        if let Some(reason) = lasting.first().map(|note| note.reason.clone()) {
+            // Told while it is still tried: the stage stays what it is.
+            return Some(Plan { stage, ..outcome::failed(s, &reason, lasting).wake(plan.wake_at) });
         }
     }
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
@@ -349,13 +355,17 @@ fn stop(s: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
     outcome::failed(s, reason, notes).wake(Some(s.now + NEXT_CYCLE))
 }
 
-/// Transient failures that have lasted too long are told, while they are still retried.
+/// Transient failures that have lasted too long are told, while they are still retried. What is missing
+/// (a namespace that comes with nobody) is told sooner: it seldom passes by itself.
 #[must_use]
 pub(super) fn overdue(s: &Situation<'_>) -> Vec<ObjectNote> {
     s.progress
         .failures
         .iter()
-        .filter(|(_, standing)| due(standing.since + TRANSIENT_PATIENCE, s.now))
+        .filter(|(_, standing)| {
+            let missing = standing.failure.reason == "NotFound" && standing.attempts >= 3;
+            missing || due(standing.since + TRANSIENT_PATIENCE, s.now)
+        })
         .map(|(key, standing)| note(key, &standing.failure))
         .collect()
 }

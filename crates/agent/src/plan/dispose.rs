@@ -7,7 +7,8 @@ use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
 
-use super::types::{Entry, Origin, Plan, Record, Seen, Situation, Stage, Step};
+use super::steps::{Plan, Stage, Step};
+use super::types::{Entry, Origin, Record, Seen, Situation};
 use super::{BLOCKED_AFTER, SLOW_AFTER, due, outcome};
 use crate::resource::{KindName, is_ground};
 

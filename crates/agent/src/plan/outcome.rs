@@ -8,7 +8,8 @@ use brokkr_api::{EventId, SequenceId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
-use super::types::{Content, Entry, Origin, Outcome, Plan, Record, Seen, Situation, Stage, Step};
+use super::steps::{Plan, Stage, Step};
+use super::types::{Content, Entry, Origin, Outcome, Record, Seen, Situation};
 use super::{DEGRADED_AFTER, REPAIR_REPORTS, deliver, due};
 use crate::health::HealthState;
 

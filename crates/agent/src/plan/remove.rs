@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use brokkr_api::report::Transition;
 
-use super::types::{Plan, Situation, Stage, Step};
+use super::steps::{Plan, Stage, Step};
+use super::types::Situation;
 use super::{dispose, outcome};
 use crate::resource::Kind;
 

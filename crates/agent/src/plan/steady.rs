@@ -4,7 +4,8 @@
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
-use super::types::{Content, Fight, Plan, Record, Seen, Situation, Stage, Step};
+use super::steps::{Plan, Stage, Step};
+use super::types::{Content, Fight, Record, Seen, Situation};
 use super::{due, outcome};
 use crate::marks::Stamp;
 

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use super::Worker;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
-use crate::plan::types::{Answer, Goal, Plan, Progress, Record, Situation, Stage, Step};
+use crate::plan::steps::{Answer, Plan, Stage, Step};
+use crate::plan::types::{Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
 
 /// What a stack sees of the rest of the agent.

@@ -9,7 +9,8 @@ use crate::execute::discovery::Kinds;
 use crate::inventory::{RecordError, Records};
 use crate::link::content;
 use crate::link::holds::HeldStacks;
-use crate::plan::types::{Answer, Failure, FailureClass, Record, Step};
+use crate::plan::steps::{Answer, Step};
+use crate::plan::types::{Failure, FailureClass, Record};
 
 #[derive(Clone)]
 pub struct Worker {

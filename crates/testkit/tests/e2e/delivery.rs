@@ -39,9 +39,43 @@ async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order()
     Ok(())
 }
 
-/// B4, F4: marks on the resource, and the record in the cluster.
+/// F6: applied is not ready. A workload that no node takes is told as it is, and `--wait` does not lie.
 #[tokio::test]
-async fn b4_f4_every_resource_carries_its_marks_and_the_record_names_it() -> Result<()> {
+async fn f6_what_is_applied_and_not_ready_is_never_called_healthy() -> Result<()> {
+    let world = World::start().await?;
+    let stuck = deployment(&world.space, "stuck", 1).replace(
+        "    spec:\n      containers:",
+        "    spec:\n      nodeSelector: {no: such-node}\n      containers:",
+    );
+    assert!(stuck.contains("nodeSelector"));
+    let yaml = format!("{}{stuck}", namespace(&world.space));
+    let file = world.fleet.cli.file("stuck.yaml", &yaml)?;
+    let output = world
+        .fleet
+        .brokkr([
+            "apply",
+            "-f",
+            &file.to_string_lossy(),
+            "--stack",
+            "web",
+            "--to",
+            "env=prod",
+            "--wait",
+            "--timeout",
+            "8s",
+        ])
+        .await?;
+    assert_eq!(output.code, 124, "{}{}", output.stdout, output.stderr);
+    let status = world.status("web", "shop-1", "applied", |status| status["state"] == "applied").await?;
+    assert_eq!((&status["ready"], &status["total"]), (&json!(1), &json!(2)), "{status}");
+    let events = world.events("web").await?;
+    assert!(events.iter().all(|event| event["transition"] != "healthy"), "{events:?}");
+    Ok(())
+}
+
+/// B4, C3, F4: marks on the resource, and the record in the cluster.
+#[tokio::test]
+async fn b4_c3_f4_every_resource_carries_its_marks_and_the_record_names_it() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?;
@@ -58,8 +92,10 @@ async fn b4_f4_every_resource_carries_its_marks_and_the_record_names_it() -> Res
     let line = records.lines().find(|line| line.starts_with(&record)).unwrap_or_default();
     assert!(line.contains("3/3") && line.contains("healthy"), "good to read: {records}");
 
-    // The next content is a new checksum on every resource, also on what did not change (B4).
-    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "changed")])).await?;
+    // The next content is a new checksum on every resource, also on what did not change (B4); what carries
+    // the older checksum of the same stack is updated, or pruned (C3).
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    assert!(world.map("two").await?.is_none());
     let history = world.fleet.get("/api/v1/stacks/web/deployment-objects").await?;
     let map = world.map("one").await?.expect("one");
     let annotations = map.metadata.annotations.unwrap_or_default();

@@ -62,3 +62,15 @@ async fn d5_one_failing_object_does_not_keep_the_others_of_its_stack_and_suspend
     assert!(world.map("goes").await?.is_some(), "prune is suspended");
     Ok(())
 }
+
+/// What is missing is told while it is still waited for, and delivered once it is there.
+#[tokio::test]
+async fn a_namespace_that_nobody_brings_is_named_and_the_stack_goes_on_when_it_comes() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
+    let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    assert!(status["message"].as_str().unwrap().contains(&world.space), "{status}");
+    world.create_namespace().await?;
+    world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
+    Ok(())
+}

@@ -1,9 +1,10 @@
-//! A1: every connection goes from the agent to the broker.
+//! A1, A5: every connection goes from the agent to the broker; and the agent's rights.
 
 use std::collections::HashSet;
 use std::fs;
 
 use anyhow::Result;
+use brokkr_testkit::AgentOptions;
 
 use crate::world::World;
 
@@ -33,5 +34,44 @@ async fn a1_the_agent_listens_nowhere_and_gets_everything_by_asking() -> Result<
     assert!(!sockets.is_empty(), "it has connections");
     let open: Vec<_> = sockets.intersection(&listening()?).cloned().collect();
     assert!(open.is_empty(), "the agent listens: {open:?}");
+    Ok(())
+}
+
+/// A5: the long poll is answered as soon as something changed; nobody waits for the interval.
+#[tokio::test]
+async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() -> Result<()> {
+    let options = AgentOptions { polling_interval: "300s".into(), ..AgentOptions::default() };
+    let world = World::start_with(&options).await?;
+    // Each wait of `apply --wait` and `delete --wait` is far shorter than one interval.
+    let wait = ["--wait", "--timeout", "60s"];
+    for value in ["1", "2"] {
+        let file = world.fleet.cli.file("web.yaml", &world.manifest(&[("one", value)]))?;
+        let apply =
+            ["apply", "-f", &file.to_string_lossy(), "--stack", "web", "--to", "env=prod"].map(str::to_owned);
+        world.fleet.brokkr(apply.into_iter().chain(wait.map(str::to_owned))).await?.ok()?;
+        assert_eq!(world.value("one").await?.as_deref(), Some(value));
+    }
+    let delete = ["delete", "stack", "web", "--yes"];
+    world.fleet.brokkr(delete.into_iter().chain(wait)).await?.ok()?;
+    assert!(world.map("one").await?.is_none());
+    Ok(())
+}
+
+/// The agent runs under its own account, which may do what a stack may contain, and is no cluster admin.
+#[tokio::test]
+async fn the_agent_is_no_cluster_admin() -> Result<()> {
+    let world = World::start().await?;
+    let may = async |verb: &str, what: &str| {
+        let user = format!("--as={}", world.shop.user());
+        Ok::<_, anyhow::Error>(
+            world.cluster.kubectl(["auth", "can-i", verb, what, &user, "-A"]).await?.code == 0,
+        )
+    };
+    assert!(may("patch", "deployments.apps").await?);
+    for (verb, what) in
+        [("*", "*"), ("escalate", "clusterroles"), ("bind", "clusterroles"), ("impersonate", "users")]
+    {
+        assert!(!may(verb, what).await?, "the agent may {verb} {what}");
+    }
     Ok(())
 }

@@ -85,3 +85,52 @@ async fn c6_a_namespace_with_something_foreign_inside_is_left_and_named() -> Res
     assert_eq!(world.map("theirs").await?.expect("theirs").metadata.uid, theirs.metadata.uid);
     Ok(())
 }
+
+/// G2: a stack targets agents one by one, by selector, or both; labels and annotations are kept.
+#[tokio::test]
+async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_carry_labels() -> Result<()> {
+    let world = World::start().await?;
+    let file =
+        world.fleet.cli.file("web.yaml", &world.manifest(&[("one", "1")]))?.to_string_lossy().into_owned();
+    world
+        .fleet
+        .brokkr([
+            "apply",
+            "-f",
+            &file,
+            "--stack",
+            "web",
+            "--to-agent",
+            "shop-1",
+            "--label",
+            "team=red",
+            "--wait",
+        ])
+        .await?
+        .ok()?;
+    assert_eq!(world.value("one").await?.as_deref(), Some("1"));
+    let targets = world.fleet.get("/api/v1/agents/shop-1/targets").await?;
+    assert_eq!(targets["items"][0]["why"], json!({"kind": "explicit"}), "{targets}");
+    let stack = world.fleet.get("/api/v1/stacks/web").await?;
+    assert_eq!(stack["labels"], json!({"team": "red"}));
+
+    let patch = json!({"annotations": {"contact": "ana"}});
+    let answer =
+        world.fleet.request(http::Method::PATCH, "/api/v1/agents/shop-1").json(&patch).send().await?;
+    assert!(answer.status().is_success(), "{}", answer.text().await?);
+    let agent = world.fleet.get("/api/v1/agents/shop-1").await?;
+    assert_eq!(
+        (&agent["labels"], &agent["annotations"]),
+        (&json!({"env": "prod"}), &json!({"contact": "ana"}))
+    );
+
+    // By selector only: the same agent, for another reason.
+    world
+        .fleet
+        .brokkr(["apply", "-f", &file, "--stack", "web", "--to", "env in (prod,test)", "--wait"])
+        .await?
+        .ok()?;
+    let targets = world.fleet.get("/api/v1/agents/shop-1/targets").await?;
+    assert_eq!(targets["items"][0]["why"]["selector"], "env in (prod,test)", "{targets}");
+    Ok(())
+}

@@ -7,7 +7,8 @@ use brokkr_manifest::Key;
 use proptest::prelude::*;
 
 use super::pretend::{Pretend, content, key};
-use crate::plan::types::{Goal, Stage};
+use crate::plan::steps::Stage;
+use crate::plan::types::Goal;
 use crate::resource::is_ground;
 
 const RESOURCES: [&str; 6] = [

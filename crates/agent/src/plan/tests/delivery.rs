@@ -3,7 +3,7 @@
 use brokkr_api::envelope::Removal;
 
 use super::pretend::{Pretend, content, key};
-use crate::plan::types::Stage;
+use crate::plan::steps::Stage;
 
 const SHOP: (&str, &str) = ("/Namespace//shop", "1");
 const WEB: (&str, &str) = ("apps/Deployment/shop/web", "1");

@@ -15,9 +15,9 @@ use serde_json::json;
 use crate::health::{Health, HealthState};
 use crate::plan::absorb::absorb;
 use crate::plan::plan;
+use crate::plan::steps::{Answer, Plan, Stage, Step};
 use crate::plan::types::{
-    Answer, Content, Failure, FailureClass, Fingerprint, Goal, Observed, Plan, Progress, Record, Seen,
-    Situation, Stage, Step, Wanted,
+    Content, Failure, FailureClass, Fingerprint, Goal, Observed, Progress, Record, Seen, Situation, Wanted,
 };
 use crate::resource::{Kind, KindName};
 

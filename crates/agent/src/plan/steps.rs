@@ -1,0 +1,157 @@
+//! What the planner answers: requests that may be made now, and what their answers mean.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::types::{Content, Failure, Record, Seen, Wanted};
+use crate::marks::Stamp;
+use crate::resource::Kind;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Tell the broker that this stack is held, before the first write for it.
+    Hold,
+    /// Get, verify, parse and resolve the content.
+    Fetch,
+    WriteRecord(Box<Record>),
+    /// Delete the record: the stack is gone and the broker knows it.
+    DropRecord,
+    /// Read one object that does not carry our label.
+    Look {
+        key: Key,
+        kind: Kind,
+    },
+    /// List what is inside a namespace or definition.
+    LookInside {
+        key: Key,
+        kind: Kind,
+    },
+    DryRun {
+        wanted: Arc<Wanted>,
+        uid: Option<String>,
+        stamp: Stamp,
+    },
+    Apply {
+        wanted: Arc<Wanted>,
+        uid: Option<String>,
+        stamp: Stamp,
+        repair: bool,
+    },
+    Delete {
+        key: Key,
+        kind: Kind,
+        uid: String,
+    },
+    /// Take our marks off and leave the object.
+    Release {
+        key: Key,
+        kind: Kind,
+        uid: String,
+    },
+}
+
+impl Step {
+    /// One word for logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Fetch => "fetch",
+            Self::WriteRecord(_) => "write-record",
+            Self::DropRecord => "drop-record",
+            Self::Look { .. } => "look",
+            Self::LookInside { .. } => "look-inside",
+            Self::DryRun { .. } => "dry-run",
+            Self::Apply { .. } => "apply",
+            Self::Delete { .. } => "delete",
+            Self::Release { .. } => "release",
+        }
+    }
+}
+
+/// What the answer to a step means.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Held,
+    Fetched(Arc<Content>),
+    RecordWritten { version: String },
+    RecordDropped,
+    Looked(Option<Seen>),
+    Inside(Vec<String>),
+    Valid,
+    Applied { seen: Seen, created: bool },
+    DeleteAccepted,
+    Gone,
+    Released,
+    Failed(Failure),
+}
+
+/// Where the stack is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Announce,
+    Fetch,
+    Look,
+    Intend,
+    Ground,
+    Validate,
+    Apply,
+    Prune,
+    Settle,
+    Steady,
+    Stopped,
+    Remove,
+    Done,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub stage: Stage,
+    /// May be carried out at the same time.
+    pub steps: Vec<Step>,
+    /// Kinds that have to be watched to go on.
+    pub watch: BTreeSet<Kind>,
+    /// When to plan again even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+    /// What is being waited for, for people.
+    pub waiting_for: Option<String>,
+    /// Something that was applied is not ready.
+    pub unready: bool,
+}
+
+impl Plan {
+    #[must_use]
+    pub fn new(stage: Stage) -> Self {
+        Self {
+            stage,
+            steps: Vec::new(),
+            watch: BTreeSet::new(),
+            wake_at: None,
+            waiting_for: None,
+            unready: false,
+        }
+    }
+
+    #[must_use]
+    pub fn with(stage: Stage, steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn waiting(stage: Stage, what: impl Into<String>) -> Self {
+        Self { waiting_for: Some(what.into()), ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn wake(mut self, at: Option<Timestamp>) -> Self {
+        self.wake_at = match (self.wake_at, at) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        self
+    }
+}
