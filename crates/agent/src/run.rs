@@ -115,6 +115,9 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
         }
     };
     config.default_retry = false;
+    // So that the API server's audit log names us.
+    let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((http::header::USER_AGENT, name));
     kube::Client::try_from(config).context("make a client of the API server")
 }
 
