@@ -33,6 +33,8 @@ use types::Situation;
 pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 /// The same for what only takes its time, as namespaces do.
 pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// How often to look at what blocks for long.
+pub const SLOW_CHECKS: SignedDuration = SignedDuration::from_secs(10);
 /// How often to see whether another stack has let go of something.
 pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 /// How long a Namespace or definition may take to become ready.
@@ -53,9 +55,11 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
         remove::plan(situation)
     } else {
         let plan = deliver::plan(situation);
-        match plan.stage {
-            Stage::Fetch | Stage::Stopped => steady::keep_up(situation, plan),
-            _ => plan,
+        let idle = plan.steps.is_empty() && plan.waiting_for.is_some() && plan.stage != Stage::Steady;
+        if idle || matches!(plan.stage, Stage::Fetch | Stage::Stopped) {
+            steady::keep_up(situation, plan)
+        } else {
+            plan
         }
     }
 }

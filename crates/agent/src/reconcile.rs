@@ -142,6 +142,7 @@ impl Reconciler {
         for (id, stack) in &mut self.stacks {
             if stack.wake_at.is_some_and(|at| at <= now) {
                 stack.wake_at = None;
+                stack.look_again();
                 stack.begin_next_cycle(now);
                 self.dirty.insert(*id);
             }
@@ -151,11 +152,13 @@ impl Reconciler {
     fn hear(&mut self, news: News) {
         match news {
             News::StandDown(_) => self.stood_down = true,
-            News::StandUp => {
-                self.stood_down = false;
-                self.dirty.extend(self.stacks.keys());
-            }
+            News::StandUp => self.stood_down = false,
             News::Target(envelope) => self.aim(*envelope),
+        }
+        let may_write = self.active && !self.stood_down;
+        if self.worker.cluster.let_write(may_write) != may_write && may_write {
+            self.stacks.values_mut().for_each(StackState::stand_up);
+            self.dirty.extend(self.stacks.keys());
         }
     }
 
@@ -217,15 +220,20 @@ impl Reconciler {
         if let (Step::Apply { wanted, .. }, Answer::Applied { seen, .. }) = (&step, &answer) {
             self.index.put(&wanted.key, seen.clone());
         }
+        if let (Step::Delete { key, uid, .. } | Step::Release { key, uid, .. }, Answer::Gone) =
+            (&step, &answer)
+        {
+            self.index.absorb(Change::Gone(key.clone(), uid.clone()));
+        }
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let now = Timestamp::now();
-        stack.finish(&step, &answer, now);
+        let recorded = stack.record.as_ref().map_or(0, |record| record.inventory.len());
+        stack.finish(&step, &answer, Timestamp::now());
         self.dirty.insert(id);
         match (&step, &answer) {
             (Step::WriteRecord(_), Answer::RecordWritten { .. }) => {
                 if let Some(record) = &stack.record {
-                    for key in record.inventory.keys() {
-                        self.owners.insert(key.clone(), id);
+                    if record.inventory.len() < recorded {
+                        self.owners.retain(|key, owner| *owner != id || record.inventory.contains_key(key));
                     }
                     if !record.reports.is_empty() {
                         let _ = self.reports.send(record.reports.clone());
@@ -244,7 +252,8 @@ impl Reconciler {
         if let Some(stack) = self.stacks.remove(&id) {
             tracing::info!(stack.id = %id, "stack removed");
             // Wanted again in the meantime: starts from nothing.
-            if let Some(target) = stack.next.filter(|target| target.removal.is_none()) {
+            let wanted = stack.next.or(stack.goal.map(|goal| goal.target));
+            if let Some(target) = wanted.filter(|target| target.removal.is_none()) {
                 self.stacks.entry(id).or_default().aim(target);
                 self.dirty.insert(id);
             }
@@ -267,7 +276,12 @@ impl Reconciler {
         if !self.active || self.stood_down {
             return;
         }
-        let around = Surroundings { worker: &self.worker, index: &self.index, leaving: &self.leaving };
+        let around = Surroundings {
+            worker: &self.worker,
+            index: &self.index,
+            leaving: &self.leaving,
+            claims: &self.owners,
+        };
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let Some(plan) = stack.plan(&around, Timestamp::now()) else { return };
         if let Some(what) = &plan.waiting_for {
@@ -279,6 +293,12 @@ impl Reconciler {
         self.watches.ensure(&plan.watch);
         let Some(target) = stack.goal.as_ref().map(|goal| goal.target.clone()) else { return };
         for step in plan.steps {
+            // Claimed as soon as it is decided: a second stack that wants the same is refused, not faster.
+            if let Step::WriteRecord(record) = &step {
+                for key in record.inventory.keys() {
+                    self.owners.entry(key.clone()).or_insert(id);
+                }
+            }
             let (worker, answers) = (self.worker.clone(), self.answers.clone());
             let target = target.clone();
             tokio::spawn(async move {

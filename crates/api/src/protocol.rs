@@ -56,8 +56,9 @@ pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
 /// How far an answer has seen: comparable between replicas.
 ///
-/// `horizon` is a PostgreSQL transaction id: every outbox row written by a lower one has been taken
-/// in. After a restore the horizon may go back; then the epoch is raised, which orders first.
+/// `horizon` is a PostgreSQL transaction id: nothing in the answer was written at or above it, and a
+/// replica that has taken in everything below it knows at least as much. After a restore the horizon
+/// may go back; then the epoch is raised, which orders first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     pub epoch: i64,

@@ -137,9 +137,12 @@ pub struct ReportBatch {
     pub reports: Vec<Report>,
 }
 
-/// Both lists are durable: the agent forgets what is in either.
+/// What is accepted or a duplicate is durable. The agent forgets what is in any of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReportReceipt {
     pub accepted: Vec<EventId>,
     pub duplicates: Vec<EventId>,
+    /// Not what it claims to be, and not stored: the id does not follow from the content.
+    #[serde(default)]
+    pub refused: Vec<EventId>,
 }

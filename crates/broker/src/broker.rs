@@ -29,32 +29,49 @@ pub struct Broker {
     pub draining: CancellationToken,
 }
 
+/// Whether this replica has seen what a caller has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Reached,
+    /// Not within the time that a request waits.
+    Behind,
+    /// A fresh look knows of no such transaction: the database has gone back, and nobody said so.
+    Unheard,
+}
+
 impl Broker {
     /// Waits until this replica has seen what the caller has already seen, so that nobody is sent back
     /// in time by being served by another replica.
     pub async fn catch_up(&self, position: Option<Position>) -> Result<(), ApiError> {
         let Some(wanted) = position else { return Ok(()) };
+        match self.progress(wanted).await {
+            Progress::Reached => Ok(()),
+            Progress::Behind => Err(self.behind(wanted)),
+            Progress::Unheard => {
+                let here = self.index.position();
+                tracing::error!(%wanted, %here, "an agent has seen more than this database holds");
+                let detail = format!("the agent has seen {wanted}, the database is at {here}");
+                Err(ApiError::new(ErrorCode::BRK3004, detail))
+            }
+        }
+    }
+
+    /// Waits for the position, and tells what came of it.
+    pub async fn progress(&self, wanted: Position) -> Progress {
         let at_most = Duration::from_secs(CATCH_UP_SECONDS);
         if self.index.position() >= wanted || self.index.reached(wanted, at_most).await {
-            return Ok(());
+            return Progress::Reached;
         }
         let seen = self.index.seen();
-        // A fresh look that knows of no such transaction: the database has gone back, and nobody said so.
         let fresh = seen.at.elapsed() < at_most;
         let ahead = wanted.epoch > seen.position.epoch
             || (wanted.epoch == seen.position.epoch && wanted.horizon > seen.ceiling);
-        if fresh && ahead {
-            tracing::error!(%wanted, here = %seen.position, "an agent has seen more than this database holds");
-            return Err(ApiError::new(
-                ErrorCode::BRK3004,
-                format!("the agent has seen {wanted}, the database is at {}", seen.position),
-            ));
-        }
-        Err(ApiError::new(
-            ErrorCode::BRK3002,
-            format!("{wanted} is wanted, this replica is at {}", seen.position),
-        )
-        .retry_after(1))
+        if fresh && ahead { Progress::Unheard } else { Progress::Behind }
+    }
+
+    pub fn behind(&self, wanted: Position) -> ApiError {
+        let detail = format!("{wanted} is wanted, this replica is at {}", self.index.position());
+        ApiError::new(ErrorCode::BRK3002, detail).retry_after(1)
     }
 
     /// Seconds over which agents should spread a reconnect: about a thousand a second.

@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::access::secret::{Secret, SecretKind};
 use crate::args::{Args, BootstrapArgs, Command, LogFormat, ServeArgs};
+use crate::limits;
 use crate::router;
 use crate::serve;
 use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_token_insert_on_conn};
@@ -52,10 +53,11 @@ async fn command(command: Command) -> Result<()> {
 }
 
 async fn serve_until_told(args: ServeArgs) -> Result<()> {
-    let server = serve::Server::start(args).await?;
-    serve::told_to_stop().await;
+    limits::raise_open_files(args.max_connections);
+    let mut server = serve::Server::start(args).await?;
+    let ended = server.until(serve::told_to_stop()).await;
     server.stop().await;
-    Ok(())
+    Ok(ended?)
 }
 
 /// Makes the first admin token. Its secret is printed here and stored nowhere.

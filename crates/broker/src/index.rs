@@ -5,13 +5,27 @@
 //! | `picture`   | agents and stacks, with the inverted indexes that make a poll a lookup      |
 //! | `labels`    | label → agents, selector → stacks                                           |
 //! | `answers`   | envelopes that were computed, kept until something concerns their agent     |
-//! | `waiters`   | who waits in a long poll, and for a change of what                          |
+//! | `waiters`   | who waits in a long poll                                                    |
 //!
 //! Locks are taken in the order picture, answers, waiters, and never across an await.
+//!
+//! # Position
+//!
+//! What changed is read up to the horizon, how it is now from the whole snapshot: so the picture may show
+//! some, not all, of what committed above the horizon. Two figures keep agents from going back in time when
+//! they change replicas:
+//!
+//! - answers are stamped with `shown`: nothing in the picture is from this transaction on;
+//! - a replica vouches only for its `horizon`: everything below it is in the picture. It tells something new
+//!   to an agent only once its horizon has reached what the agent brings.
+//!
+//! `shown` of one replica says nothing to another, as each may show other parts of what is above the horizon.
 
 mod answers;
 mod labels;
 mod picture;
+#[cfg(test)]
+mod properties;
 mod waiters;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -30,10 +44,21 @@ use waiters::Waiters;
 /// How far the index has seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
+    /// Everything below it is in the picture.
     pub position: Position,
+    /// Nothing from this transaction on is in the picture. Never below the horizon.
+    pub shown: u64,
     /// No transaction from this one on had begun when the database was last looked at.
     pub ceiling: u64,
     pub at: Instant,
+}
+
+impl Seen {
+    /// What an answer is stamped with: whoever has reached it has all that the answer shows.
+    #[must_use]
+    pub fn stamp(&self) -> Position {
+        Position { epoch: self.position.epoch, horizon: self.shown }
+    }
 }
 
 #[derive(Debug)]
@@ -48,7 +73,7 @@ pub struct Index {
 impl Index {
     #[must_use]
     pub fn new(installation: InstallationId) -> Self {
-        let seen = Seen { position: Position::default(), ceiling: 0, at: Instant::now() };
+        let seen = Seen { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
         Self {
             installation,
             picture: RwLock::default(),
@@ -63,50 +88,48 @@ impl Index {
         self.picture.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The target state of an agent, computed at most once for each change that concerns it.
-    pub fn answer(&self, agent: AgentId) -> Option<Arc<Answer>> {
+    /// The target state of an agent, computed at most once for each change that concerns it, with its stamp.
+    pub fn answer(&self, agent: AgentId) -> Option<(Arc<Answer>, Position)> {
+        // Held to the end: what is shown changes only together with the picture, and an invalidation cannot
+        // come between computing and storing, and be lost.
         let picture = self.picture();
-        self.answer_from(&picture, agent)
-    }
-
-    /// Stores while the picture is still locked: an invalidation cannot come in between and be lost.
-    fn answer_from(&self, picture: &Picture, agent: AgentId) -> Option<Arc<Answer>> {
+        let stamp = self.seen().stamp();
         if let Some(known) = self.answers().get(agent) {
-            return Some(known);
+            return Some((known, stamp));
         }
         let facts = picture.agent(agent)?;
         let computed = Arc::new(answer(&envelope(self.installation, facts, picture.candidates(facts))));
         self.answers().put(agent, Arc::clone(&computed));
-        Some(computed)
+        Some((computed, stamp))
     }
 
-    /// Takes in changes and wakes exactly those whose answer became another, or whose right to ask changed.
+    /// Takes in changes and wakes those whom they concern. Whether their answer really became another, each
+    /// looks at for itself: a change may concern every agent, and the tail has to go on.
     pub fn apply(&self, changes: Changes, seen: Seen) {
         let concerned = {
             let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
             let concerned = picture.apply(changes);
-            self.answers().forget(&concerned.agents);
+            self.answers().forget(&concerned);
+            self.tell(seen);
             concerned
         };
-        self.tell(seen);
-        let waiting = self.waiters().among(&concerned.agents);
-        let picture = self.picture();
-        for agent in waiting {
-            let now = self.answer_from(&picture, agent);
-            let etag = now.as_ref().map(|answer| answer.etag.as_str());
-            self.waiters().wake(agent, etag, concerned.rights.contains(&agent));
-        }
+        self.waiters().wake(&concerned);
     }
 
     /// Replaces everything: at start, and after a cursor grew too old.
     pub fn replace(&self, picture: Picture, seen: Seen) {
-        *self.picture.write().unwrap_or_else(PoisonError::into_inner) = picture;
-        self.answers().clear();
-        self.tell(seen);
+        let before = {
+            let mut here = self.picture.write().unwrap_or_else(PoisonError::into_inner);
+            self.answers().clear();
+            self.tell(seen);
+            std::mem::replace(&mut *here, picture)
+        };
         self.waiters().wake_all();
+        // Taking a large one apart takes a while: not under the lock.
+        drop(before);
     }
 
-    /// Nothing changed, but the horizon moved.
+    /// How far the picture, as it is, has seen.
     pub fn tell(&self, seen: Seen) {
         self.seen.send_replace(seen);
     }
@@ -135,8 +158,8 @@ impl Index {
     }
 
     /// Registers a long poll. Look at the answer again afterwards: it may have changed just before.
-    pub fn wait(self: &Arc<Self>, agent: AgentId, etag: &str) -> Waiting {
-        let (ticket, bell) = self.waiters().register(agent, etag);
+    pub fn wait(self: &Arc<Self>, agent: AgentId) -> Waiting {
+        let (ticket, bell) = self.waiters().register(agent);
         Waiting::new(Arc::clone(self), agent, ticket, bell)
     }
 

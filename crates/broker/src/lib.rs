@@ -24,6 +24,7 @@ pub mod commands;
 pub mod domain;
 pub mod http;
 pub mod index;
+mod limits;
 pub mod listener;
 pub mod router;
 pub mod serve;

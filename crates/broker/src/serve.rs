@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,6 +38,8 @@ pub enum ServeError {
     Schema(#[from] SchemaError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error("the outbox is no longer read")]
+    Tail(#[source] Option<JoinError>),
 }
 
 /// A broker that serves.
@@ -45,8 +48,9 @@ pub struct Server {
     pub address: SocketAddr,
     pub broker: Arc<Broker>,
     stop_tasks: CancellationToken,
-    listening: tokio::task::JoinHandle<()>,
+    listening: JoinHandle<()>,
     tasks: TaskTracker,
+    tail: JoinHandle<()>,
 }
 
 impl Server {
@@ -68,7 +72,7 @@ impl Server {
 
         let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
         let presence = Presence::default();
-        tasks.spawn(tail.run(cursor, stop_tasks.clone()));
+        let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
         tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
         tasks.close();
@@ -89,7 +93,12 @@ impl Server {
         let address = listener.address();
         let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), draining));
         tracing::info!(%address, tls = encrypted, %installation, "serving");
-        Ok(Self { address, broker, stop_tasks, listening, tasks })
+        Ok(Self { address, broker, stop_tasks, listening, tasks, tail })
+    }
+
+    /// Waits until told to stop, or until it can no longer serve.
+    pub async fn until(&mut self, told_to_stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        unless_it_ends(&mut self.tail, told_to_stop).await
     }
 
     /// Answers what waits, lets requests finish, stores what is in memory.
@@ -102,6 +111,21 @@ impl Server {
         self.tasks.wait().await;
         self.broker.pool.close().await;
         tracing::info!("stopped");
+    }
+}
+
+/// Without the tail every answer would be the same for ever: another process has to load anew.
+async fn unless_it_ends(
+    tail: &mut JoinHandle<()>,
+    told_to_stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    tokio::select! {
+        () = told_to_stop => Ok(()),
+        ended = tail => {
+            let error = ServeError::Tail(ended.err());
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot go on serving");
+            Err(error)
+        }
     }
 }
 
@@ -133,5 +157,22 @@ pub async fn told_to_stop() {
     tokio::select! {
         () = terminated => {}
         _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tail_that_ended_ends_the_broker_with_an_error() {
+        let mut running = tokio::spawn(std::future::pending());
+        assert!(unless_it_ends(&mut running, async {}).await.is_ok());
+        let mut ended = tokio::spawn(async {});
+        let error = unless_it_ends(&mut ended, std::future::pending()).await;
+        assert!(matches!(error, Err(ServeError::Tail(None))));
+        let mut panicked = tokio::spawn(async { panic!("as a tail might") });
+        let error = unless_it_ends(&mut panicked, std::future::pending()).await;
+        assert!(matches!(error, Err(ServeError::Tail(Some(_)))));
     }
 }

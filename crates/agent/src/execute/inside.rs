@@ -102,21 +102,23 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
     if reply.status == http::StatusCode::NOT_FOUND {
         return Ok(Vec::new());
     }
+    if !reply.status.is_success() {
+        return Err(unreadable(&format!("reading {} was answered {}", key.name, reply.status)));
+    }
     let definition: serde_json::Value =
         serde_json::from_slice(&reply.body).map_err(|error| unreadable(&error.to_string()))?;
     let spec = &definition["spec"];
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
-    Ok(served
-        .map(|version| Kind {
-            group: text(&spec["group"]),
-            version: text(&version["name"]),
-            kind: text(&spec["names"]["kind"]),
-            plural: text(&spec["names"]["plural"]),
-            namespaced: spec["scope"] == "Namespaced",
-        })
-        .into_iter()
-        .collect())
+    let version =
+        served.ok_or_else(|| unreadable("it serves no version, so what is inside cannot be listed"))?;
+    Ok(vec![Kind {
+        group: text(&spec["group"]),
+        version: text(&version["name"]),
+        kind: text(&spec["names"]["kind"]),
+        plural: text(&spec["names"]["plural"]),
+        namespaced: spec["scope"] == "Namespaced",
+    }])
 }
 
 async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ItemMetadata>, Failure> {

@@ -1,6 +1,7 @@
 //! The requests themselves: apply, look, delete, release. Each has a deadline and no hidden retry.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brokkr_manifest::Key;
@@ -17,7 +18,7 @@ use super::{classify, inside};
 use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
 use crate::observe::tracked::Tracked;
 use crate::plan::steps::Answer;
-use crate::plan::types::{Failure, Seen, Wanted};
+use crate::plan::types::{Failure, FailureClass, Seen, Wanted};
 use crate::resource::Kind;
 
 /// A request that takes longer than this is given up; whether it was carried out is found out later.
@@ -31,7 +32,12 @@ const MERGE: &str = "application/merge-patch+json";
 pub struct Cluster {
     client: Client,
     places: Arc<Semaphore>,
+    /// A7: what is queued when the agent has to stop must not go out afterwards.
+    may_write: Arc<AtomicBool>,
 }
+
+/// The reason of a request that was not sent because this agent must not write now.
+pub const STOOD_DOWN: &str = "StoodDown";
 
 /// An answer that is not a success is not an error here: the caller knows what it means.
 pub(super) struct Reply {
@@ -65,7 +71,25 @@ impl Reply {
 impl Cluster {
     #[must_use]
     pub fn new(client: Client, in_flight: usize) -> Self {
-        Self { client, places: Arc::new(Semaphore::new(in_flight)) }
+        Self { client, places: Arc::new(Semaphore::new(in_flight)), may_write: Arc::default() }
+    }
+
+    /// Lets requests that change something go out, or not; answers what was so before.
+    pub fn let_write(&self, may_write: bool) -> bool {
+        self.may_write.swap(may_write, Ordering::SeqCst)
+    }
+
+    /// Whether this agent may change anything now.
+    pub fn check_may_write(&self) -> Result<(), Failure> {
+        if self.may_write.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(Failure {
+            class: FailureClass::Transient,
+            reason: STOOD_DOWN.into(),
+            message: "this agent must not write now".into(),
+            retry_after: None,
+        })
     }
 
     #[must_use]
@@ -89,6 +113,9 @@ impl Cluster {
             .body(Body::from(body))
             .map_err(|error| classify::unreachable(&error))?;
         let _place = self.places.acquire().await.map_err(|error| classify::unreachable(&error))?;
+        if request.method() != Method::GET {
+            self.check_may_write()?;
+        }
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| classify::unreachable(&error))?;
             let (parts, body) = response.into_parts();

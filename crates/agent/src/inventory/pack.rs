@@ -59,7 +59,8 @@ mod tests {
                         namespaced: true,
                     },
                     origin: Origin::Created,
-                    uid: Some(uuid::Uuid::from_u128(u128::from(number) * 7919).to_string()),
+                    // As random as real ones: regular ones would pack better than the truth.
+                    uid: Some(uuid::Uuid::new_v4().to_string()),
                     digest: Some(Checksum::of(noise.as_bytes())),
                     fields: Some(Fingerprint(format!("apps/v1:{}", &noise[..32]))),
                 };

@@ -53,7 +53,12 @@ impl Records {
         loop {
             let list = timely(self.api.list(&page)).await?;
             for object in list.items {
-                records.extend(self.read(object)?);
+                let name = object.metadata.name.clone().unwrap_or_default();
+                // One record that cannot be read stops its own stack, not the agent.
+                match self.read(object) {
+                    Ok(record) => records.extend(record),
+                    Err(error) => tracing::error!(record = name, %error, "record cannot be read; left alone"),
+                }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),

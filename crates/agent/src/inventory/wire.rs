@@ -119,11 +119,11 @@ pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
 
 /// Reads a record back; `None` if it is another agent's.
 pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, PackError> {
-    let object: Object = serde_json::from_value(object)?;
-    let (spec, status) = (object.spec, object.status);
-    if spec.agent_id != agent {
+    if object["spec"]["agentId"] != agent.to_string() {
         return Ok(None);
     }
+    let object: Object = serde_json::from_value(object)?;
+    let (spec, status) = (object.spec, object.status);
     Ok(Some(Record {
         project: spec.project,
         stack: spec.stack_id,

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::execute::Cluster;
 use crate::execute::discovery::{Kinds, ResolveError};
-use crate::plan::types::{Content, Failure, FailureClass};
+use crate::plan::types::{Content, Failure, FailureClass, definitions};
 
 pub async fn fetch(
     broker: &Broker,
@@ -71,6 +71,7 @@ pub async fn fetch(
     Ok(Arc::new(Content {
         sequence: target.sequence_id,
         checksum: target.checksum,
+        definitions: definitions(&objects),
         objects,
         fetched,
         verified,

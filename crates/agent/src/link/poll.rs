@@ -1,6 +1,6 @@
 //! The long poll: tells the reconciler what changed, and nothing when nothing did.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokkr_api::Position;
 use brokkr_api::envelope::Envelope;
@@ -49,6 +49,7 @@ impl Link {
                 etag: etag.clone(),
                 wait: self.interval,
             };
+            let asked = Instant::now();
             // A change of what is held makes the running poll's digest stale: ask anew.
             let poll = tokio::select! {
                 poll = self.broker.target_state(self.identity.agent_id, &request) => poll,
@@ -62,7 +63,13 @@ impl Link {
                         let _ = self.news.send(News::StandUp);
                     }
                     match poll {
-                        Poll::NotModified { position, .. } => self.position = self.position.max(position),
+                        Poll::NotModified { position, .. } => {
+                            self.position = self.position.max(position);
+                            // Answered before its time, by a broker that drains or a proxy that does not wait.
+                            if asked.elapsed() < self.interval / 2 {
+                                tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
+                            }
+                        }
                         // Somebody in between ignores If-None-Match: not a change, and not a reason to hurry.
                         Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
                             self.position = self.position.max(position);

@@ -101,6 +101,16 @@ async fn follow<const METADATA: bool>(
                 let uid = object.meta().uid.clone().unwrap_or_default();
                 Change::Gone(key_of(&name, &object), uid)
             }
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+                if is_not_served(status.code) =>
+            {
+                // Nothing of a kind that is not served, or cannot be listed, can be there.
+                tracing::debug!(%kind, code = status.code, "not served; asked for again");
+                if changes.send(Change::Listing(name.clone())).await.is_err() {
+                    return;
+                }
+                Change::Listed(name.clone())
+            }
             Err(error) => {
                 tracing::warn!(%kind, %error, "watch failed, trying again");
                 continue;
@@ -110,6 +120,10 @@ async fn follow<const METADATA: bool>(
             return;
         }
     }
+}
+
+fn is_not_served(code: u16) -> bool {
+    matches!(code, 404 | 405)
 }
 
 fn key_of<const METADATA: bool>(kind: &KindName, object: &Tracked<METADATA>) -> Key {

@@ -26,6 +26,14 @@ pub fn absorb(
                 progress.repairs = 0;
                 progress.repairs_reported = Some(now);
             }
+            // Repairs may have gone on beside a mere report; what they learnt is newer.
+            let what = |record: &Record| (record.sequence, record.applied, record.removal, record.checksum);
+            if let Some(known) = record.take()
+                && what(&known) == what(&written)
+                && known.inventory.keys().eq(written.inventory.keys())
+            {
+                written.inventory = known.inventory;
+            }
             *record = Some(written);
         }
         (Step::DropRecord, Answer::RecordDropped) => *record = None,
@@ -41,11 +49,13 @@ pub fn absorb(
             progress.failures.remove(&wanted.key);
             progress.validated.insert(wanted.key.clone());
         }
-        (Step::Apply { wanted, repair, .. }, Answer::Applied { seen, created }) => {
+        (Step::Apply { wanted, repair, uid, .. }, Answer::Applied { seen, created }) => {
             let key = &wanted.key;
             progress.failures.remove(key);
             progress.looked.remove(key);
-            progress.written.insert(key.clone());
+            if !*repair {
+                progress.written.insert(key.clone());
+            }
             progress.deleted.remove(key);
             if *repair {
                 progress.repairs += 1;
@@ -55,6 +65,9 @@ pub fn absorb(
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {
                     entry.origin = Origin::Created;
+                } else if uid.is_none() || entry.uid.as_deref() != Some(&seen.uid) {
+                    // Somebody was faster, or made it anew: it is theirs, adopted.
+                    entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());
                 entry.fields = seen.fields.clone();
@@ -98,8 +111,8 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
         // Not about an object: whoever carries the step out decides when it is tried again.
         Step::Hold | Step::WriteRecord(_) | Step::DropRecord => return,
     };
-    if failure.class == FailureClass::Conflict {
-        // Not what we thought it was: ask again before the next decision.
+    // Not what we thought it was, or unknown whether it was carried out: ask again before the next decision.
+    if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
         progress.looked.remove(key);
         progress.inside.remove(key);
     }

@@ -8,7 +8,10 @@ use brokkr_manifest::Key;
 
 use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Failure, FailureClass, Owner, Record, Seen, Situation, Wanted};
-use super::{GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, TRANSIENT_PATIENCE, dispose, due, outcome, steady};
+use super::{
+    GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, SLOW_AFTER, TRANSIENT_PATIENCE, dispose, due, outcome,
+    steady,
+};
 use crate::marks::Stamp;
 use crate::resource::{Kind, KindName, is_ground};
 
@@ -63,19 +66,10 @@ fn existing<'a>(s: &'a Situation<'_>, key: &Key) -> Option<&'a Seen> {
     s.observed.seen(key).or_else(|| s.progress.looked.get(key).and_then(Option::as_ref))
 }
 
-/// The definition in this very stack that makes `kind` known, if any.
-fn definition<'a>(content: &'a Content, kind: &KindName) -> Option<&'a Arc<Wanted>> {
-    content.objects.values().find(|wanted| {
-        KindName::of(&wanted.key).is_definition()
-            && wanted.body["spec"]["group"] == kind.group.as_str()
-            && wanted.body["spec"]["names"]["kind"] == kind.kind.as_str()
-    })
-}
-
 /// Cannot exist yet, because what it stands on comes with this stack and is not there.
 fn presumed_absent(s: &Situation<'_>, content: &Content, wanted: &Wanted) -> bool {
-    if let Some(definition) = definition(content, &KindName::of(&wanted.key)) {
-        return existing(s, &definition.key).is_none_or(|seen| !seen.is_ready(s.now));
+    if let Some(definition) = content.definitions.get(&KindName::of(&wanted.key)) {
+        return existing(s, definition).is_none_or(|seen| !seen.is_ready(s.now));
     }
     let Some(namespace) = &wanted.key.namespace else { return false };
     let key =
@@ -97,7 +91,9 @@ fn look_at<'a>(s: &Situation<'_>, wanted: impl Iterator<Item = &'a Arc<Wanted>> 
         return Some(plan);
     }
     let unknown = wanted.filter(|wanted| {
-        s.observed.seen(&wanted.key).is_none() && !s.progress.looked.contains_key(&wanted.key)
+        s.observed.seen(&wanted.key).is_none()
+            && !s.progress.looked.contains_key(&wanted.key)
+            && !has_permanent_failure(s, &wanted.key)
     });
     requests(s, Stage::Look, unknown, |wanted| Step::Look {
         key: wanted.key.clone(),
@@ -108,8 +104,7 @@ fn look_at<'a>(s: &Situation<'_>, wanted: impl Iterator<Item = &'a Arc<Wanted>> 
 /// Waits until everything of these kinds that carries our label is known.
 fn sync<'a>(s: &Situation<'_>, stage: Stage, kinds: impl Iterator<Item = &'a Kind>) -> Option<Plan> {
     let missing: BTreeSet<Kind> = kinds.filter(|kind| !s.observed.synced(&kind.name())).cloned().collect();
-    let first = missing.first()?.to_string();
-    Some(Plan { watch: missing, ..Plan::waiting(stage, format!("the watch on {first}")) })
+    (!missing.is_empty()).then(|| outcome::unwatched(s, stage, missing))
 }
 
 /// One request for each object, except those whose last failure is too fresh.
@@ -141,10 +136,14 @@ fn requests<'a>(
 
 /// C4: what belongs to another stack or agent is refused, before anything is written.
 fn refuse(s: &Situation<'_>, content: &Content) -> Option<Plan> {
-    let owners = content
-        .objects
-        .keys()
-        .filter_map(|key| Some((key, existing(s, key)?.other_owner(s.agent, s.goal.target.stack_id, key)?)));
+    let stack = s.goal.target.stack_id;
+    let owners = content.objects.keys().filter_map(|key| {
+        // Another stack may be about to write it: its claim is older than any mark on the object.
+        let claimed =
+            s.claims.get(key).filter(|owner| **owner != stack).map(|id| Owner::Stack(id.to_string()));
+        let marked = || existing(s, key)?.other_owner(s.agent, stack, key);
+        Some((key, claimed.or_else(marked)?))
+    });
     let soon_free = |owner: &Owner| match owner {
         Owner::Stack(id) => s.leaving.iter().any(|leaving| leaving.to_string() == *id),
         Owner::Agent(_) => false,
@@ -276,7 +275,17 @@ fn write<'a>(
         stamp: stamp(s, content),
         repair: false,
     });
-    plan.or_else(|| leaving.map(|what| Plan::waiting(stage, format!("{what} to be gone"))))
+    plan.or_else(|| {
+        // Without our label no event tells that it went: look again.
+        let what = format!("{} to be gone", leaving?);
+        let since = s.progress.waiting_since.unwrap_or(s.now);
+        let plan = if due(since + SLOW_AFTER, s.now) {
+            outcome::blocked(s, stage, "WaitingForDeletion", &what, Vec::new())
+        } else {
+            Plan::waiting(stage, what)
+        };
+        Some(plan.wake(Some(s.now + RELEASE_CHECKS)))
+    })
 }
 
 fn stamp(s: &Situation<'_>, content: &Content) -> Stamp {

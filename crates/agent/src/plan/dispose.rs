@@ -9,7 +9,7 @@ use brokkr_manifest::order::deletion_stages;
 
 use super::steps::{Plan, Stage, Step};
 use super::types::{Entry, Origin, Record, Seen, Situation};
-use super::{BLOCKED_AFTER, SLOW_AFTER, due, outcome};
+use super::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due, outcome};
 use crate::resource::{KindName, is_ground};
 
 enum Disposal {
@@ -45,7 +45,7 @@ pub(super) fn all(
                 });
                 continue;
             }
-            match dispose(s, &key, entry, needed_by(&key)) {
+            match dispose(s, &key, entry, &needed_by) {
                 Disposal::Done => {}
                 Disposal::Act(step) => plan.steps.push(step),
                 Disposal::Wait(note) => blockers.push(note),
@@ -71,12 +71,14 @@ fn wait(s: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
     if due(since + patience, s.now) {
         let more =
             if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
-        return outcome::blocked(s, stage, "WaitingForDeletion", &format!("{first}{more}"), blockers);
+        let plan = outcome::blocked(s, stage, "WaitingForDeletion", &format!("{first}{more}"), blockers);
+        // Without our label no event tells that it went: look again now and then.
+        return plan.wake(Some(s.now + SLOW_CHECKS));
     }
-    Plan::waiting(stage, first).wake(Some(since + patience))
+    Plan::waiting(stage, first).wake(Some(since + patience)).wake(Some(s.now + RELEASE_CHECKS))
 }
 
-fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) -> Disposal {
+fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key) -> Option<Key>) -> Disposal {
     if s.progress.left.contains_key(key) {
         return Disposal::Done;
     }
@@ -85,12 +87,12 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) 
         // Losing the label looks like a deletion: ask.
         (None, None) => return Disposal::Act(Step::Look { key: key.clone(), kind: entry.kind.clone() }),
         (None, Some(None)) => return Disposal::Done,
-        (None, Some(Some(seen))) if entry.uid.as_deref() == Some(&seen.uid) => seen,
-        // C5: somebody made another object under that name.
+        (None, Some(Some(seen))) if was_applied(entry, seen) => seen,
+        // C5: somebody made another object under that name, or it was never written by us.
         (None, Some(Some(_))) => return Disposal::Done,
     };
     let stack = s.goal.target.stack_id;
-    let ours = seen.belongs_to(s.agent, stack, key) || entry.uid.as_deref() == Some(&seen.uid);
+    let ours = seen.belongs_to(s.agent, stack, key) || was_applied(entry, seen);
     // C4, C5 and B6: another's, or a child that its owner's controller collects.
     if !ours || seen.other_owner(s.agent, stack, key).is_some() || seen.has_owner {
         return Disposal::Done;
@@ -105,7 +107,7 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) 
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
     if is_ground(key) {
-        if entry.origin == Origin::Adopted || needed_by.is_some() {
+        if entry.origin == Origin::Adopted || needed_by(key).is_some() {
             return release();
         }
         match s.progress.inside.get(key) {
@@ -120,6 +122,11 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: Option<Key>) 
         return Disposal::Wait(leaving(key, seen));
     }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
+}
+
+/// The very object that was written: its uid alone proves nothing, since intentions are recorded, too.
+fn was_applied(entry: &Entry, seen: &Seen) -> bool {
+    entry.digest.is_some() && entry.uid.as_deref() == Some(&seen.uid)
 }
 
 fn leaving(key: &Key, seen: &Seen) -> ObjectNote {

@@ -3,16 +3,21 @@
 //! A report is stored in the record, with its time, before it is sent: made again after a crash, it
 //! is the same report with the same id.
 
+use std::collections::BTreeSet;
+
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
 use brokkr_api::{EventId, SequenceId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step};
-use super::types::{Content, Entry, Origin, Outcome, Record, Seen, Situation};
-use super::{DEGRADED_AFTER, REPAIR_REPORTS, deliver, due};
+use super::types::{Content, Entry, FailureClass, Origin, Outcome, Record, Seen, Situation};
+use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, deliver, due};
 use crate::health::HealthState;
+use crate::resource::Kind;
 
+const LONGEST_MESSAGE: usize = 800;
+const LONGEST_NOTE: usize = 400;
 /// The most reports that are kept for a broker that cannot be reached.
 const KEPT_REPORTS: usize = 50;
 
@@ -78,17 +83,23 @@ pub(super) fn intention<'a>(
     record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
     for wanted in content.objects.values() {
         let seen = existing(&wanted.key);
-        let marked = seen.is_some_and(|seen| seen.belongs_to(s.agent, target.stack_id, &wanted.key));
         let entry = record.inventory.entry(wanted.key.clone()).or_insert_with(|| Entry {
             kind: wanted.kind.clone(),
-            // One that carries our marks was made by an earlier run whose record is lost.
-            origin: if seen.is_none() || marked { Origin::Created } else { Origin::Adopted },
+            // Also if it carries our marks: whether it was there before them is not known without a record.
+            origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
             uid: None,
             digest: None,
             fields: None,
         });
         entry.kind = wanted.kind.clone();
-        entry.uid = seen.map(|seen| seen.uid.clone()).or(entry.uid.take());
+        // Another object than the one that was applied: nothing is known of it but its uid.
+        if let Some(seen) = seen
+            && entry.uid.as_deref() != Some(&seen.uid)
+        {
+            entry.uid = Some(seen.uid.clone());
+            entry.digest = None;
+            entry.fields = None;
+        }
     }
     record
 }
@@ -173,6 +184,18 @@ pub(super) fn blocked(
     plan
 }
 
+/// Nothing can be said of these kinds before their watches are there; what lasts is told.
+pub(super) fn unwatched(s: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
+    let what = format!("the watch on {}", kinds.first().map(ToString::to_string).unwrap_or_default());
+    let since = s.progress.waiting_since.unwrap_or(s.now);
+    let plan = if due(since + SLOW_AFTER, s.now) {
+        blocked(s, stage, "CannotWatch", &format!("still waits for {what}"), Vec::new())
+    } else {
+        Plan::waiting(stage, what).wake(Some(since + SLOW_AFTER))
+    };
+    Plan { watch: kinds, ..plan }
+}
+
 fn tell(
     s: &Situation<'_>,
     stage: Stage,
@@ -183,12 +206,13 @@ fn tell(
 ) -> Plan {
     let mut record = current(s);
     let sequence = s.goal.target.sequence_id;
+    let message = &clip(message, LONGEST_MESSAGE);
     let already = record.version.is_some()
         && record.outcome.as_ref().is_some_and(|outcome| {
             outcome.transition == transition
                 && outcome.sequence == sequence
                 && outcome.reason == reason
-                && outcome.message == message
+                && outcome.message == *message
         });
     if already {
         return Plan::waiting(stage, message);
@@ -209,22 +233,27 @@ fn summary(notes: &[ObjectNote]) -> String {
 fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, String, HealthState)>) {
     let (mut ready, mut worst) = (0, None);
     for key in content.objects.keys() {
+        let mut unready = |message: String, state| {
+            if worst.is_none() || state == HealthState::Failed {
+                worst = Some((key.for_people().to_string(), message, state));
+            }
+        };
+        let refused =
+            s.progress.failures.get(key).filter(|standing| standing.failure.class == FailureClass::Permanent);
         match s.observed.seen(key) {
+            _ if refused.is_some() => {
+                let message = refused.map(|standing| standing.failure.message.clone()).unwrap_or_default();
+                unready(format!("cannot be put back: {message}"), HealthState::Failed);
+            }
+            Some(seen) if seen.other_owner(s.agent, s.goal.target.stack_id, key).is_some() => {
+                unready("belongs to another stack or agent now".to_owned(), HealthState::Failed);
+            }
             Some(seen) if seen.is_ready(s.now) => ready += 1,
             Some(seen) => {
                 let health = seen.health_at(s.now);
-                let candidate = (key.for_people().to_string(), health.message.clone(), health.state);
-                if worst.is_none() || candidate.2 == HealthState::Failed {
-                    worst = Some(candidate);
-                }
+                unready(health.message.clone(), health.state);
             }
-            None => {
-                worst.get_or_insert((
-                    key.for_people().to_string(),
-                    "missing".to_owned(),
-                    HealthState::Unknown,
-                ));
-            }
+            None => unready("missing".to_owned(), HealthState::Unknown),
         }
     }
     (ready, worst)
@@ -309,6 +338,10 @@ fn report(
     mut objects: Vec<ObjectNote>,
 ) {
     objects.truncate(NOTES);
+    for note in &mut objects {
+        note.message = clip(&note.message, LONGEST_NOTE);
+    }
+    let message = &clip(message, LONGEST_MESSAGE);
     let sequence = s.goal.target.sequence_id;
     // Each later than the one before, even within one decision: the order of times is the order of events.
     let at = record.reports.iter().map(|report| report.at + SignedDuration::from_micros(1)).max();
@@ -332,6 +365,15 @@ fn report(
         record.reports.remove(0);
     }
     record.reports.push(report);
+}
+
+/// One long text must not hold up everything else that is to be reported.
+fn clip(text: &str, longest: usize) -> String {
+    let mut clipped: String = text.chars().filter(|character| *character != '\0').take(longest).collect();
+    if text.chars().count() > longest {
+        clipped.push('…');
+    }
+    clipped
 }
 
 /// The database keeps microseconds; a time that is cut on its way would change the derived id.

@@ -35,9 +35,8 @@ pub(super) fn plan(s: &Situation<'_>) -> Plan {
         .filter(|kind| !s.observed.synced(&kind.name()))
         .cloned()
         .collect();
-    if let Some(first) = missing.first() {
-        let what = format!("the watch on {first}");
-        return Plan { watch: missing, ..Plan::waiting(Stage::Remove, what) };
+    if !missing.is_empty() {
+        return outcome::unwatched(s, Stage::Remove, missing);
     }
     dispose::all(s, Stage::Remove, record, record.inventory.keys().cloned(), |_| None).unwrap_or_else(|| {
         let record = outcome::removed(s, record);

@@ -21,16 +21,15 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
             plan.watch.insert(wanted.kind.clone());
         }
     }
-    if let Some(kind) = plan.watch.first() {
-        plan.waiting_for = Some(format!("the watch on {kind}"));
-        return plan;
-    }
     for key in content.objects.keys() {
         let (step, wake) = repair(s, key);
         plan.steps.extend(step);
         plan = plan.wake(wake);
     }
-    if plan.steps.is_empty() && s.busy.is_empty() {
+    // Health is told of the whole: not before the whole is seen.
+    if let Some(kind) = plan.watch.first() {
+        plan.waiting_for = Some(format!("the watch on {kind}"));
+    } else if plan.steps.is_empty() && s.busy.is_empty() {
         let told = outcome::health(s, content, record);
         plan.steps.extend(told.step.map(|record| Step::WriteRecord(Box::new(record))));
         plan.unready = told.unready;
@@ -39,9 +38,15 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
     plan
 }
 
-/// Puts back what was applied, while the newer content cannot be had or is refused.
+/// Puts back what was applied, while the newer content cannot be had, is refused, or waits for something.
 pub(super) fn keep_up(s: &Situation<'_>, mut plan: Plan) -> Plan {
-    for key in s.record.into_iter().flat_map(|record| record.inventory.keys()) {
+    let going = |key: &Key| {
+        plan.stage == Stage::Prune
+            && s.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
+    };
+    let keys: Vec<&Key> =
+        s.record.into_iter().flat_map(|record| record.inventory.keys()).filter(|key| !going(key)).collect();
+    for key in keys {
         let (step, wake) = repair(s, key);
         plan.steps.extend(step);
         plan = plan.wake(wake);
@@ -55,7 +60,7 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
     let Some(record) = s.record.filter(|record| record.removal.is_none()) else { return (None, None) };
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, wanted)) = s.goal.as_applied(key, entry.digest) else { return (None, None) };
-    if s.busy.contains(key) {
+    if s.busy.contains(key) || !s.observed.synced(&entry.kind.name()) {
         return (None, None);
     }
     if let Some(standing) = s.progress.failures.get(key)

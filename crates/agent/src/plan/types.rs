@@ -34,8 +34,24 @@ pub struct Content {
     pub sequence: SequenceId,
     pub checksum: Checksum,
     pub objects: BTreeMap<Key, Arc<Wanted>>,
+    /// Kinds that a definition in this very content makes known, with that definition.
+    pub definitions: HashMap<KindName, Key>,
     pub fetched: Timestamp,
     pub verified: Timestamp,
+}
+
+/// The kinds that these objects make known.
+#[must_use]
+pub fn definitions(objects: &BTreeMap<Key, Arc<Wanted>>) -> HashMap<KindName, Key> {
+    let defined = |wanted: &Wanted| {
+        let spec = &wanted.body["spec"];
+        Some(KindName { group: spec["group"].as_str()?.into(), kind: spec["names"]["kind"].as_str()?.into() })
+    };
+    objects
+        .values()
+        .filter(|wanted| KindName::of(&wanted.key).is_definition())
+        .filter_map(|wanted| Some((defined(wanted)?, wanted.key.clone())))
+        .collect()
 }
 
 /// What the broker wants of a stack, and the content once it was fetched.
@@ -273,6 +289,8 @@ pub struct Situation<'a> {
     pub observed: &'a dyn Observed,
     /// Stacks that this agent is removing: what they own will soon be free.
     pub leaving: &'a HashSet<StackId>,
+    /// Which stack of this agent has recorded a resource as its own, or is about to.
+    pub claims: &'a HashMap<Key, StackId>,
     pub busy: &'a HashSet<Key>,
     pub now: Timestamp,
 }

@@ -1,6 +1,6 @@
 //! The state of one stack in this process: its goal, its record, and what is under way.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{Checksum, StackId};
@@ -8,6 +8,7 @@ use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::Worker;
+use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::steps::{Answer, Plan, Stage, Step};
@@ -20,6 +21,8 @@ pub struct Surroundings<'a> {
     pub index: &'a Index,
     /// Stacks that are being removed.
     pub leaving: &'a HashSet<StackId>,
+    /// Which stack a resource belongs to.
+    pub claims: &'a HashMap<Key, StackId>,
 }
 
 #[derive(Default)]
@@ -95,6 +98,10 @@ impl StackState {
             return;
         }
         let Some(target) = self.next.take() else { return };
+        // Again, because the record may have moved on while the target waited.
+        if self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence) {
+            return;
+        }
         let same = self.goal.as_ref().is_some_and(|goal| {
             goal.target.sequence_id == target.sequence_id && goal.target.removal == target.removal
         });
@@ -113,8 +120,12 @@ impl StackState {
                 (goal.content, goal.fallback)
             }
             Some(goal) => {
-                let known = [goal.content, goal.fallback].into_iter().flatten();
-                (None, known.into_iter().find(|content| Some(content.sequence) == applied))
+                // What was applied last: this content, or the one before if this one never was.
+                let fallback = match goal.content {
+                    Some(content) if Some(content.sequence) == applied => Some(content),
+                    _ => goal.fallback,
+                };
+                (None, fallback)
             }
             None => (None, None),
         };
@@ -125,13 +136,28 @@ impl StackState {
         self.stage = None;
     }
 
+    /// What was on its way out when it was looked at has to be looked at again: no event tells of it.
+    pub fn look_again(&mut self) {
+        self.progress.looked.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
+    }
+
+    /// Refusals that were our own are over.
+    pub fn stand_up(&mut self) {
+        self.progress.failures.retain(|_, standing| standing.failure.reason != STOOD_DOWN);
+        self.progress.inside.clear();
+        self.setback = None;
+    }
+
     /// A stack that stopped is tried again from the start.
     pub fn begin_next_cycle(&mut self, now: Timestamp) {
         if self.stage == Some(Stage::Stopped) {
             let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
             if due {
-                self.progress =
-                    Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+                self.progress = Progress {
+                    fights: std::mem::take(&mut self.progress.fights),
+                    fetch: self.progress.fetch.take(),
+                    ..Progress::default()
+                };
             }
         }
     }
@@ -163,6 +189,7 @@ impl StackState {
             progress: &self.progress,
             observed: around.index,
             leaving: around.leaving,
+            claims: around.claims,
             busy: &self.busy,
             now,
         };

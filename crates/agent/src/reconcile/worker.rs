@@ -59,6 +59,9 @@ impl Worker {
     }
 
     async fn write_record(&self, record: &Record) -> Answer {
+        if let Err(failure) = self.cluster.check_may_write() {
+            return Answer::Failed(failure);
+        }
         let mut record = record.clone();
         // A record touched by hand (an annotation, say) only has a newer version; one written by a newer
         // run of this agent means that this run is the stale one, and it loses here.

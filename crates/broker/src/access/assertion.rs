@@ -95,7 +95,12 @@ impl Assertions {
         if claims.iss != claimed || claims.sub != claimed {
             return Err(BadAssertion::Subject);
         }
-        if claims.exp - claims.iat > ASSERTION_SECONDS || claims.iat > now + LEEWAY {
+        // The figures are the caller's: they may be anything.
+        let lifetime = claims.exp.checked_sub(claims.iat);
+        if lifetime.is_none_or(|seconds| seconds > ASSERTION_SECONDS)
+            || claims.iat > now + LEEWAY
+            || claims.exp > now + ASSERTION_SECONDS + LEEWAY
+        {
             return Err(BadAssertion::Lifetime);
         }
         let verified = Verified { agent: claimed, public_key: Arc::clone(&public_key), expires: claims.exp };

@@ -14,7 +14,7 @@ use super::assertion::BadAssertion;
 use super::caller::{AgentCaller, Caller};
 use super::permission::Permission;
 use super::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::broker::{Broker, Progress};
 use crate::http::error::ApiError;
 use crate::http::headers::position;
 use crate::store::api_tokens::api_token_find;
@@ -64,9 +64,12 @@ async fn token(broker: &Broker, credential: &str) -> Result<WhoAmI, ApiError> {
 async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result<AgentCaller, ApiError> {
     let now = || jiff::Timestamp::now().as_second();
     let mut verdict = broker.assertions.verify(&broker.index, credential, now()).await;
-    if let (Err(BadAssertion::UnknownAgent(_)), Some(position)) = (&verdict, position(headers)?) {
-        // It may have joined at another replica a moment ago.
-        broker.catch_up(Some(position)).await?;
+    if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
+        // It may have joined at another replica a moment ago. Anybody may claim to have seen the future, so
+        // that raises no alarm here, as it does for those who are known.
+        if broker.progress(wanted).await == Progress::Behind {
+            return Err(broker.behind(wanted));
+        }
         verdict = broker.assertions.verify(&broker.index, credential, now()).await;
     }
     verdict.map_err(|error| ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error))

@@ -11,6 +11,7 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ApiError;
@@ -38,14 +39,24 @@ impl Change {
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| ApiError::unreadable(format!("the body cannot be read: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| ApiError::unreadable(told(&error)))
     }
 
     /// As `json`, with nothing meaning the default.
     pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }
+}
+
+/// Where the body is wrong. Never what it says there: that may be a secret, and problems are logged.
+fn told(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        Category::Io => "it cannot be read",
+        Category::Syntax => "it is not JSON",
+        Category::Data => "something unexpected, or something missing",
+        Category::Eof => "it ends too early",
+    };
+    format!("the body: {what}, at line {} column {}", error.line(), error.column())
 }
 
 impl FromRequest<Arc<Broker>> for Change {
@@ -91,4 +102,20 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         return Err(ApiError::unreadable("an idempotency key is 1 to 255 visible characters"));
     }
     Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_body_is_told_without_what_it_says() {
+        for (body, expected) in [
+            ("[\nbrk_secret]", "the body: it is not JSON, at line 2 column 1"),
+            ("[\"brk_secret\"]", "the body: something unexpected, or something missing, at line 1 column 13"),
+            ("[1, ", "the body: it ends too early, at line 1 column 4"),
+        ] {
+            assert_eq!(told(&serde_json::from_str::<Vec<u8>>(body).unwrap_err()), expected);
+        }
+    }
 }

@@ -24,24 +24,58 @@ impl Default for Contents {
     }
 }
 
+/// Why there is nothing to keep.
+#[derive(Debug)]
+enum Nothing {
+    /// There is no such object.
+    Absent,
+    Failed(Arc<StoreError>),
+}
+
 impl Contents {
-    /// Reads it once, however many ask at the same time.
+    /// Reads it once, however many ask at the same time. They share a failure too: only what the database
+    /// said is not there is not there.
     pub async fn get(
         &self,
         pool: &PgPool,
         sequence_id: SequenceId,
-    ) -> Result<Option<Arc<StoredObject>>, StoreError> {
-        let mut failed = None;
+    ) -> Result<Option<Arc<StoredObject>>, Arc<StoreError>> {
         let fetch = async {
             match deployment_object_fetch_content(pool, sequence_id).await {
-                Ok(found) => found.map(Arc::new),
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
+                Ok(Some(found)) => Ok(Arc::new(found)),
+                Ok(None) => Err(Nothing::Absent),
+                Err(error) => Err(Nothing::Failed(Arc::new(error))),
             }
         };
-        let found = self.kept.optionally_get_with(sequence_id, fetch).await;
-        failed.map_or(Ok(found), Err)
+        match self.kept.try_get_with(sequence_id, fetch).await {
+            Ok(found) => Ok(Some(found)),
+            Err(nothing) => match &*nothing {
+                Nothing::Absent => Ok(None),
+                Nothing::Failed(error) => Err(Arc::clone(error)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sqlx::postgres::PgPoolOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn everybody_who_waits_is_told_that_the_database_failed() {
+        // Nobody listens there.
+        let pool = PgPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(300))
+            .connect_lazy("postgres://nobody@127.0.0.1:1/none")
+            .unwrap();
+        let contents = Contents::default();
+        let asking = (0..10).map(|_| contents.get(&pool, SequenceId(1)));
+        for told in futures::future::join_all(asking).await {
+            assert!(told.unwrap_err().is_unavailable());
+        }
     }
 }

@@ -68,11 +68,20 @@ impl ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        if error.is_unavailable() {
-            let detail = "the database does not answer, or is too busy";
-            return Self::new(ErrorCode::BRK3003, detail).retry_after(1).because(error);
-        }
-        Self::new(ErrorCode::BRK9001, "the broker could not do this").because(error)
+        Arc::new(error).into()
+    }
+}
+
+/// A failure that several requests share.
+impl From<Arc<StoreError>> for ApiError {
+    fn from(error: Arc<StoreError>) -> Self {
+        let mut told = if error.is_unavailable() {
+            Self::new(ErrorCode::BRK3003, "the database does not answer, or is too busy").retry_after(1)
+        } else {
+            Self::new(ErrorCode::BRK9001, "the broker could not do this")
+        };
+        told.cause = Some(error);
+        told
     }
 }
 

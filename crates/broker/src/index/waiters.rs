@@ -1,4 +1,4 @@
-//! Who waits in a long poll, and for a change of what.
+//! Who waits in a long poll.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,8 +11,6 @@ use super::Index;
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    /// What it already has: it is woken for anything else.
-    etag: String,
     bell: Arc<Notify>,
 }
 
@@ -24,10 +22,10 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    pub fn register(&mut self, agent: AgentId, etag: &str) -> (u64, Arc<Notify>) {
+    pub fn register(&mut self, agent: AgentId) -> (u64, Arc<Notify>) {
         self.last_ticket += 1;
         let bell = Arc::new(Notify::new());
-        let waiter = Waiter { ticket: self.last_ticket, etag: etag.to_owned(), bell: Arc::clone(&bell) };
+        let waiter = Waiter { ticket: self.last_ticket, bell: Arc::clone(&bell) };
         self.by_agent.entry(agent).or_default().push(waiter);
         (self.last_ticket, bell)
     }
@@ -41,21 +39,14 @@ impl Waiters {
         }
     }
 
-    /// Those of the agents that wait here. Walks the smaller of the two sets.
-    pub fn among(&self, agents: &HashSet<AgentId>) -> Vec<AgentId> {
+    /// Wakes those of the agents that wait here. Walks the smaller of the two sets.
+    pub fn wake(&self, agents: &HashSet<AgentId>) {
+        let ring = |waiters: &Vec<Waiter>| waiters.iter().for_each(|waiter| waiter.bell.notify_one());
         if agents.len() <= self.by_agent.len() {
-            agents.iter().filter(|agent| self.by_agent.contains_key(agent)).copied().collect()
+            agents.iter().filter_map(|agent| self.by_agent.get(agent)).for_each(ring);
         } else {
-            self.by_agent.keys().filter(|agent| agents.contains(agent)).copied().collect()
-        }
-    }
-
-    /// Wakes those that have something else than the answer now is; all of them if `in_any_case`.
-    pub fn wake(&self, agent: AgentId, etag: Option<&str>, in_any_case: bool) {
-        for waiter in self.by_agent.get(&agent).into_iter().flatten() {
-            if in_any_case || etag != Some(waiter.etag.as_str()) {
-                waiter.bell.notify_one();
-            }
+            let waiting = self.by_agent.iter().filter(|(agent, _)| agents.contains(agent));
+            waiting.for_each(|(_, waiters)| ring(waiters));
         }
     }
 
@@ -82,7 +73,7 @@ impl Waiting {
         Self { index, agent, ticket, bell }
     }
 
-    /// Returns when something changed for the agent. A change before the call counts.
+    /// Returns when something changed that concerns the agent; its answer may still be the same. A change before the call counts.
     pub async fn woken(&self) {
         self.bell.notified().await;
     }

@@ -12,6 +12,9 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
+/// Rows that are deleted at once.
+const SLICE: u64 = 5000;
+
 /// What changed; the reader looks up how it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doorbell {
@@ -74,6 +77,12 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     })
 }
 
+/// What can be seen now.
+pub async fn outbox_snapshot(pool: &PgPool) -> Result<Snapshot, StoreError> {
+    let mut connection = pool.acquire().await.doing("read the snapshot")?;
+    outbox_snapshot_on_conn(&mut connection).await
+}
+
 /// The doorbells of all transactions from `cursor` up to, and without, `horizon`, each once.
 pub async fn outbox_read_on_conn(
     connection: &mut PgConnection,
@@ -102,6 +111,25 @@ pub async fn outbox_read_on_conn(
         .collect())
 }
 
+/// The highest transaction from `horizon` on that rang and is visible already; with keys, only of those.
+pub async fn outbox_highest_on_conn(
+    connection: &mut PgConnection,
+    horizon: u64,
+    keys: Option<&[Uuid]>,
+) -> Result<Option<u64>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT xid::text::bigint FROM outbox
+         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2))
+         ORDER BY xid DESC LIMIT 1",
+    )
+    .bind(horizon.cast_signed())
+    .bind(keys)
+    .fetch_optional(connection)
+    .await
+    .map(|highest: Option<i64>| highest.map(i64::cast_unsigned))
+    .doing("read the outbox above the horizon")
+}
+
 /// The id of the caller's transaction. A reader whose horizon is above it has seen all of it.
 pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
     sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
@@ -111,12 +139,23 @@ pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result
         .doing("read the transaction id")
 }
 
-/// Deletes rows that every reader has either seen or will make up for by loading anew.
-pub async fn outbox_delete_old(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
-    sqlx::query("DELETE FROM outbox WHERE at < now() - make_interval(secs => $1)")
-        .bind(seconds)
+/// Deletes rows below the horizon, in slices whose locks are short.
+pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    loop {
+        let slice = sqlx::query(
+            "DELETE FROM outbox WHERE id = ANY(ARRAY(
+                SELECT id FROM outbox WHERE xid < $1::bigint::text::xid8 ORDER BY xid, id LIMIT $2))",
+        )
+        .bind(horizon.cast_signed())
+        .bind(SLICE.cast_signed())
         .execute(pool)
         .await
-        .map(|done| done.rows_affected())
-        .doing("delete old outbox rows")
+        .doing("delete old outbox rows")?
+        .rows_affected();
+        deleted += slice;
+        if slice < SLICE {
+            return Ok(deleted);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What a stack targets: agents one by one, and selectors. What stays keeps its time.
 
+use std::collections::HashSet;
+
 use brokkr_api::{AgentId, Selector};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -20,11 +22,12 @@ pub async fn stack_targets_resolve_on_conn(
             .fetch_all(connection)
             .await
             .doing("find the targeted agents")?;
-    let missing = named
-        .iter()
-        .filter(|wanted| !found.iter().any(|(id, name)| name == *wanted || id.to_string() == **wanted))
-        .cloned()
-        .collect();
+    let known_ids: HashSet<Uuid> = found.iter().map(|(id, _)| *id).collect();
+    let known_names: HashSet<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
+    let known = |wanted: &str| {
+        known_names.contains(wanted) || wanted.parse().is_ok_and(|id: Uuid| known_ids.contains(&id))
+    };
+    let missing = named.iter().filter(|wanted| !known(wanted)).cloned().collect();
     Ok((found.into_iter().map(|(id, _)| AgentId(id)).collect(), missing))
 }
 

@@ -14,13 +14,16 @@ use jiff::{SignedDuration, Timestamp};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::index::{Changes, Index, Picture, Seen};
 use crate::store::facts::{
     facts_of_agents_on_conn, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn,
     facts_of_stacks_on_conn,
 };
-use crate::store::outbox::{Doorbell, FROZEN, Snapshot, outbox_read_on_conn, outbox_snapshot_on_conn};
+use crate::store::outbox::{
+    Doorbell, FROZEN, Snapshot, outbox_highest_on_conn, outbox_read_on_conn, outbox_snapshot_on_conn,
+};
 use crate::store::{Doing as _, StoreError};
 
 const TICK: Duration = Duration::from_millis(200);
@@ -72,13 +75,19 @@ impl OutboxTail {
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
         let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
+        // Everything takes as long as it takes; a limit would only make it start over, for ever.
+        sqlx::query("SET LOCAL statement_timeout = 0")
+            .execute(&mut *transaction)
+            .await
+            .doing("begin to load the index")?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
         let stacks = facts_of_all_stacks_on_conn(&mut transaction).await?;
+        let highest = outbox_highest_on_conn(&mut transaction, snapshot.horizon, None).await?;
         transaction.commit().await.doing("end loading the index")?;
         let (agent_count, stack_count) = (agents.len(), stacks.len());
         let index = Arc::clone(&self.index);
-        let seen = seen(&snapshot);
+        let seen = seen(&snapshot, highest);
         off_thread(move || index.replace(Picture::new(Changes { agents, stacks }), seen)).await;
         let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(agents = agent_count, stacks = stack_count, position = %seen.position, millis, "index loaded");
@@ -150,9 +159,10 @@ impl OutboxTail {
         } else {
             Vec::new()
         };
-        let changes = self.look(&mut transaction, &bells).await?;
+        let (changes, highest) = self.look(&mut transaction, &bells, snapshot.horizon).await?;
         transaction.commit().await.doing("end reading the outbox")?;
-        let seen = seen(&snapshot);
+        let mut seen = seen(&snapshot, highest);
+        seen.shown = seen.shown.max(self.index.seen().shown);
         if bells.is_empty() {
             self.index.tell(seen);
         } else {
@@ -162,8 +172,13 @@ impl OutboxTail {
         Ok(Cursor { snapshot, moved: moved(&cursor, &snapshot) })
     }
 
-    /// How everything is now whose bell rang.
-    async fn look(&self, connection: &mut PgConnection, bells: &[Doorbell]) -> Result<Changes, StoreError> {
+    /// How everything is now whose bell rang, and the highest transaction above the horizon that shows in it.
+    async fn look(
+        &self,
+        connection: &mut PgConnection,
+        bells: &[Doorbell],
+        horizon: u64,
+    ) -> Result<(Changes, Option<u64>), StoreError> {
         let mut agents: Vec<AgentId> = Vec::new();
         let mut stacks: Vec<StackId> = Vec::new();
         for bell in bells {
@@ -180,7 +195,13 @@ impl OutboxTail {
         if !stacks.is_empty() {
             changes.stacks = facts_of_stacks_on_conn(connection, &stacks).await?;
         }
-        Ok(changes)
+        if bells.is_empty() {
+            return Ok((changes, None));
+        }
+        let keys: Vec<Uuid> =
+            agents.iter().map(|agent| agent.0).chain(stacks.iter().map(|stack| stack.0)).collect();
+        let highest = outbox_highest_on_conn(connection, horizon, Some(&keys)).await?;
+        Ok((changes, highest))
     }
 }
 
@@ -205,9 +226,11 @@ fn moved(cursor: &Cursor, snapshot: &Snapshot) -> Timestamp {
     snapshot.now
 }
 
-fn seen(snapshot: &Snapshot) -> Seen {
+/// How far a picture of this snapshot has seen, if `highest` is the last above the horizon that shows in it.
+fn seen(snapshot: &Snapshot, highest: Option<u64>) -> Seen {
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
-    Seen { position, ceiling: snapshot.ceiling, at: Instant::now() }
+    let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
+    Seen { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
 }
 
 /// A change may concern every agent: computing their answers must not hold up a thread that serves.

@@ -1,8 +1,9 @@
 //! Every route of the table, called by everybody who may not.
 
 use anyhow::{Context as _, Result};
-use brokkr_api::ErrorCode;
+use brokkr_api::protocol::header;
 use brokkr_api::tokens::{Role, WhoAmI};
+use brokkr_api::{AgentId, ErrorCode, Position};
 use brokkr_broker::access::Permission;
 use brokkr_broker::router;
 use reqwest::Method;
@@ -87,6 +88,8 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
         ("expired", json!({ "iat": now - 400, "exp": now - 100 })),
         ("too long", json!({ "exp": now + 3600 })),
         ("from the future", json!({ "iat": now + 600, "exp": now + 700 })),
+        ("from before all time", json!({ "iat": i64::MIN })),
+        ("for ever", json!({ "iat": i64::MIN, "exp": i64::MAX })),
         ("of two", json!({ "iss": other.id })),
         ("of another", json!({ "iss": other.id, "sub": other.id })),
     ];
@@ -98,6 +101,25 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
         let caller = Caller::new(house.server.address, Some(agent.key.sign(&claims)?));
         let path = if what == "of another" { other.path("targets") } else { agent.path("targets") };
         assert_eq!(refused(caller.get(&path).await?).await?, ErrorCode::BRK1001, "{what}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_makes_up_an_agent_and_a_position_is_nobody() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let now = agent.poll().await?.position.context("an answer has a position")?;
+    let made_up = AgentId::generate();
+    let mut claims = agent.claims();
+    (claims["iss"], claims["sub"]) = (json!(made_up), json!(made_up));
+    let caller = Caller::new(house.server.address, Some(Key::generate()?.sign(&claims)?));
+    for future in
+        [Position { horizon: now.horizon + 1_000_000, ..now }, Position { epoch: now.epoch + 1, horizon: 0 }]
+    {
+        let request = caller.request(Method::GET, &format!("agents/{made_up}/target-state"));
+        let response = request.header(header::POSITION, future.to_string()).send().await?;
+        assert_eq!(refused(response).await?, ErrorCode::BRK1001, "not that the database went back");
     }
     Ok(())
 }

@@ -3,16 +3,20 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
 use brokkr_api::stacks::Stack;
 use brokkr_api::tokens::JoinToken;
+use brokkr_api::{ErrorCode, SequenceId};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use crate::house::{House, YAML, position, read, refused};
+
+fn sequence(object: &DeploymentObject) -> SequenceId {
+    object.sequence_id
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_the_bytes_and_their_checksum_are_exactly_as_submitted() -> Result<()> {
@@ -54,8 +58,9 @@ async fn contents_travel_compressed_when_asked_for() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a4_sequence_ids_grow_under_concurrency_and_the_highest_of_a_stack_is_desired() -> Result<()> {
     let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
     for stack in ["one", "two", "three"] {
-        house.stack(stack, json!({})).await?;
+        house.stack(stack, json!({ "selectors": ["*"] })).await?;
     }
     let submissions = (0..60).map(|count| {
         let (house, stack) = (&house, ["one", "two", "three"][count % 3]);
@@ -74,7 +79,44 @@ async fn a4_sequence_ids_grow_under_concurrency_and_the_highest_of_a_stack_is_de
         assert!(history.items.is_sorted_by(|newer, older| {
             newer.sequence_id > older.sequence_id && newer.created_at >= older.created_at
         }));
+        let highest = objects.iter().filter(|object| object.stack_id == stack.id).map(sequence).max();
+        assert_eq!(stack.sequence_id, highest);
+        let envelope = agent.poll().await?.envelope()?;
+        let desired = envelope.stacks.iter().find(|target| target.stack_id == stack.id);
+        assert_eq!(desired.map(|target| target.sequence_id), stack.sequence_id, "the highest is desired");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a4_the_sequence_id_of_a_submission_that_was_rolled_back_is_never_used() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let first = house.submit("web", YAML).await?;
+    // The last statement of a submission fails: its id was taken, and everything is rolled back.
+    let mut connection = house.database.connect().await?;
+    sqlx::raw_sql(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'as told'; END $$;
+         CREATE TRIGGER fail BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fail();",
+    )
+    .execute(&mut connection)
+    .await?;
+    let failed = house.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send().await?;
+    assert_eq!(refused(failed).await?, ErrorCode::BRK9001);
+    sqlx::query("DROP TRIGGER fail ON outbox").execute(&mut connection).await?;
+    let lost: i64 = sqlx::query_scalar("SELECT last_value FROM deployment_object_sequence")
+        .fetch_one(&mut connection)
+        .await?;
+    assert!(lost > first.sequence_id.0, "an id was taken");
+    assert_eq!(agent.poll().await?.envelope()?.stacks[0].sequence_id, first.sequence_id);
+
+    let next = house.submit("web", YAML).await?;
+    assert!(next.sequence_id.0 > lost, "{} after {lost}", next.sequence_id);
+    assert_eq!(agent.poll().await?.envelope()?.stacks[0].sequence_id, next.sequence_id);
+    let history: Page<DeploymentObject> = house.admin.get_json("stacks/web/deployment-objects").await?;
+    let history: Vec<_> = history.items.iter().map(sequence).collect();
+    assert_eq!(history, [next.sequence_id, first.sequence_id]);
     Ok(())
 }
 

@@ -8,9 +8,13 @@ use std::time::Duration;
 use anyhow::Result;
 use brokkr_api::StackId;
 use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_broker::index::Index;
 use brokkr_broker::store::outbox::{
-    Doorbell, FROZEN, outbox_read_on_conn, outbox_ring_on_conn, outbox_snapshot_on_conn,
+    Doorbell, FROZEN, outbox_delete_below, outbox_read_on_conn, outbox_ring_on_conn, outbox_snapshot,
+    outbox_snapshot_on_conn, outbox_transaction_on_conn,
 };
+use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
+use brokkr_testkit::Postgres;
 use sqlx::{Connection as _, PgPool, Row as _};
 use uuid::Uuid;
 
@@ -146,5 +150,60 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
     let here = agent.poll().await?;
     assert_eq!(here.envelope()?.stacks.len(), 8);
     assert_eq!(here.body, there.body);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
+    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
+    let one = house.stack("one", serde_json::json!({ "selectors": ["*"] })).await?;
+    let two = house.stack("two", serde_json::json!({ "selectors": ["*"] })).await?;
+    // A tail that looks only when told to.
+    let pool = PgPool::connect(&house.database.url()).await?;
+    let index = Arc::new(Index::new(house.server.broker.installation));
+    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), Poke::default());
+    let cursor = tail.load().await?;
+    assert_eq!(index.seen().stamp(), index.position(), "all that is loaded is below the horizon");
+    let ring = async |stack: StackId| -> Result<u64> {
+        let mut transaction = pool.begin().await?;
+        outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
+        let xid = outbox_transaction_on_conn(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(xid)
+    };
+    ring(one.id).await?;
+    let mut open = pool.begin().await?;
+    let horizon = outbox_transaction_on_conn(&mut open).await?;
+    let again = ring(one.id).await?;
+    ring(two.id).await?;
+    let cursor = tail.step(cursor).await?;
+    let seen = index.seen();
+    assert_eq!((seen.position.horizon, seen.shown), (horizon, again + 1), "the first stack was read anew");
+    let cursor = tail.step(cursor).await?;
+    assert_eq!(index.seen().shown, again + 1, "it does not go back");
+    open.rollback().await?;
+    tail.step(cursor).await?;
+    assert_eq!(index.seen().stamp(), index.position());
+    assert!(index.position().horizon > again + 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Result<()> {
+    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
+    let pool = PgPool::connect(&house.database.url()).await?;
+    let ring = async |rows: i32| {
+        let many = "INSERT INTO outbox (project, kind, key)
+                    SELECT 'default', 'stack', gen_random_uuid() FROM generate_series(1, $1)";
+        sqlx::query(many).bind(rows).execute(&pool).await
+    };
+    ring(12_000).await?;
+    let mut open = pool.begin().await?;
+    outbox_transaction_on_conn(&mut open).await?;
+    ring(3).await?;
+    let horizon = outbox_snapshot(&pool).await?.horizon;
+    assert_eq!(outbox_delete_below(&pool, horizon).await?, 12_000, "in slices, to the end");
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(&pool).await?;
+    assert_eq!(left, 3, "nobody could read these yet");
     Ok(())
 }

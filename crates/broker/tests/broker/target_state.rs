@@ -1,20 +1,24 @@
 //! What an agent should have: ordered, awaited, never sent back in time.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_api::agents::{AgentStatus, Target, Why};
 use brokkr_api::envelope::Removal;
+use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::TargetObject;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
-use brokkr_api::{ErrorCode, Position, StackId};
-use brokkr_testkit::Postgres;
+use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
+use brokkr_broker::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use sqlx::Connection as _;
 
-use crate::house::{Agent, House, YAML, polled, position, refused};
+use crate::house::{Agent, House, Polled, YAML, polled, position, refused};
 
 async fn plain(agent: &Agent) -> Result<Vec<TargetObject>> {
     agent.caller().get_json(&agent.path("target-state")).await
@@ -220,6 +224,20 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
     assert_eq!(answer.envelope()?.stacks.len(), 1);
     assert!(woken_at.duration_since(submitted?) < Duration::from_millis(1500));
     assert_eq!(slept?.status, StatusCode::NOT_MODIFIED);
+
+    // It concerns the agent, which has it already for another reason: nothing is told.
+    let retarget = async {
+        while house.server.broker.index.waiting() < 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        house.target("web", json!({ "selectors": ["env=prod"], "agents": ["shop-1"] })).await
+    };
+    let (started, etag) = (Instant::now(), answer.etag);
+    let (slept, changed) = tokio::join!(concerned.wait(&etag, 2), retarget);
+    changed?;
+    let slept = slept?;
+    assert_eq!((slept.status, slept.etag), (StatusCode::NOT_MODIFIED, etag));
+    assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
     Ok(())
 }
 
@@ -262,6 +280,58 @@ async fn a_replica_that_is_behind_waits_and_an_agent_from_the_future_is_noticed(
     assert!(answer.headers.contains_key("retry-after"));
     sqlx::query("COMMIT").execute(&mut connection).await?;
     assert_eq!(polled(request()).await?.status, StatusCode::OK);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another_replica() -> Result<()> {
+    // A server of its own: an open write transaction holds back every tail of a server.
+    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let other = house.stack("other", json!({ "selectors": ["*"] })).await?;
+    house.submit("web", YAML).await?;
+    house.submit("other", YAML).await?;
+
+    // Two transactions are left open, the first with a bell; two objects are submitted above them.
+    let (mut first, mut second) = (house.database.connect().await?, house.database.connect().await?);
+    let (mut first, mut second) = (first.begin().await?, second.begin().await?);
+    outbox_ring_on_conn(&mut first, DEFAULT_PROJECT, Doorbell::Stack(other.id)).await?;
+    outbox_transaction_on_conn(&mut second).await?;
+    let newer = [house.submit("web", YAML).await?, house.submit("other", YAML).await?];
+    let newer = newer.map(|object| object.sequence_id);
+    let sequences = |answer: &Polled| -> Result<Vec<SequenceId>> {
+        Ok(answer.envelope()?.stacks.iter().map(|stack| stack.sequence_id).collect())
+    };
+    // This replica loads the newest of everything, though its horizon is as low as that of the other.
+    let ahead = house.replica().await?;
+    let told = polled(agent.poll_request_at(ahead.address)).await?;
+    assert_eq!(sequences(&told)?, newer);
+    let seen = told.position.expect("an answer has a position");
+    let ask = |server: SocketAddr| agent.poll_request_at(server).header(header::POSITION, seen.to_string());
+    // The other one comes to show as much, but only of the stack whose bell rang.
+    first.commit().await?;
+    let index = &house.server.broker.index;
+    eventually(Duration::from_secs(5), "the bell to be heard", async || index.seen().stamp() == seen).await?;
+    assert_ne!(agent.poll().await?.etag, told.etag);
+
+    let behind = house.server.address;
+    let answer = polled(ask(behind).header("if-none-match", &told.etag).header("prefer", "wait=5")).await?;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", String::from_utf8_lossy(&answer.body));
+    assert_eq!(answer.code()?, ErrorCode::BRK3002);
+    // The replica that said so does not make the agent wait for what it said itself.
+    let started = Instant::now();
+    let again = polled(ask(ahead.address).header("if-none-match", &told.etag)).await?;
+    assert_eq!((again.status, again.position), (StatusCode::NOT_MODIFIED, Some(seen)));
+    let content = agent.at(ahead.address).request(Method::GET, &format!("deployment-objects/{}", newer[0]));
+    let content = content.header(header::POSITION, seen.to_string()).send().await?;
+    assert_eq!(content.text().await?, YAML);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+
+    second.commit().await?;
+    let answer = polled(ask(behind)).await?;
+    assert_eq!(sequences(&answer)?, newer);
+    assert!(answer.position >= Some(seen));
     Ok(())
 }
 

@@ -2,10 +2,8 @@
 
 use anyhow::Result;
 use brokkr_testkit::{Look, eventually};
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{PATIENCE, World, footprint};
 
 #[tokio::test]
 async fn c1_an_unmarked_resource_is_adopted_and_keeps_fields_that_are_not_named() -> Result<()> {
@@ -73,8 +71,45 @@ async fn c5_an_object_that_lost_its_marks_and_is_another_one_now_is_never_delete
     world.sees_value("one", "next").await?;
     world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
     assert_eq!(world.map("two").await?.expect("two").metadata.uid, theirs.metadata.uid);
-    // Touching it does not wake anybody either.
-    let patch = json!({"data": {"mine": "still"}});
-    world.configmaps().patch("two", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+/// C5: what a stack only meant to write, and never did, is not its own.
+#[tokio::test]
+async fn c5_an_object_that_was_intended_and_never_written_is_never_deleted() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    let theirs = footprint(&world.put_foreign("settings").await?);
+    let bad = format!(
+        "{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: bad, namespace: {}}}\nspec: {{ports: [{{port: 70000}}]}}\n",
+        world.manifest(&[("settings", "1")]),
+        world.space
+    );
+    world.fleet.submit("web", "env=prod", &bad).await?;
+    world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("other", "1")])).await?;
+    world.fleet.delete("web").await?;
+    assert_eq!(footprint(&world.map("settings").await?.expect("settings")), theirs, "untouched");
+    Ok(())
+}
+
+/// C4: two stacks that come at the same time over the same resource: one has it, the other is refused.
+#[tokio::test]
+async fn c4_of_two_stacks_that_come_at_once_over_one_resource_one_is_refused() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    world.shop.kill9();
+    for stack in ["first", "second"] {
+        world.fleet.submit(stack, "env=prod", &crate::world::configmap(&world.space, "one", stack)).await?;
+    }
+    world.shop.start()?;
+    let mut states = Vec::new();
+    for stack in ["first", "second"] {
+        let settled =
+            |status: &serde_json::Value| status["state"] == "healthy" || status["reason"] == "OwnedByOther";
+        states.push(world.status(stack, "shop-1", "settled", settled).await?["state"].clone());
+    }
+    states.sort_by_key(ToString::to_string);
+    assert_eq!(states, ["failed", "healthy"]);
     Ok(())
 }

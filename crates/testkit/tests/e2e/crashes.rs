@@ -129,7 +129,16 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
         )
         .await?;
     }
+    // Every stack that was deleted was told to be gone, and left no record.
+    let living: BTreeSet<String> =
+        stacks.iter().filter_map(|stack| stack["id"].as_str().map(ToOwned::to_owned)).collect();
+    eventually(CONVERGENCE, "only the living stacks to have a record", async || match records(world).await {
+        Ok(records) if records.is_subset(&living) && records.len() == acknowledged.len() => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}, living {living:?}")),
+    })
+    .await?;
     let mut seen = BTreeSet::new();
+    let (mut gone, mut applied) = (BTreeSet::new(), BTreeSet::new());
     let mut after = String::new();
     loop {
         let page = world.fleet.get(&format!("/api/v1/events?limit=500{after}")).await?;
@@ -138,11 +147,33 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
             if matches!(transition, "applied" | "removed") {
                 let key = format!("{} {} {transition}", event["stack_id"], event["sequence_id"]);
                 assert!(seen.insert(key.clone()), "told twice: {key}");
+                let stack = event["stack_id"].as_str().unwrap_or_default().to_owned();
+                if transition == "removed" {
+                    gone.insert(stack)
+                } else {
+                    applied.insert(stack)
+                };
             }
         }
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
-            None => return Ok(()),
+            None => break,
         }
     }
+    let lost: Vec<_> =
+        applied.iter().filter(|stack| !living.contains(*stack) && !gone.contains(*stack)).collect();
+    assert!(lost.is_empty(), "deleted, and never told to be gone: {lost:?}");
+    Ok(())
+}
+
+/// The stacks that this agent has a record of.
+async fn records(world: &World) -> Result<BTreeSet<String>> {
+    let agent = world.fleet.agent("shop-1").await?.unwrap_or_default()["id"].clone();
+    let list: Value = world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "json"]).await?.ok()?.json()?;
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    Ok(items
+        .iter()
+        .filter(|item| item["spec"]["agentId"] == agent)
+        .filter_map(|item| item["spec"]["stackId"].as_str().map(ToOwned::to_owned))
+        .collect())
 }

@@ -1,10 +1,11 @@
 //! E: deleting a stack, and proving that it is gone.
 
 use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// f. stack deleted while the agent is down: cleaned when it returns, reported when seen gone.
 #[tokio::test]
@@ -22,9 +23,13 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     let status = world.status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
     assert!(world.map("one").await?.is_none(), "E2: gone when it is reported: {status}");
     assert!(world.map("two").await?.is_none());
-    let records = world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "name"]).await?.ok()?.stdout;
-    assert!(!records.contains(&stack[24..]), "the record goes last: {records}");
-    Ok(())
+    eventually(PATIENCE, "the record to go last", async || {
+        match world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "name"]).await {
+            Ok(records) if !records.stdout.contains(&stack[24..]) => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        }
+    })
+    .await
 }
 
 /// f. a finalizer that blocks is named; success is told only when the resource is gone.

@@ -85,6 +85,19 @@ fn an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is_le
 }
 
 #[test]
+fn what_was_only_intended_is_not_ours_to_delete() {
+    let mut cluster = Pretend::new();
+    cluster.invalid = [key(WEB.0)].into();
+    let foreign = cluster.put_foreign(SETTINGS.0);
+    let before = cluster.objects[&foreign].clone();
+    let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, SETTINGS, WEB])));
+    assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Stopped);
+    let mut agent = cluster.start(cluster.have(&content(2, &[SHOP])));
+    assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Steady);
+    assert_eq!(cluster.objects[&foreign], before);
+}
+
+#[test]
 fn a_child_of_somebody_elses_controller_is_skipped_by_prune() {
     let mut cluster = delivered(&[SHOP, SETTINGS, WEB]);
     cluster.objects.get_mut(&key(SETTINGS.0)).unwrap().has_owner = true;

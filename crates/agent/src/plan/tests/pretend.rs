@@ -18,6 +18,7 @@ use crate::plan::plan;
 use crate::plan::steps::{Answer, Plan, Stage, Step};
 use crate::plan::types::{
     Content, Failure, FailureClass, Fingerprint, Goal, Observed, Progress, Record, Seen, Situation, Wanted,
+    definitions,
 };
 use crate::resource::{Kind, KindName};
 
@@ -59,7 +60,7 @@ pub fn kind_of(key: &Key) -> Kind {
 
 /// A target whose content is these resources, each with its value.
 pub fn content(sequence: i64, resources: &[(&str, &str)]) -> Arc<Content> {
-    let objects = resources
+    let objects: BTreeMap<Key, Arc<Wanted>> = resources
         .iter()
         .map(|(text, value)| {
             let key = key(text);
@@ -77,6 +78,7 @@ pub fn content(sequence: i64, resources: &[(&str, &str)]) -> Arc<Content> {
     Arc::new(Content {
         sequence: SequenceId(sequence),
         checksum: Checksum::of(format!("{resources:?}").as_bytes()),
+        definitions: definitions(&objects),
         objects,
         fetched: Timestamp::UNIX_EPOCH,
         verified: Timestamp::UNIX_EPOCH,
@@ -167,6 +169,7 @@ impl Pretend {
             progress: &memory.progress,
             observed: self,
             leaving: &HashSet::new(),
+            claims: &HashMap::new(),
             busy: &HashSet::new(),
             now: self.now,
         })

@@ -27,12 +27,14 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     let batch: ReportBatch = change.json()?;
     let caller = change.caller()?;
     let (project, agent) = (caller.project(), caller.agent()?.id);
-    let mut reports = batch.reports;
-    check(agent, &reports)?;
+    if batch.reports.len() > BATCH {
+        return Err(ApiError::unreadable(format!("a batch holds at most {BATCH} reports")));
+    }
+    let (mut reports, refused) = sift(agent, batch.reports);
+    if !refused.is_empty() {
+        tracing::warn!(%agent, count = refused.len(), "reports whose id does not follow from them are refused");
+    }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());
-    // Twice in one batch is once.
-    let mut seen = HashSet::new();
-    reports.retain(|report| seen.insert(report.id));
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
@@ -44,27 +46,41 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     }
     let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
         reports.iter().map(|report| report.id).partition(|id| new.contains(id));
-    write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates }).await
+    write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await
 }
 
-fn check(agent: AgentId, reports: &[Report]) -> Result<(), ApiError> {
-    if reports.len() > BATCH {
-        return Err(ApiError::unreadable(format!("a batch holds at most {BATCH} reports")));
-    }
-    for report in reports {
+/// What can be stored of the batch, and the ids of what cannot. One report must not hold up the others:
+/// the agent would send the same batch for ever.
+fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>) {
+    let (mut kept, mut refused) = (Vec::with_capacity(reports.len()), Vec::new());
+    // Twice in one batch is once.
+    let mut seen = HashSet::new();
+    for mut report in reports {
         if report.derived_id(agent) != report.id {
-            let detail = format!("the id {} is not the one derived from the report", report.id);
-            return Err(ApiError::unreadable(detail));
-        }
-        let long = |text: &str| text.len() > LONGEST_TEXT || text.contains('\0');
-        let bad_note =
-            report.objects.iter().any(|note| long(&note.object) || long(&note.reason) || long(&note.message));
-        if report.objects.len() > NOTES || long(&report.reason) || long(&report.message) || bad_note {
-            let detail = format!("the report {} is longer than allowed", report.id);
-            return Err(ApiError::unreadable(detail));
+            refused.push(report.id);
+        } else if seen.insert(report.id) {
+            trim(&mut report);
+            kept.push(report);
         }
     }
-    Ok(())
+    (kept, refused)
+}
+
+/// Shortens what is too long, and leaves out what PostgreSQL cannot store. The id does not depend on texts.
+fn trim(report: &mut Report) {
+    clip(&mut report.reason);
+    clip(&mut report.message);
+    report.objects.truncate(NOTES);
+    for note in &mut report.objects {
+        clip(&mut note.object);
+        clip(&mut note.reason);
+        clip(&mut note.message);
+    }
+}
+
+fn clip(text: &mut String) {
+    text.retain(|character| character != '\0');
+    text.truncate(text.floor_char_boundary(LONGEST_TEXT));
 }
 
 /// The broker's own hops: what it knows better than the agent.

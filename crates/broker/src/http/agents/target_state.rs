@@ -13,7 +13,7 @@ use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{
     ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Session, header,
 };
-use brokkr_api::{AgentId, ErrorCode, SequenceId};
+use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use crate::domain::envelope::{Answer, wanted};
 use crate::domain::session::refusal;
 use crate::http::error::ApiError;
 use crate::http::headers::{has_already, optional, position, preferred_wait, text};
+use crate::index::Waiting;
 use crate::store::agents::AgentRef;
 
 /// What the agent should have. With the envelope's media type: without contents, with what to remove, and as
@@ -45,15 +46,17 @@ pub async fn target_state(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let ask = Ask::read(&headers)?;
-    broker.catch_up(position(&headers)?).await?;
-    let agent = resolve(&broker, &agent)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
             .as_bytes()
             .windows(ENVELOPE_MEDIA_TYPE.len())
             .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
     });
-    if envelope { poll(&broker, &caller, agent, &headers, &ask).await } else { plain(&broker, agent).await }
+    if envelope {
+        return poll(&broker, &caller, &agent, &headers, &ask).await;
+    }
+    broker.catch_up(ask.position).await?;
+    plain(&broker, resolve(&broker, &agent)?).await
 }
 
 fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
@@ -67,6 +70,8 @@ fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
 
 /// What a poll claims and wants.
 struct Ask {
+    /// What the caller has seen already.
+    position: Option<Position>,
     session: Option<Session>,
     holds: Option<Checksum>,
     wait: Option<u64>,
@@ -84,6 +89,7 @@ impl Ask {
             return Err(ApiError::new(ErrorCode::BRK2007, detail));
         }
         Ok(Self {
+            position: position(headers)?,
             session: optional(headers, header::SESSION)?,
             holds: optional(headers, header::HOLDS)?,
             wait: preferred_wait(headers).map(|seconds| seconds.min(LONGEST_WAIT_SECONDS)),
@@ -91,38 +97,66 @@ impl Ask {
     }
 }
 
+/// Answers at once, or waits for something else than the caller has.
+///
+/// This replica's answers may show what its horizon has not passed yet. Whoever has exactly the answer of now
+/// need not wait for that: it is told nothing until something changes. Everything else, refusals too, is told
+/// only by a replica whose horizon has reached what the caller has seen.
 async fn poll(
     broker: &Arc<Broker>,
     caller: &Caller,
-    agent: AgentId,
+    named: &str,
     headers: &HeaderMap,
     ask: &Ask,
 ) -> Result<Response, ApiError> {
-    if matches!(caller, Caller::Agent(_)) {
-        broker.presence.seen(agent);
-    }
-    let first = current(broker, caller, agent, ask)?;
-    if !has_already(headers, &first.etag) {
-        return Ok(answer(broker, &first, ask, true));
+    if let Caller::Agent(agent) = caller {
+        broker.presence.seen(agent.id);
     }
     let deadline = Instant::now() + Duration::from_secs(ask.wait.unwrap_or_default());
-    let waiting = broker.index.wait(agent, &first.etag);
+    // The tag of what the caller has, once it is known to be the answer.
+    let mut has: Option<String> = None;
+    let mut waiting: Option<Waiting> = None;
+    let mut over = false;
     loop {
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
-        let now = current(broker, caller, agent, ask)?;
-        if now.etag != first.etag {
-            return Ok(answer(broker, &now, ask, true));
+        let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
+        let now = current(broker, caller, named, ask);
+        let same = now.as_ref().is_ok_and(|now| {
+            let etag = &now.answer.etag;
+            let same = has.as_ref().map_or_else(|| has_already(headers, etag), |has| has == etag);
+            same && ask.position.is_none_or(|position| now.position >= position)
+        });
+        if !same && !vouched {
+            broker.catch_up(ask.position).await?;
+            continue;
         }
-        tokio::select! {
-            () = waiting.woken() => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(answer(broker, &now, ask, false)),
-            () = broker.draining.cancelled() => return Ok(answer(broker, &now, ask, false)),
+        let now = now?;
+        if !same || over {
+            return Ok(answer(broker, &now, ask, !same));
         }
+        has.get_or_insert_with(|| now.answer.etag.clone());
+        let Some(waiting) = &waiting else {
+            waiting = Some(broker.index.wait(now.agent));
+            continue;
+        };
+        over = tokio::select! {
+            () = waiting.woken() => false,
+            () = tokio::time::sleep_until(deadline) => true,
+            () = broker.draining.cancelled() => true,
+        };
     }
 }
 
+/// An answer and from when it is.
+struct Current {
+    agent: AgentId,
+    answer: Arc<Answer>,
+    position: Position,
+}
+
 /// The answer as it is now, if the caller may still have it.
-fn current(broker: &Broker, caller: &Caller, agent: AgentId, ask: &Ask) -> Result<Arc<Answer>, ApiError> {
+fn current(broker: &Broker, caller: &Caller, named: &str, ask: &Ask) -> Result<Current, ApiError> {
+    let agent = resolve(broker, named)?;
     {
         let picture = broker.index.picture();
         let facts = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
@@ -138,12 +172,13 @@ fn current(broker: &Broker, caller: &Caller, agent: AgentId, ask: &Ask) -> Resul
             return Err(ApiError::new(ErrorCode::BRK3001, "the broker knows another list of held stacks"));
         }
     }
-    broker.index.answer(agent).ok_or_else(|| ApiError::not_found("agent"))
+    let (answer, position) = broker.index.answer(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    Ok(Current { agent, answer, position })
 }
 
-fn answer(broker: &Broker, answer: &Answer, ask: &Ask, changed: bool) -> Response {
+fn answer(broker: &Broker, now: &Current, ask: &Ask, changed: bool) -> Response {
     let mut response = if changed {
-        Body::from(answer.bytes.clone()).into_response()
+        Body::from(now.answer.bytes.clone()).into_response()
     } else {
         StatusCode::NOT_MODIFIED.into_response()
     };
@@ -151,8 +186,8 @@ fn answer(broker: &Broker, answer: &Answer, ask: &Ask, changed: bool) -> Respons
     if changed {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_MEDIA_TYPE));
     }
-    headers.insert(ETAG, text(&answer.etag));
-    headers.insert(header::POSITION, text(&broker.index.position().to_string()));
+    headers.insert(ETAG, text(&now.answer.etag));
+    headers.insert(header::POSITION, text(&now.position.to_string()));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -165,17 +200,19 @@ fn answer(broker: &Broker, answer: &Answer, ask: &Ask, changed: bool) -> Respons
 
 /// The array of the contract. Contents come from the database, through the cache.
 async fn plain(broker: &Broker, agent: AgentId) -> Result<Response, ApiError> {
-    let mut wanted: Vec<SequenceId> = {
+    let (mut wanted, position): (Vec<SequenceId>, Position) = {
         let picture = broker.index.picture();
+        let position = broker.index.seen().stamp();
         let agent = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
         let objects = picture.candidates(agent).filter_map(|stack| wanted(agent, stack));
-        match agent.status {
+        let wanted = match agent.status {
             AgentStatus::Inactive => Vec::new(),
             AgentStatus::Active => objects
                 .filter(|wanted| wanted.removal != Some(Removal::Untargeted))
                 .map(|wanted| wanted.sequence_id())
                 .collect(),
-        }
+        };
+        (wanted, position)
     };
     wanted.sort_unstable();
     wanted.dedup();
@@ -188,7 +225,7 @@ async fn plain(broker: &Broker, agent: AgentId) -> Result<Response, ApiError> {
     }
     let mut response = axum::Json(objects).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::POSITION, text(&broker.index.position().to_string()));
+    headers.insert(header::POSITION, text(&position.to_string()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization"));
     Ok(response)
