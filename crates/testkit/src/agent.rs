@@ -1,7 +1,7 @@
 //! An agent as a process, under its own service account in a cluster.
 
+use std::ops::Deref;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -50,6 +50,15 @@ pub struct Agent {
     namespace: String,
     audit: crate::AuditLog,
     _scratch: Scratch,
+}
+
+/// It can be killed, stopped, paused and looked into as any process.
+impl Deref for Agent {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
 }
 
 impl Agent {
@@ -105,20 +114,6 @@ impl Agent {
         &self.process
     }
 
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
-    /// Kills it without warning.
-    pub fn kill9(&self) {
-        self.process.kill9();
-    }
-
-    /// Asks it to end, and waits for that.
-    pub async fn stop(&self) -> Result<ExitStatus> {
-        self.process.stop().await
-    }
-
     /// Starts it again after it was killed or stopped.
     pub fn start(&self) -> Result<()> {
         self.process.start_again()
@@ -128,14 +123,6 @@ impl Agent {
     pub fn restart(&self) -> Result<()> {
         self.kill9();
         self.start()
-    }
-
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
     }
 }
 

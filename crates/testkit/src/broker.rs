@@ -1,7 +1,7 @@
 //! The broker as a process: one replica, on a port of its own, with TLS.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -50,6 +50,15 @@ pub struct Broker {
     _scratch: Scratch,
 }
 
+/// It can be killed, stopped, paused and looked into as any process.
+impl Deref for Broker {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
 impl Broker {
     /// Starts a replica on a migrated database and waits until it is ready. `more` are further arguments.
     pub async fn start(database_url: &str, authority: &Authority, tell: Tell, more: &[&str]) -> Result<Self> {
@@ -96,28 +105,6 @@ impl Broker {
 
     pub fn process(&self) -> &Process {
         &self.process
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
-    /// Kills it without warning.
-    pub fn kill9(&self) {
-        self.process.kill9();
-    }
-
-    /// Asks it to drain and end, and waits for that.
-    pub async fn stop(&self) -> Result<ExitStatus> {
-        self.process.stop().await
-    }
-
-    pub fn pause(&self) -> Result<()> {
-        self.process.pause()
-    }
-
-    pub fn resume(&self) -> Result<()> {
-        self.process.resume()
     }
 
     /// Starts it again after it was killed or stopped: same port, same database.

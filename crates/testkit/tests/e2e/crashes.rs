@@ -24,7 +24,7 @@ const CONVERGENCE: Duration = Duration::from_secs(120);
 type Content = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d6_kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_event() -> Result<()> {
+async fn kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_event() -> Result<()> {
     let seed = seed();
     let world = World::start().await?;
     world.create_namespace().await?;
