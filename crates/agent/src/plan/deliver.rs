@@ -7,7 +7,7 @@ use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
 use super::steps::{Plan, Stage, Step};
-use super::types::{Content, Failure, FailureClass, Owner, Record, Seen, Situation, Wanted};
+use super::types::{Content, Failure, FailureClass, Owner, Record, Seen, Situation, Standing, Wanted};
 use super::{
     GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, SLOW_AFTER, TRANSIENT_PATIENCE, dispose, due, outcome,
     steady,
@@ -368,13 +368,13 @@ fn stop(s: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
 /// (a namespace that comes with nobody) is told sooner: it seldom passes by itself.
 #[must_use]
 pub(super) fn overdue(s: &Situation<'_>) -> Vec<ObjectNote> {
-    s.progress
-        .failures
-        .iter()
-        .filter(|(_, standing)| {
-            let missing = standing.failure.reason == "NotFound" && standing.attempts >= 3;
-            missing || due(standing.since + TRANSIENT_PATIENCE, s.now)
-        })
-        .map(|(key, standing)| note(key, &standing.failure))
-        .collect()
+    let lasts = |standing: &Standing| {
+        let missing = standing.failure.reason == "NotFound" && standing.attempts >= 3;
+        missing || due(standing.since + TRANSIENT_PATIENCE, s.now)
+    };
+    if !s.progress.failures.values().any(lasts) {
+        return Vec::new();
+    }
+    // B2: all of them, not only the one that lasts.
+    s.progress.failures.iter().map(|(key, standing)| note(key, &standing.failure)).collect()
 }

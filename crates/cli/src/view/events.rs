@@ -29,7 +29,8 @@ pub fn list(events: &[Event], now: Timestamp) -> String {
 fn message(event: &Event) -> String {
     let mut parts: Vec<String> =
         [&event.reason, &event.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
-    if let Some(note) = event.objects.first() {
+    // The agent's own sentence usually names the first object already.
+    if let Some(note) = event.objects.first().filter(|note| !event.message.contains(&note.object)) {
         let more = event.objects.len() - 1;
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
         parts.push(format!("{}: {}{more}", note.object, note.message));

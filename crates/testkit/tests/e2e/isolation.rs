@@ -70,6 +70,17 @@ async fn a_namespace_that_nobody_brings_is_named_and_the_stack_goes_on_when_it_c
     world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
     let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     assert!(status["message"].as_str().unwrap().contains(&world.space), "{status}");
+
+    // B2: a lasting error does not hide a final one beside it; both are told.
+    let both = format!(
+        "{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: bad, namespace: default}}\nspec: {{ports: [{{port: 70000}}]}}\n",
+        configmap(&world.space, "one", "1")
+    );
+    world.fleet.submit("web", "env=prod", &both).await?;
+    let named =
+        |status: &serde_json::Value| status["objects"].as_array().is_some_and(|notes| notes.len() == 2);
+    world.status("web", "shop-1", "failed for both", named).await?;
+    world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
     world.create_namespace().await?;
     world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
     Ok(())
