@@ -88,6 +88,7 @@ fn an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is_le
 fn what_was_only_intended_is_not_ours_to_delete() {
     let mut cluster = Pretend::new();
     cluster.invalid = [key(WEB.0)].into();
+    cluster.put_foreign(SHOP.0);
     let foreign = cluster.put_foreign(SETTINGS.0);
     let before = cluster.objects[&foreign].clone();
     let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, SETTINGS, WEB])));
@@ -153,6 +154,37 @@ fn equal_content_again_applies_everything_with_the_old_stamp() {
     assert!(cluster.steps.contains(&"apply /ConfigMap/shop/settings".to_owned()), "{:?}", cluster.steps);
     assert_eq!(cluster.record.as_ref().unwrap().stamp, stamp);
     assert_eq!(cluster.record.as_ref().unwrap().sequence.0, 2);
+}
+
+#[test]
+fn the_record_of_a_removed_stack_stays_until_the_broker_knows() {
+    let mut cluster = delivered(&[SHOP, SETTINGS]);
+    cluster.silent = true;
+    let mut agent = cluster.start(cluster.remove(2, Removal::Deleted));
+    assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Done);
+    assert!(cluster.objects.is_empty());
+    assert!(cluster.record.is_some(), "else a crash now would lose the report");
+    cluster.hear_again(&mut agent);
+    cluster.run(&mut agent, usize::MAX);
+    assert_eq!(cluster.record, None);
+    assert_eq!(cluster.transitions()["2 removed"], 1);
+}
+
+#[test]
+fn what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
+    let (old, new) = (content(1, &[SHOP, SETTINGS]), content(2, &[SHOP, (SETTINGS.0, "2")]));
+    let mut cluster = delivered(&[SHOP, SETTINGS]);
+    let mut agent = cluster.start(cluster.have(&new));
+    (agent.goal.content, agent.goal.fallback) = (None, Some(old));
+    cluster.objects.get_mut(&key(SETTINGS.0)).unwrap().fields = None;
+    let plan = cluster.plan(&agent);
+    let repairs: Vec<_> = plan.steps.iter().filter(|step| step.name() == "apply").collect();
+    assert_eq!((plan.stage, repairs.len()), (Stage::Fetch, 1), "{:?}", plan.steps);
+    cluster.take(&mut agent, repairs[0]);
+    agent.goal.content = Some(new.clone());
+    assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Steady);
+    let wanted = new.objects[&key(SETTINGS.0)].digest.to_string();
+    assert_eq!(cluster.objects[&key(SETTINGS.0)].fields.as_ref().unwrap().0, wanted);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct Pretend {
     pub events: BTreeMap<EventId, Report>,
     /// Refused by validation.
     pub invalid: BTreeSet<Key>,
+    /// The broker cannot be reached: reports stay where they are.
+    pub silent: bool,
     pub steps: Vec<String>,
     pub now: Timestamp,
     counter: u64,
@@ -95,6 +97,7 @@ impl Pretend {
             held: false,
             events: BTreeMap::new(),
             invalid: BTreeSet::new(),
+            silent: false,
             steps: Vec::new(),
             now: Timestamp::from_second(1_800_000_000).expect("a time"),
             counter: 0,
@@ -190,9 +193,7 @@ impl Pretend {
                     return (made, plan.stage);
                 }
                 made += 1;
-                let answer = self.carry_out(&step);
-                absorb(&mut memory.progress, &mut memory.record, &step, &answer, self.now);
-                self.acknowledge(memory);
+                self.take(memory, &step);
             }
             if matches!(plan.stage, Stage::Done) && memory.record.is_none() {
                 return (made, Stage::Done);
@@ -201,8 +202,20 @@ impl Pretend {
         panic!("never settles: {:?}", &self.steps[self.steps.len().saturating_sub(12)..]);
     }
 
+    /// Carries one step out, and takes its answer in.
+    pub fn take(&mut self, memory: &mut Memory, step: &Step) {
+        let answer = self.carry_out(step);
+        absorb(&mut memory.progress, &mut memory.record, step, &answer, self.now);
+        self.acknowledge(memory);
+    }
+
+    pub fn hear_again(&mut self, memory: &mut Memory) {
+        self.silent = false;
+        self.acknowledge(memory);
+    }
+
     fn acknowledge(&mut self, memory: &mut Memory) {
-        if let Some(record) = &mut memory.record {
+        if let Some(record) = memory.record.as_mut().filter(|_| !self.silent) {
             for report in record.reports.drain(..) {
                 self.events.insert(report.id, report);
             }
