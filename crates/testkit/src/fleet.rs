@@ -160,6 +160,13 @@ impl Fleet {
             .ok()
     }
 
+    /// Delivers manifests and waits at most this long, such as `8s`. That may fail; the output tells how.
+    pub async fn try_apply(&self, stack: &str, selector: &str, yaml: &str, timeout: &str) -> Result<Output> {
+        let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
+        let wait = ["--wait", "--timeout", timeout].map(AsRef::as_ref);
+        self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(wait)).await
+    }
+
     /// Delivers manifests and does not wait.
     pub async fn submit(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;

@@ -1,5 +1,6 @@
 //! What the answer to a step changes in the record and in the progress.
 
+use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
 use super::steps::{Answer, Step};
@@ -19,10 +20,11 @@ pub fn absorb(
         (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
             let mut written = (**written).clone();
             written.version = Some(version.clone());
-            let told_repairs = written.reports.len()
-                > record.as_ref().map_or(0, |record| record.reports.len())
-                && written.reports.iter().any(|report| report.message.starts_with("put back"));
-            if told_repairs && progress.repairs > 0 {
+            let told_repairs = written.reports.iter().any(|report| {
+                report.transition == Transition::Repaired
+                    && progress.repairs_reported.is_none_or(|last| report.at > last)
+            });
+            if told_repairs {
                 progress.repairs = 0;
                 progress.repairs_reported = Some(now);
             }
@@ -53,14 +55,13 @@ pub fn absorb(
             let key = &wanted.key;
             progress.failures.remove(key);
             progress.looked.remove(key);
-            if !*repair {
-                progress.written.insert(key.clone());
-            }
             progress.deleted.remove(key);
             if *repair {
                 progress.repairs += 1;
                 let fight = progress.fights.get(key).copied();
                 progress.fights.insert(key.clone(), steady::fought(fight, now));
+            } else {
+                progress.written.insert(key.clone());
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {
@@ -98,19 +99,11 @@ pub fn absorb(
 }
 
 fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp) {
-    let key = match step {
-        Step::Look { key, .. }
-        | Step::LookInside { key, .. }
-        | Step::Delete { key, .. }
-        | Step::Release { key, .. } => key,
-        Step::DryRun { wanted, .. } | Step::Apply { wanted, .. } => &wanted.key,
-        Step::Fetch => {
-            progress.fetch = Some(standing(progress.fetch.as_ref(), failure, now));
-            return;
-        }
-        // Not about an object: whoever carries the step out decides when it is tried again.
-        Step::Hold | Step::WriteRecord(_) | Step::DropRecord => return,
-    };
+    if matches!(step, Step::Fetch) {
+        progress.fetch = Some(standing(progress.fetch.as_ref(), failure, now));
+    }
+    // Not about an object: whoever carries the step out decides when it is tried again.
+    let Some(key) = step.key() else { return };
     // Not what we thought it was, or unknown whether it was carried out: ask again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
         progress.looked.remove(key);

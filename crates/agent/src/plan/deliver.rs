@@ -7,7 +7,7 @@ use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
 use super::steps::{Plan, Stage, Step};
-use super::types::{Content, Failure, FailureClass, Owner, Record, Seen, Situation, Standing, Wanted};
+use super::types::{Content, FailureClass, Owner, Record, Seen, Situation, Standing, Wanted};
 use super::{
     GROUND_PATIENCE, NEXT_CYCLE, RELEASE_CHECKS, SLOW_AFTER, TRANSIENT_PATIENCE, dispose, due, outcome,
     steady,
@@ -278,12 +278,7 @@ fn write<'a>(
     plan.or_else(|| {
         // Without our label no event tells that it went: look again.
         let what = format!("{} to be gone", leaving?);
-        let since = s.progress.waiting_since.unwrap_or(s.now);
-        let plan = if due(since + SLOW_AFTER, s.now) {
-            outcome::blocked(s, stage, "WaitingForDeletion", &what, Vec::new())
-        } else {
-            Plan::waiting(stage, what)
-        };
+        let plan = outcome::wait(s, stage, SLOW_AFTER, "WaitingForDeletion", &what, Vec::new());
         Some(plan.wake(Some(s.now + RELEASE_CHECKS)))
     })
 }
@@ -344,19 +339,11 @@ fn stop_on_permanent<'a>(s: &Situation<'_>, objects: impl Iterator<Item = &'a Ar
     let notes: Vec<ObjectNote> = objects
         .filter_map(|wanted| {
             let standing = s.progress.failures.get(&wanted.key)?;
-            Some(note(&wanted.key, &standing.failure))
+            Some(outcome::note(&wanted.key, &standing.failure))
         })
         .collect();
     let reason = notes.first()?.reason.clone();
     Some(stop(s, &reason, notes))
-}
-
-fn note(key: &Key, failure: &Failure) -> ObjectNote {
-    ObjectNote {
-        object: key.for_people().to_string(),
-        reason: failure.reason.clone(),
-        message: failure.message.clone(),
-    }
 }
 
 /// It does not go on by itself: reported once, tried again in the next cycle.
@@ -376,5 +363,5 @@ pub(super) fn overdue(s: &Situation<'_>) -> Vec<ObjectNote> {
         return Vec::new();
     }
     // B2: all of them, not only the one that lasts.
-    s.progress.failures.iter().map(|(key, standing)| note(key, &standing.failure)).collect()
+    s.progress.failures.iter().map(|(key, standing)| outcome::note(key, &standing.failure)).collect()
 }

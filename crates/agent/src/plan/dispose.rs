@@ -38,11 +38,7 @@ pub(super) fn all(
                 && !due(standing.retry_at, s.now)
             {
                 plan = plan.wake(Some(standing.retry_at));
-                blockers.push(ObjectNote {
-                    object: key.for_people().to_string(),
-                    reason: standing.failure.reason.clone(),
-                    message: standing.failure.message.clone(),
-                });
+                blockers.push(outcome::note(&key, &standing.failure));
                 continue;
             }
             match dispose(s, &key, entry, &needed_by) {
@@ -65,17 +61,13 @@ pub(super) fn all(
 fn wait(s: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
     let held = blockers.iter().any(|note| note.reason != "Terminating");
     let patience = if held { BLOCKED_AFTER } else { SLOW_AFTER };
-    let since = s.progress.waiting_since.unwrap_or(s.now);
     let worst = blockers.iter().find(|note| note.reason != "Terminating").unwrap_or(&blockers[0]);
-    let first = format!("{}: {}", worst.object, worst.message);
-    if due(since + patience, s.now) {
-        let more =
-            if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
-        let plan = outcome::blocked(s, stage, "WaitingForDeletion", &format!("{first}{more}"), blockers);
-        // Without our label no event tells that it went: look again now and then.
-        return plan.wake(Some(s.now + SLOW_CHECKS));
-    }
-    Plan::waiting(stage, first).wake(Some(since + patience)).wake(Some(s.now + RELEASE_CHECKS))
+    let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
+    let message = format!("{}: {}{more}", worst.object, worst.message);
+    let plan = outcome::wait(s, stage, patience, "WaitingForDeletion", &message, blockers);
+    // Without our label no event tells that it went: look again, often at first.
+    let told = plan.wake_at.is_none();
+    plan.wake(Some(s.now + if told { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
 
 fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key) -> Option<Key>) -> Disposal {

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
 use brokkr_api::{EventId, SequenceId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step};
-use super::types::{Content, Entry, FailureClass, Origin, Outcome, Record, Seen, Situation};
+use super::types::{Content, Entry, Failure, FailureClass, Origin, Outcome, Record, Seen, Situation};
 use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, deliver, due};
 use crate::health::HealthState;
 use crate::resource::Kind;
@@ -69,12 +70,9 @@ pub(super) fn intention<'a>(
     record.checksum = Some(content.checksum);
     if record.sequence != content.sequence || record.hops.published.is_none() || record.removal.is_some() {
         record.hops = Hops {
-            published: Some(target.published_at),
-            targeted: Some(target.targeted_at.max(target.published_at)),
-            released: Some(target.released_at.max(target.targeted_at)),
             fetched: Some(content.fetched.max(target.released_at)),
             verified: Some(content.verified.max(content.fetched).max(target.released_at)),
-            ..Hops::default()
+            ..announced(target)
         };
     }
     record.sequence = content.sequence;
@@ -111,13 +109,18 @@ pub(super) fn removal_intention(s: &Situation<'_>) -> Record {
     record.sequence = record.sequence.max(target.sequence_id);
     record.applied = None;
     record.outcome = None;
-    record.hops = Hops {
+    record.hops = announced(target);
+    record
+}
+
+/// The hops that the broker tells of.
+fn announced(target: &TargetStack) -> Hops {
+    Hops {
         published: Some(target.published_at),
         targeted: Some(target.targeted_at.max(target.published_at)),
         released: Some(target.released_at.max(target.targeted_at)),
         ..Hops::default()
-    };
-    record
+    }
 }
 
 /// Everything is written and what had to go is gone.
@@ -184,16 +187,28 @@ pub(super) fn blocked(
     plan
 }
 
-/// Nothing can be said of these kinds before their watches are there; what lasts is told.
-pub(super) fn unwatched(s: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
-    let what = format!("the watch on {}", kinds.first().map(ToString::to_string).unwrap_or_default());
-    let since = s.progress.waiting_since.unwrap_or(s.now);
-    let plan = if due(since + SLOW_AFTER, s.now) {
-        blocked(s, stage, "CannotWatch", &format!("still waits for {what}"), Vec::new())
+/// Waits; what lasts longer than this is told once.
+pub(super) fn wait(
+    s: &Situation<'_>,
+    stage: Stage,
+    patience: SignedDuration,
+    reason: &str,
+    message: &str,
+    notes: Vec<ObjectNote>,
+) -> Plan {
+    let until = s.progress.waiting_since.unwrap_or(s.now) + patience;
+    if due(until, s.now) {
+        blocked(s, stage, reason, message, notes)
     } else {
-        Plan::waiting(stage, what).wake(Some(since + SLOW_AFTER))
-    };
-    Plan { watch: kinds, ..plan }
+        Plan::waiting(stage, message).wake(Some(until))
+    }
+}
+
+/// Nothing can be said of these kinds before their watches are there.
+pub(super) fn unwatched(s: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
+    let first = kinds.first().map(ToString::to_string).unwrap_or_default();
+    let what = format!("still waits for the watch on {first}");
+    Plan { watch: kinds, ..wait(s, stage, SLOW_AFTER, "CannotWatch", &what, Vec::new()) }
 }
 
 fn tell(
@@ -219,6 +234,15 @@ fn tell(
     }
     report(s, &mut record, transition, reason, message, notes);
     Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
+}
+
+/// What went wrong with one resource.
+pub(super) fn note(key: &Key, failure: &Failure) -> ObjectNote {
+    ObjectNote {
+        object: key.for_people().to_string(),
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+    }
 }
 
 fn summary(notes: &[ObjectNote]) -> String {

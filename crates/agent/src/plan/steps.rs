@@ -55,6 +55,19 @@ pub enum Step {
 }
 
 impl Step {
+    /// The resource that it is about, if it is about one.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Look { key, .. }
+            | Self::LookInside { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Release { key, .. } => Some(key),
+            Self::DryRun { wanted, .. } | Self::Apply { wanted, .. } => Some(&wanted.key),
+            Self::Hold | Self::Fetch | Self::WriteRecord(_) | Self::DropRecord => None,
+        }
+    }
+
     /// One word for logs.
     #[must_use]
     pub fn name(&self) -> &'static str {

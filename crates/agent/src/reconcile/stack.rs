@@ -130,7 +130,7 @@ impl StackState {
             None => (None, None),
         };
         self.goal = Some(Goal { target, content, fallback });
-        self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+        self.forget_progress();
         self.setback = None;
         self.wake_at = None;
         self.stage = None;
@@ -153,13 +153,16 @@ impl StackState {
         if self.stage == Some(Stage::Stopped) {
             let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
             if due {
-                self.progress = Progress {
-                    fights: std::mem::take(&mut self.progress.fights),
-                    fetch: self.progress.fetch.take(),
-                    ..Progress::default()
-                };
+                let fetch = self.progress.fetch.take();
+                self.forget_progress();
+                self.progress.fetch = fetch;
             }
         }
+    }
+
+    /// All but the fights: who fights over an object does so whatever the goal is.
+    fn forget_progress(&mut self) {
+        self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
     }
 
     /// What to do now; `None` if something is under way that has to be answered first.
@@ -224,7 +227,7 @@ impl StackState {
         }
         for step in &plan.steps {
             self.in_flight += 1;
-            if let Some(key) = key_of(step) {
+            if let Some(key) = step.key() {
                 self.busy.insert(key.clone());
             }
         }
@@ -232,7 +235,7 @@ impl StackState {
 
     pub fn finish(&mut self, step: &Step, answer: &Answer, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if let Some(key) = key_of(step) {
+        if let Some(key) = step.key() {
             self.busy.remove(key);
             self.touched.insert(key.clone());
         }
@@ -252,30 +255,19 @@ impl StackState {
             Answer::Failed(failure) => {
                 tracing::warn!(
                     step = step.name(),
-                    object = key_of(step).map(ToString::to_string),
+                    object = step.key().map(ToString::to_string),
                     reason = failure.reason,
                     message = failure.message,
                     "step failed"
                 );
-                if key_of(step).is_none() && !matches!(step, Step::Fetch) {
+                if step.key().is_none() && !matches!(step, Step::Fetch) {
                     let attempts = self.setback.map_or(0, |(attempts, _)| attempts) + 1;
                     self.setback = Some((attempts, now + backoff(attempts, failure.retry_after)));
                 }
             }
-            _ if key_of(step).is_none() => self.setback = None,
+            _ if step.key().is_none() => self.setback = None,
             _ => {}
         }
         self.take_up_next();
-    }
-}
-
-fn key_of(step: &Step) -> Option<&Key> {
-    match step {
-        Step::Look { key, .. }
-        | Step::LookInside { key, .. }
-        | Step::Delete { key, .. }
-        | Step::Release { key, .. } => Some(key),
-        Step::DryRun { wanted, .. } | Step::Apply { wanted, .. } => Some(&wanted.key),
-        Step::Hold | Step::Fetch | Step::WriteRecord(_) | Step::DropRecord => None,
     }
 }

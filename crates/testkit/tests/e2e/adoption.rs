@@ -61,12 +61,7 @@ async fn c5_an_object_that_lost_its_marks_and_is_another_one_now_is_never_delete
     world.shop.kill9();
     world.configmaps().delete("two", &Default::default()).await?;
     let theirs = world.put_foreign("two").await?;
-    let file = world.fleet.cli.file("next.yaml", &world.manifest(&[("one", "next")]))?;
-    world
-        .fleet
-        .brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "web", "--to", "env=prod"])
-        .await?
-        .ok()?;
+    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "next")])).await?;
     world.shop.start()?;
     world.sees_value("one", "next").await?;
     world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;

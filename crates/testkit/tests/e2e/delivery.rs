@@ -49,22 +49,7 @@ async fn f6_what_is_applied_and_not_ready_is_never_called_healthy() -> Result<()
     );
     assert!(stuck.contains("nodeSelector"));
     let yaml = format!("{}{stuck}", namespace(&world.space));
-    let file = world.fleet.cli.file("stuck.yaml", &yaml)?;
-    let output = world
-        .fleet
-        .brokkr([
-            "apply",
-            "-f",
-            &file.to_string_lossy(),
-            "--stack",
-            "web",
-            "--to",
-            "env=prod",
-            "--wait",
-            "--timeout",
-            "8s",
-        ])
-        .await?;
+    let output = world.fleet.try_apply("web", "env=prod", &yaml, "8s").await?;
     assert_eq!(output.code, 124, "{}{}", output.stdout, output.stderr);
     let status = world.status("web", "shop-1", "applied", |status| status["state"] == "applied").await?;
     assert_eq!((&status["ready"], &status["total"]), (&json!(1), &json!(2)), "{status}");

@@ -42,17 +42,12 @@ async fn a1_the_agent_listens_nowhere_and_gets_everything_by_asking() -> Result<
 async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() -> Result<()> {
     let options = AgentOptions { polling_interval: "300s".into(), ..AgentOptions::default() };
     let world = World::start_with(&options).await?;
-    // Each wait of `apply --wait` and `delete --wait` is far shorter than one interval.
-    let wait = ["--wait", "--timeout", "60s"];
+    // Each wait is far shorter than one interval.
     for value in ["1", "2"] {
-        let file = world.fleet.cli.file("web.yaml", &world.manifest(&[("one", value)]))?;
-        let apply =
-            ["apply", "-f", &file.to_string_lossy(), "--stack", "web", "--to", "env=prod"].map(str::to_owned);
-        world.fleet.brokkr(apply.into_iter().chain(wait.map(str::to_owned))).await?.ok()?;
+        world.fleet.try_apply("web", "env=prod", &world.manifest(&[("one", value)]), "60s").await?.ok()?;
         assert_eq!(world.value("one").await?.as_deref(), Some(value));
     }
-    let delete = ["delete", "stack", "web", "--yes"];
-    world.fleet.brokkr(delete.into_iter().chain(wait)).await?.ok()?;
+    world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "--timeout", "60s"]).await?.ok()?;
     assert!(world.map("one").await?.is_none());
     Ok(())
 }

@@ -24,21 +24,7 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
         bad(&world.space, "bad-one"),
         bad(&world.space, "bad-two")
     );
-    let output = world
-        .fleet
-        .brokkr([
-            "apply",
-            "-f",
-            &world.fleet.cli.file("bad.yaml", &yaml)?.to_string_lossy(),
-            "--stack",
-            "web",
-            "--to",
-            "env=prod",
-            "--wait",
-            "--timeout",
-            "60s",
-        ])
-        .await?;
+    let output = world.fleet.try_apply("web", "env=prod", &yaml, "60s").await?;
     assert_eq!(output.code, 3, "{}{}", output.stdout, output.stderr);
     let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     let named: Vec<&str> =

@@ -223,7 +223,10 @@ impl Pretend {
     }
 
     fn carry_out(&mut self, step: &Step) -> Answer {
-        self.steps.push(format!("{}{}", step.name(), name_of(step)));
+        self.steps.push(match step.key() {
+            Some(key) => format!("{} {key}", step.name()),
+            None => step.name().to_owned(),
+        });
         match step {
             Step::Hold => {
                 self.held = true;
@@ -306,17 +309,6 @@ impl Pretend {
             *counts.entry(format!("{} {}", report.sequence_id, report.transition)).or_default() += 1;
         }
         counts
-    }
-}
-
-fn name_of(step: &Step) -> String {
-    match step {
-        Step::Look { key, .. }
-        | Step::LookInside { key, .. }
-        | Step::Delete { key, .. }
-        | Step::Release { key, .. } => format!(" {key}"),
-        Step::DryRun { wanted, .. } | Step::Apply { wanted, .. } => format!(" {}", wanted.key),
-        _ => String::new(),
     }
 }
 
