@@ -11,7 +11,7 @@
 //! | `remove`  | a stack to remove, until everything is seen to be gone                      |
 //! | `steady`  | putting back what others changed, and health                               |
 //! | `outcome` | the record and the reports that go with a transition                        |
-//! | `types`, `steps` | what is looked at, and what is answered                              |
+//! | `types`, `seen`, `steps` | what is looked at, and what is answered                      |
 //! | `absorb`  | what an answer changes                                                      |
 
 pub mod absorb;
@@ -19,6 +19,7 @@ mod deliver;
 mod dispose;
 mod outcome;
 mod remove;
+pub mod seen;
 pub mod steady;
 pub mod steps;
 #[cfg(test)]

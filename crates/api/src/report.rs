@@ -88,6 +88,61 @@ impl Hops {
     }
 }
 
+/// What is said of a stack on an agent, always and at a glance.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumIter,
+)]
+pub enum ConditionKind {
+    /// The content is valid and taken.
+    Accepted,
+    /// Everything of it is written, and what no longer belongs is gone.
+    Applied,
+    /// Everything that was applied does its work.
+    Ready,
+    /// Something was changed by others and is not put back yet.
+    Drifted,
+    /// Somebody changes the same fields again and again.
+    Contested,
+    /// A prune waits: for an approval, or for what blocks it.
+    PrunePending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
+pub enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+/// One condition, with why and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    pub kind: ConditionKind,
+    pub status: ConditionStatus,
+    /// One word for programs, such as `ImagePullBackOff`.
+    #[serde(default)]
+    pub reason: String,
+    /// One sentence for people, such as "Deployment shop/web: 2/3 replicas ready".
+    #[serde(default)]
+    pub message: String,
+    /// The deployment object that it speaks of.
+    pub sequence_id: SequenceId,
+    /// When the status last changed.
+    pub since: Timestamp,
+}
+
 /// One object that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ObjectNote {
@@ -116,6 +171,9 @@ pub struct Report {
     pub message: String,
     #[serde(default)]
     pub objects: Vec<ObjectNote>,
+    /// The conditions of the stack on this agent, as of this report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// Resources that are ready, of `total`.
     #[serde(default)]
     pub ready: u32,

@@ -2,8 +2,9 @@
 
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
-use brokkr_api::report::{Hops, Report};
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
 use brokkr_api::{AgentId, SequenceId, StackId};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -49,7 +50,47 @@ struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<WireCondition>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     reports: Vec<Report>,
+}
+
+/// A condition in the shape that Kubernetes' own tools read.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition {
+    r#type: ConditionKind,
+    status: ConditionStatus,
+    reason: String,
+    message: String,
+    observed_sequence: SequenceId,
+    last_transition_time: Timestamp,
+}
+
+impl From<&Condition> for WireCondition {
+    fn from(condition: &Condition) -> Self {
+        Self {
+            r#type: condition.kind,
+            status: condition.status,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            observed_sequence: condition.sequence_id,
+            last_transition_time: condition.since,
+        }
+    }
+}
+
+impl From<WireCondition> for Condition {
+    fn from(wire: WireCondition) -> Self {
+        Self {
+            kind: wire.r#type,
+            status: wire.status,
+            reason: wire.reason,
+            message: wire.message,
+            sequence_id: wire.observed_sequence,
+            since: wire.last_transition_time,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,6 +143,7 @@ pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
         message: record.outcome.as_ref().map(|outcome| outcome.message.clone()).unwrap_or_default(),
         hops: record.hops,
         outcome: record.outcome.clone(),
+        conditions: record.conditions.iter().map(WireCondition::from).collect(),
         reports: record.reports.clone(),
     };
     let mut metadata = json!({"name": record_name(&record.stack_name, record.stack)});
@@ -136,6 +178,7 @@ pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, Pack
         inventory: unpack(&spec.inventory)?,
         hops: status.hops,
         outcome: status.outcome,
+        conditions: status.conditions.into_iter().map(Condition::from).collect(),
         ready: status.ready,
         total: status.total,
         reports: status.reports,

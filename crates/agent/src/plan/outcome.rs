@@ -36,6 +36,7 @@ fn blank(s: &Situation<'_>) -> Record {
         inventory: Default::default(),
         hops: Hops::default(),
         outcome: None,
+        conditions: Vec::new(),
         ready: 0,
         total: 0,
         reports: Vec::new(),
@@ -379,6 +380,7 @@ fn report(
         reason: reason.to_owned(),
         message: message.to_owned(),
         objects,
+        conditions: record.conditions.clone(),
         ready: record.ready,
         total: record.total,
     };

@@ -317,6 +317,7 @@ impl Agent {
             reason: String::new(),
             message: String::new(),
             objects: Vec::new(),
+            conditions: Vec::new(),
             ready: 1,
             total: 1,
         };
