@@ -16,6 +16,8 @@ pub const CHECKSUM: &str = "brokkr.io/checksum";
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 pub const ID: &str = "brokkr.io/id";
 pub const PRUNE: &str = "brokkr.io/prune";
+/// `recreate`: what cannot be changed may be deleted and made anew.
+pub const REPLACE: &str = "brokkr.io/replace";
 
 /// What is written on every resource of one deployment object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +32,7 @@ pub struct Stamp {
 /// The body of an apply: the manifest's object, our marks, and the uid where the object must exist
 /// already (the server then refuses to create it anew).
 #[must_use]
-pub fn dress(body: &Value, key: &Key, stamp: &Stamp, uid: Option<&str>) -> Value {
-    let mut body = body.clone();
+pub fn dress(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&str>) -> Value {
     let Some(root) = body.as_object_mut() else { return body };
     let metadata = object_in(root, "metadata");
     if let Some(namespace) = &key.namespace {
@@ -81,7 +82,7 @@ mod tests {
             sequence: SequenceId(7),
         };
         let body = json!({"kind": "ConfigMap", "metadata": {"name": "settings", "labels": {"app": "shop"}}});
-        let dressed = dress(&body, &key, &stamp, Some("u-1"));
+        let dressed = dress(body, &key, &stamp, Some("u-1"));
         let metadata = &dressed["metadata"];
         assert_eq!(metadata["labels"]["app"], "shop");
         assert_eq!(metadata["labels"][AGENT_LABEL], stamp.agent.to_string());

@@ -6,7 +6,12 @@
 //!
 //! | file      | what it decides                                                            |
 //! |-----------|----------------------------------------------------------------------------|
-//! | `deliver` | a stack to have: look, intend, ground, validate, apply, prune, settle       |
+//! | `deliver` | a stack to have: the stages, one after the other                            |
+//! | `ownership` | whose each resource is; the record before the first write                 |
+//! | `ground`  | Namespaces and definitions first; taken back if the delivery fails          |
+//! | `write`   | dry runs, then server-side apply, in order                                  |
+//! | `prune`   | what is no longer contained goes                                            |
+//! | `attempt` | what failed before: when it is tried again, and told                        |
 //! | `dispose` | what may be done with one resource that should go (B6, C5, C6)              |
 //! | `remove`  | a stack to remove, until everything is seen to be gone                      |
 //! | `steady`  | putting back what others changed, and health                               |
@@ -15,9 +20,13 @@
 //! | `absorb`  | what an answer changes                                                      |
 
 pub mod absorb;
+mod attempt;
 mod deliver;
 mod dispose;
+mod ground;
 mod outcome;
+mod ownership;
+mod prune;
 mod remove;
 pub mod seen;
 pub mod steady;
@@ -25,6 +34,7 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 pub mod types;
+mod write;
 
 use jiff::{SignedDuration, Timestamp};
 use steps::{Plan, Stage};
@@ -44,6 +54,10 @@ pub const GROUND_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
 /// How long transient errors are retried before they are reported.
 pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// What is missing and comes with nobody is told after this.
+pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(3);
+/// What is parked on a watch is tried again after this, should no event have come.
+pub const PARKED: SignedDuration = SignedDuration::from_secs(600);
 /// Repairs are reported together, at most this often.
 pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);
 /// What was healthy may be unready for this long before it counts as degraded.

@@ -4,10 +4,11 @@
 //! each stack concerned it asks the plan what to do now, and has the worker carry that out. Nothing
 //! here waits for a request, so one stack never holds up another (D5).
 
+mod claims;
 mod stack;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brokkr_api::agents::AgentStatus;
@@ -20,8 +21,9 @@ use tokio::sync::mpsc;
 
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
-use crate::plan::steps::{Answer, Stage, Step};
-use crate::plan::types::Record;
+use crate::plan::steps::{Answer, Step};
+use crate::plan::types::{Goal, Record};
+use claims::{Around, Claims};
 use stack::{StackState, Surroundings};
 pub use worker::Worker;
 
@@ -33,10 +35,9 @@ pub struct Reconciler {
     watches: Watches,
     index: Index,
     stacks: BTreeMap<StackId, StackState>,
-    /// Which stack a resource belongs to, for every inventory.
-    owners: HashMap<Key, StackId>,
-    /// Stacks that are being removed.
-    leaving: HashSet<StackId>,
+    claims: Claims,
+    /// Stacks whose newest content is on its way.
+    unread: BTreeSet<StackId>,
     /// Nothing is written before the broker said that this agent is ACTIVE.
     active: bool,
     stood_down: bool,
@@ -74,8 +75,8 @@ impl Reconciler {
             watches,
             index: Index::default(),
             stacks: BTreeMap::new(),
-            owners: HashMap::new(),
-            leaving: HashSet::new(),
+            claims: Claims::default(),
+            unread: BTreeSet::new(),
             active: false,
             stood_down: false,
             dirty: BTreeSet::new(),
@@ -91,9 +92,7 @@ impl Reconciler {
     /// What the last run left: watched at once, reported again, and continued when the broker answers.
     fn resume(&mut self, record: Record) {
         self.watches.ensure(record.inventory.values().map(|entry| &entry.kind));
-        for key in record.inventory.keys() {
-            self.owners.insert(key.clone(), record.stack);
-        }
+        self.claims.hold(record.stack, record.inventory.keys());
         if !record.reports.is_empty() {
             let _ = self.reports.send(record.reports.clone());
         }
@@ -178,17 +177,42 @@ impl Reconciler {
             }
             self.stacks.entry(id).or_default().aim(target);
         }
-        self.leaving.clear();
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
                 // E4: absence is never deletion. A removal that was stored is carried on with.
                 stack.aim_as_recorded();
             }
-            if stack.is_leaving() {
-                self.leaving.insert(*id);
+        }
+        let all: Vec<StackId> = self.stacks.keys().copied().collect();
+        for id in &all {
+            self.note_wishes(*id);
+        }
+        self.dirty.extend(all);
+    }
+
+    /// What a stack wants changed, or became known: who waits for that decides anew.
+    fn note_wishes(&mut self, id: StackId) {
+        let goal = self.stacks.get(&id).and_then(|stack| stack.goal.as_ref());
+        match goal {
+            Some(goal) if goal.target.removal.is_some() => self.claims.wish_only(id, std::iter::empty()),
+            Some(Goal { content: Some(content), .. }) => self.claims.wish_only(id, content.objects.keys()),
+            _ => {}
+        }
+        if self.stacks.get(&id).is_some_and(StackState::is_reading) {
+            self.unread.insert(id);
+        } else {
+            self.unread.remove(&id);
+        }
+        self.poke_those_who_mind(id);
+    }
+
+    fn poke_those_who_mind(&mut self, id: StackId) {
+        for (other, stack) in &mut self.stacks {
+            if *other != id && stack.minds_others {
+                stack.decide_anew();
+                self.dirty.insert(*other);
             }
         }
-        self.dirty.extend(self.stacks.keys());
     }
 
     fn see(&mut self, change: Change) {
@@ -199,15 +223,18 @@ impl Reconciler {
         };
         let changed = self.index.absorb(change);
         for key in touched.iter().chain(&changed) {
-            if let Some(stack) = self.owners.get(key).and_then(|id| self.stacks.get_mut(id)) {
-                stack.progress.looked.remove(key);
+            for id in self.claims.holders(key) {
+                if let Some(stack) = self.stacks.get_mut(&id) {
+                    stack.progress.looked.remove(key);
+                }
             }
         }
         for key in changed {
-            let Some(&id) = self.owners.get(&key) else { continue };
-            if let Some(stack) = self.stacks.get_mut(&id) {
-                stack.touched.insert(key);
-                self.dirty.insert(id);
+            for id in self.claims.holders(&key) {
+                if let Some(stack) = self.stacks.get_mut(&id) {
+                    stack.touched.insert(key.clone());
+                    self.dirty.insert(id);
+                }
             }
         }
         if listed {
@@ -233,7 +260,7 @@ impl Reconciler {
             (Step::WriteRecord(_), Answer::RecordWritten { .. }) => {
                 if let Some(record) = &stack.record {
                     if record.inventory.len() < recorded {
-                        self.owners.retain(|key, owner| *owner != id || record.inventory.contains_key(key));
+                        self.claims.hold_only(id, record.inventory.keys());
                     }
                     if !record.reports.is_empty() {
                         let _ = self.reports.send(record.reports.clone());
@@ -241,13 +268,15 @@ impl Reconciler {
                 }
             }
             (Step::DropRecord, Answer::RecordDropped) => self.drop_stack(id),
+            (Step::Fetch, _) => self.note_wishes(id),
+            (Step::Delete { .. }, _) => self.poke_those_who_mind(id),
             _ => {}
         }
     }
 
     fn drop_stack(&mut self, id: StackId) {
-        self.owners.retain(|_, owner| *owner != id);
-        self.leaving.remove(&id);
+        self.claims.forget(id);
+        self.unread.remove(&id);
         self.worker.holds.let_go(id);
         if let Some(stack) = self.stacks.remove(&id) {
             tracing::info!(stack.id = %id, "stack removed");
@@ -258,6 +287,7 @@ impl Reconciler {
                 self.dirty.insert(id);
             }
         }
+        self.note_wishes(id);
     }
 
     fn forget_reports(&mut self, ids: &[EventId]) {
@@ -276,28 +306,32 @@ impl Reconciler {
         if !self.active || self.stood_down {
             return;
         }
-        let around = Surroundings {
-            worker: &self.worker,
-            index: &self.index,
-            leaving: &self.leaving,
-            claims: &self.owners,
-        };
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(plan) = stack.plan(&around, Timestamp::now()) else { return };
-        if let Some(what) = &plan.waiting_for {
-            tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
+        // Taken out, so that it can be changed while it looks at its neighbours.
+        let Some(mut stack) = self.stacks.remove(&id) else { return };
+        let neighbours = Around { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
+        let around = Surroundings { worker: &self.worker, index: &self.index, neighbours: &neighbours };
+        let had_next = stack.next.is_some();
+        if let Some(plan) = stack.plan(&around, Timestamp::now()) {
+            if let Some(what) = &plan.waiting_for {
+                tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
+            }
+            self.watches.ensure(&plan.watch);
         }
-        if plan.stage != Stage::Steady || !plan.steps.is_empty() {
-            tracing::debug!(stack.id = %id, stage = ?plan.stage, steps = plan.steps.len(), "planned");
+        let steps = stack.release();
+        let took_up = had_next && stack.next.is_none();
+        let target = stack.goal.as_ref().map(|goal| goal.target.clone());
+        self.stacks.insert(id, stack);
+        if took_up {
+            self.note_wishes(id);
         }
-        self.watches.ensure(&plan.watch);
-        let Some(target) = stack.goal.as_ref().map(|goal| goal.target.clone()) else { return };
-        for step in plan.steps {
+        let Some(target) = target else { return };
+        if !steps.is_empty() {
+            tracing::debug!(stack.id = %id, steps = steps.len(), first = steps[0].name(), "carrying out");
+        }
+        for step in steps {
             // Claimed as soon as it is decided: a second stack that wants the same is refused, not faster.
             if let Step::WriteRecord(record) = &step {
-                for key in record.inventory.keys() {
-                    self.owners.entry(key.clone()).or_insert(id);
-                }
+                self.claims.hold(id, record.inventory.keys());
             }
             let (worker, answers) = (self.worker.clone(), self.answers.clone());
             let target = target.clone();

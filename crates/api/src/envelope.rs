@@ -54,6 +54,8 @@ pub struct TargetStack {
 pub enum Removal {
     /// The stack was deleted: there is a deletion marker.
     Deleted,
+    /// The stack was deleted and its resources are to stay: they lose our marks and keep their values.
+    Released,
     /// The stack lives, and no longer targets this agent.
     Untargeted,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::order::{WAVE, rank};
@@ -11,8 +12,14 @@ use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
 use super::Cluster;
-use crate::plan::types::Wanted;
-use crate::resource::Kind;
+use crate::marks::REPLACE;
+use crate::plan::steps::Answer;
+use crate::plan::types::{Body, Failure, FailureClass, Wanted};
+use crate::resource::{Kind, KindName};
+
+/// How long a definition that was just established may take to show in discovery, before that is a failure.
+const SERVED_WITHIN: Duration = Duration::from_secs(5);
+const SERVED_CHECKS: Duration = Duration::from_millis(50);
 
 /// Kinds that were asked for once. A kind that was found stays; one that was not is asked for again.
 #[derive(Clone, Default)]
@@ -71,6 +78,26 @@ impl Kinds {
         }
     }
 
+    /// Waits until the API server serves these kinds: an established definition takes a moment to show.
+    pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> Answer {
+        let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
+        for kind in kinds {
+            let wanted = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+            while let Err(error) = pinned_kind(cluster.client(), &wanted).await {
+                if tokio::time::Instant::now() > deadline {
+                    return Answer::Failed(Failure {
+                        class: FailureClass::Transient,
+                        reason: "NotServed".into(),
+                        message: format!("{kind} is established and not served yet: {error}"),
+                        retry_after: None,
+                    });
+                }
+                tokio::time::sleep(SERVED_CHECKS).await;
+            }
+        }
+        Answer::Resolved
+    }
+
     /// Every object of the manifest with the kind it is addressed by and the namespace it goes to.
     pub async fn resolve_all(
         &self,
@@ -95,16 +122,24 @@ impl Kinds {
                 key.clone(),
                 Arc::new(Wanted {
                     kind,
-                    key,
-                    body: object.body.clone(),
+                    body: Body::new(&object.body),
                     digest: Checksum(object.digest),
                     wave,
                     rank: rank(identity),
+                    defines: defines(&object.body).filter(|_| KindName::of(&key).is_definition()),
+                    replace: object.annotation(REPLACE).is_some_and(|how| how.trim() == "recreate"),
+                    key: key.clone(),
                 }),
             );
         }
         Ok(wanted)
     }
+}
+
+/// The kind that a definition makes known.
+fn defines(definition: &Value) -> Option<KindName> {
+    let spec = &definition["spec"];
+    Some(KindName { group: spec["group"].as_str()?.into(), kind: spec["names"]["kind"].as_str()?.into() })
 }
 
 /// The kind as a definition in the same manifest will make it known.

@@ -145,7 +145,7 @@ impl Cluster {
             "{}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict{dry}",
             wanted.kind.object_path(&wanted.key)
         );
-        let body = dress(&wanted.body, &wanted.key, stamp, uid).to_string().into_bytes();
+        let body = dress(wanted.body.to_value(), &wanted.key, stamp, uid).to_string().into_bytes();
         let reply = self.send(Method::PATCH, &path, APPLY, Self::accept(&wanted.kind), body).await?;
         if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&wanted.kind)) }
     }
@@ -153,7 +153,8 @@ impl Cluster {
     /// B2: would it be accepted?
     pub async fn dry_run(&self, wanted: &Wanted, uid: Option<&str>, stamp: &Stamp) -> Answer {
         match self.patch(wanted, uid, stamp, true).await {
-            Ok(_) => Answer::Valid,
+            // What would be created is not there.
+            Ok(reply) => Answer::Valid { exists: reply.status != StatusCode::CREATED },
             Err(failure) => Answer::Failed(failure),
         }
     }

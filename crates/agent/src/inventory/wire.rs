@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::pack::{PackError, pack, unpack};
-use crate::plan::types::{Outcome, Record};
+use crate::plan::types::{Made, Outcome, Record};
 
 pub const GROUP: &str = "brokkr.io";
 pub const VERSION: &str = "v1";
@@ -31,6 +31,8 @@ struct Spec {
     checksum: Option<Checksum>,
     stamp: SequenceId,
     session: i64,
+    #[serde(default)]
+    made: Made,
     /// See `pack`. Shards come here when one text is no longer enough.
     inventory: String,
 }
@@ -127,6 +129,7 @@ pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
         checksum: record.checksum,
         stamp: record.stamp,
         session: record.session,
+        made: record.made.clone(),
         inventory: pack(&record.inventory)?,
     };
     let state = match (&record.outcome, record.removal) {
@@ -176,6 +179,7 @@ pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, Pack
         stamp: spec.stamp,
         applied: status.applied,
         inventory: unpack(&spec.inventory)?,
+        made: spec.made,
         hops: status.hops,
         outcome: status.outcome,
         conditions: status.conditions.into_iter().map(Condition::from).collect(),

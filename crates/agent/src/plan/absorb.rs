@@ -3,9 +3,14 @@
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
+use super::attempt::is_final;
 use super::steps::{Answer, Step};
 use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
-use super::{NEXT_CYCLE, backoff, steady};
+use super::{NEXT_CYCLE, PARKED, backoff, steady};
+use crate::resource::is_ground;
+
+/// How often something that is missing is asked for again before only an event helps.
+const QUICK_TRIES: u32 = 4;
 
 /// Takes an answer in. `record` is the one that the cluster holds, as far as known.
 pub fn absorb(
@@ -29,7 +34,10 @@ pub fn absorb(
                 progress.repairs_reported = Some(now);
             }
             // Repairs may have gone on beside a mere report; what they learnt is newer.
-            let what = |record: &Record| (record.sequence, record.applied, record.removal, record.checksum);
+            let what = |record: &Record| {
+                let made = record.made.clone();
+                (record.sequence, record.applied, record.removal, record.checksum, made)
+            };
             if let Some(known) = record.take()
                 && what(&known) == what(&written)
                 && known.inventory.keys().eq(written.inventory.keys())
@@ -40,22 +48,40 @@ pub fn absorb(
         }
         (Step::DropRecord, Answer::RecordDropped) => *record = None,
         (Step::Look { key, .. }, Answer::Looked(seen)) => {
-            progress.failures.remove(key);
+            // A dry run's verdict stands, whatever there is to see.
+            if !progress.failures.get(key).is_some_and(|standing| is_final(&standing.failure)) {
+                progress.failures.remove(key);
+            }
             progress.looked.insert(key.clone(), seen.clone());
         }
         (Step::LookInside { key, .. }, Answer::Inside(foreign)) => {
             progress.failures.remove(key);
             progress.inside.insert(key.clone(), foreign.clone());
         }
-        (Step::DryRun { wanted, .. }, Answer::Valid) => {
+        (Step::Resolve { key, .. }, Answer::Resolved) => {
+            progress.failures.remove(key);
+            progress.served.insert(key.clone());
+        }
+        (Step::DryRun { wanted, uid, .. }, Answer::Valid { exists }) => {
             progress.failures.remove(&wanted.key);
             progress.validated.insert(wanted.key.clone());
+            if uid.is_none() && !exists {
+                progress.looked.insert(wanted.key.clone(), None);
+            }
+        }
+        (Step::DryRun { wanted, .. }, Answer::Failed(failure))
+            if failure.class == FailureClass::Immutable && wanted.replace && !is_ground(&wanted.key) =>
+        {
+            progress.failures.remove(&wanted.key);
+            progress.validated.insert(wanted.key.clone());
+            progress.replace.insert(wanted.key.clone());
         }
         (Step::Apply { wanted, repair, uid, .. }, Answer::Applied { seen, created }) => {
             let key = &wanted.key;
             progress.failures.remove(key);
             progress.looked.remove(key);
             progress.deleted.remove(key);
+            progress.replace.remove(key);
             if *repair {
                 progress.repairs += 1;
                 let fight = progress.fights.get(key).copied();
@@ -117,7 +143,10 @@ fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> St
     let attempts = earlier.map_or(0, |standing| standing.attempts) + 1;
     let since = earlier.map_or(now, |standing| standing.since);
     let pause = match failure.class {
-        FailureClass::Permanent => NEXT_CYCLE,
+        FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
+        // An event that it came may be ahead of what serves it: a few quick tries, then no more without an event.
+        FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,
+        FailureClass::Missing => PARKED,
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,
         FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
     };

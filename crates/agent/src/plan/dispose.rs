@@ -3,6 +3,7 @@
 //! This is the only place that decides on a deletion, for prune and removal alike. Everything here
 //! errs on the side of leaving: what is not certainly ours, and certainly unneeded, stays.
 
+use brokkr_api::envelope::Removal;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
@@ -15,6 +16,8 @@ use crate::resource::{KindName, is_ground};
 enum Disposal {
     /// Nothing of ours is left there.
     Done,
+    /// Another stack of this agent names it now, and will take it over by its apply.
+    Inherited(ObjectNote),
     Act(Step),
     /// Deleted, and still there: the reason is what people want to know.
     Wait(ObjectNote),
@@ -44,6 +47,9 @@ pub(super) fn all(
             match dispose(s, &key, entry, &needed_by) {
                 Disposal::Done => {}
                 Disposal::Act(step) => plan.steps.push(step),
+                // A removal is done when nothing is left to it; a prune need not wait for a stack that may be broken.
+                Disposal::Inherited(note) if stage == Stage::Remove => blockers.push(note),
+                Disposal::Inherited(_) => {}
                 Disposal::Wait(note) => blockers.push(note),
             }
         }
@@ -51,7 +57,8 @@ pub(super) fn all(
             return Some(plan);
         }
         if !blockers.is_empty() {
-            return Some(wait(s, stage, blockers).wake(plan.wake_at));
+            let waiting = wait(s, stage, blockers).wake(plan.wake_at);
+            return Some(Plan { minds_others: true, ..waiting });
         }
     }
     None
@@ -94,7 +101,11 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
     }
     let release =
         || Disposal::Act(Step::Release { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() });
-    if seen.keep {
+    if let Some(heir) = s.neighbours.heir(key) {
+        let message = format!("waits for stack {heir} to take it over");
+        return Disposal::Inherited(told(key, "HandOver", message));
+    }
+    if seen.keep || s.goal.target.removal == Some(Removal::Released) {
         return release();
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
@@ -113,6 +124,10 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
     if s.progress.deleted.contains(key) {
         return Disposal::Wait(leaving(key, seen));
     }
+    if s.neighbours.unread() {
+        let message = "waits for another stack's newest content, which may name it".to_owned();
+        return Disposal::Wait(told(key, "Terminating", message));
+    }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
 
@@ -121,13 +136,23 @@ fn was_applied(entry: &Entry, seen: &Seen) -> bool {
     entry.digest.is_some() && entry.uid.as_deref() == Some(&seen.uid)
 }
 
+/// Kept in the record after a prune: another stack is to take it over, and has not yet.
+pub(super) fn lingers(s: &Situation<'_>, key: &Key) -> bool {
+    let ours = s.observed.seen(key).is_some_and(|seen| seen.belongs_to(s.agent, s.goal.target.stack_id, key));
+    ours && s.neighbours.heir(key).is_some()
+}
+
+fn told(key: &Key, reason: &str, message: String) -> ObjectNote {
+    ObjectNote { object: key.for_people().to_string(), reason: reason.into(), message }
+}
+
 fn leaving(key: &Key, seen: &Seen) -> ObjectNote {
     let (reason, message) = if seen.finalizers.is_empty() {
         ("Terminating", "deleted, not yet gone".to_owned())
     } else {
         ("Finalizer", format!("waits for finalizer {}", seen.finalizers.join(", ")))
     };
-    ObjectNote { object: key.for_people().to_string(), reason: reason.into(), message }
+    told(key, reason, message)
 }
 
 /// Whether `upper` lives inside the namespace, or is of the definition, that `ground` is.

@@ -4,6 +4,7 @@
 //! is the same report with the same id.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
@@ -12,10 +13,10 @@ use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step};
-use super::types::{Content, Entry, Failure, FailureClass, Origin, Outcome, Record, Seen, Situation};
-use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, deliver, due};
+use super::types::{Content, Entry, Failure, Made, Origin, Outcome, Record, Seen, Situation, Wanted};
+use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, attempt, dispose, due};
 use crate::health::HealthState;
-use crate::resource::Kind;
+use crate::resource::{Kind, is_ground};
 
 const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
@@ -34,6 +35,7 @@ fn blank(s: &Situation<'_>) -> Record {
         stamp: SequenceId::default(),
         applied: None,
         inventory: Default::default(),
+        made: Made::default(),
         hops: Hops::default(),
         outcome: None,
         conditions: Vec::new(),
@@ -76,6 +78,11 @@ pub(super) fn intention<'a>(
             ..announced(target)
         };
     }
+    if record.made.sequence != content.sequence {
+        let absent = |wanted: &&Arc<Wanted>| is_ground(&wanted.key) && existing(&wanted.key).is_none();
+        let ground = content.objects.values().filter(absent).map(|wanted| wanted.key.clone()).collect();
+        record.made = Made { sequence: content.sequence, ground };
+    }
     record.sequence = content.sequence;
     record.removal = None;
     record.applied = None;
@@ -95,9 +102,31 @@ pub(super) fn intention<'a>(
         if let Some(seen) = seen
             && entry.uid.as_deref() != Some(&seen.uid)
         {
+            if is_news(s, &wanted.key, entry, seen) {
+                let heritage = s.neighbours.holder(&wanted.key).and_then(|holder| holder.origin);
+                entry.origin = heritage.unwrap_or(Origin::Adopted);
+            }
             entry.uid = Some(seen.uid.clone());
             entry.digest = None;
             entry.fields = None;
+        }
+    }
+    record
+}
+
+/// The record says that it will be created, or knows another object; this one was there before.
+pub(super) fn is_news(s: &Situation<'_>, key: &Key, entry: &Entry, seen: &Seen) -> bool {
+    entry.uid.as_deref() != Some(&seen.uid) && !seen.belongs_to(s.agent, s.goal.target.stack_id, key)
+}
+
+/// D1 is done: the namespaces are gone, or had to be left, and are not taken back a second time.
+pub(super) fn undone(s: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: s.session, ..record.clone() };
+    for key in std::mem::take(&mut record.made.ground) {
+        if s.observed.seen(&key).is_none()
+            && let Some(entry) = record.inventory.get_mut(&key)
+        {
+            (entry.uid, entry.digest, entry.fields) = (None, None, None);
         }
     }
     record
@@ -127,7 +156,7 @@ fn announced(target: &TargetStack) -> Hops {
 /// Everything is written and what had to go is gone.
 pub(super) fn settled(s: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: s.session, ..record.clone() };
-    record.inventory.retain(|key, _| content.objects.contains_key(key));
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(s, key));
     record.applied = Some(content.sequence);
     let after = |earlier: Option<Timestamp>| earlier.map_or(s.now, |earlier| earlier.max(s.now));
     record.hops.applied = Some(after(record.hops.verified));
@@ -141,6 +170,13 @@ pub(super) fn settled(s: &Situation<'_>, content: &Content, record: &Record) -> 
         record.hops.healthy = Some(after(record.hops.pruned));
         report(s, &mut record, Transition::Healthy, "", "", Vec::new());
     }
+    record
+}
+
+/// What another stack took over is no longer this one's.
+pub(super) fn handed_over(s: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: s.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(s, key));
     record
 }
 
@@ -263,8 +299,7 @@ fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, Stri
                 worst = Some((key.for_people().to_string(), message, state));
             }
         };
-        let refused =
-            s.progress.failures.get(key).filter(|standing| standing.failure.class == FailureClass::Permanent);
+        let refused = s.progress.failures.get(key).filter(|standing| attempt::is_final(&standing.failure));
         match s.observed.seen(key) {
             _ if refused.is_some() => {
                 let message = refused.map(|standing| standing.failure.message.clone()).unwrap_or_default();
@@ -344,7 +379,7 @@ pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> T
             };
             let message = format!("put back what others had changed, {times}");
             let keep = next.outcome.clone();
-            report(s, &mut next, Transition::Repaired, "Drift", &message, deliver::overdue(s));
+            report(s, &mut next, Transition::Repaired, "Drift", &message, attempt::overdue(s));
             next.outcome = keep;
             changed = true;
         } else {

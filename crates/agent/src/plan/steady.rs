@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Fight, Record, Seen, Situation};
-use super::{due, outcome};
+use super::{dispose, due, outcome, prune};
 use crate::marks::Stamp;
 
 /// So many repairs of one object go through at once; after that they slow down.
@@ -15,7 +15,18 @@ const FREE_ROUNDS: u32 = 20;
 const TRUCE: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Plan {
-    let mut plan = Plan::new(Stage::Steady);
+    if prune::lingers(record, content) {
+        // Handed over by now, or wanted by nobody any more.
+        if let Some(plan) = prune::plan(s, content) {
+            return plan;
+        }
+        if record.inventory.keys().any(|key| !content.objects.contains_key(key) && !dispose::lingers(s, key))
+        {
+            let record = outcome::handed_over(s, content, record);
+            return Plan::with(Stage::Steady, vec![Step::WriteRecord(Box::new(record))]);
+        }
+    }
+    let mut plan = Plan { minds_others: prune::lingers(record, content), ..Plan::new(Stage::Steady) };
     for wanted in content.objects.values() {
         if !s.observed.synced(&wanted.kind.name()) {
             plan.watch.insert(wanted.kind.clone());
@@ -40,9 +51,15 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
 
 /// Puts back what was applied, while the newer content cannot be had, is refused, or waits for something.
 pub(super) fn keep_up(s: &Situation<'_>, mut plan: Plan) -> Plan {
+    let taken_back = |key: &Key| {
+        plan.stage == Stage::Stopped
+            && s.record
+                .is_some_and(|record| record.made.ground.contains(key) && s.progress.deleted.contains(key))
+    };
     let going = |key: &Key| {
-        plan.stage == Stage::Prune
-            && s.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
+        taken_back(key)
+            || plan.stage == Stage::Prune
+                && s.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
     };
     let keys: Vec<&Key> =
         s.record.into_iter().flat_map(|record| record.inventory.keys()).filter(|key| !going(key)).collect();

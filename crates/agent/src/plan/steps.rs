@@ -25,6 +25,11 @@ pub enum Step {
         key: Key,
         kind: Kind,
     },
+    /// Wait until discovery shows the kinds of an established definition.
+    Resolve {
+        key: Key,
+        kinds: Vec<Kind>,
+    },
     /// List what is inside a namespace or definition.
     LookInside {
         key: Key,
@@ -61,6 +66,7 @@ impl Step {
         match self {
             Self::Look { key, .. }
             | Self::LookInside { key, .. }
+            | Self::Resolve { key, .. }
             | Self::Delete { key, .. }
             | Self::Release { key, .. } => Some(key),
             Self::DryRun { wanted, .. } | Self::Apply { wanted, .. } => Some(&wanted.key),
@@ -77,6 +83,7 @@ impl Step {
             Self::WriteRecord(_) => "write-record",
             Self::DropRecord => "drop-record",
             Self::Look { .. } => "look",
+            Self::Resolve { .. } => "resolve",
             Self::LookInside { .. } => "look-inside",
             Self::DryRun { .. } => "dry-run",
             Self::Apply { .. } => "apply",
@@ -91,12 +98,21 @@ impl Step {
 pub enum Answer {
     Held,
     Fetched(Arc<Content>),
-    RecordWritten { version: String },
+    RecordWritten {
+        version: String,
+    },
     RecordDropped,
     Looked(Option<Seen>),
     Inside(Vec<String>),
-    Valid,
-    Applied { seen: Seen, created: bool },
+    /// Would be accepted; and whether it would change something that is there.
+    Valid {
+        exists: bool,
+    },
+    Resolved,
+    Applied {
+        seen: Seen,
+        created: bool,
+    },
     DeleteAccepted,
     Gone,
     Released,
@@ -121,6 +137,13 @@ pub enum Stage {
     Done,
 }
 
+/// What something waits for that comes with an event of another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Park {
+    Definitions,
+    Namespaces,
+}
+
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub stage: Stage,
@@ -128,12 +151,16 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Kinds that have to be watched to go on.
     pub watch: BTreeSet<Kind>,
+    /// What has to stir before it can go on.
+    pub parked: BTreeSet<Park>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
     /// What is being waited for, for people.
     pub waiting_for: Option<String>,
     /// Something that was applied is not ready.
     pub unready: bool,
+    /// It depends on what other stacks of this agent mean to do: plan again when they decide.
+    pub minds_others: bool,
 }
 
 impl Plan {
@@ -143,9 +170,11 @@ impl Plan {
             stage,
             steps: Vec::new(),
             watch: BTreeSet::new(),
+            parked: BTreeSet::new(),
             wake_at: None,
             waiting_for: None,
             unready: false,
+            minds_others: false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the planner looks at: data only.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use brokkr_api::envelope::TargetStack;
@@ -21,10 +21,30 @@ use crate::resource::{Kind, KindName};
 pub struct Wanted {
     pub kind: Kind,
     pub key: Key,
-    pub body: Value,
+    pub body: Body,
     pub digest: Checksum,
     pub wave: i64,
     pub rank: Rank,
+    /// The kind that it makes known, if it is a definition.
+    pub defines: Option<KindName>,
+    /// Deleted and made anew if a field that cannot be changed has to.
+    pub replace: bool,
+}
+
+/// An object of a manifest as JSON text: a tree would take ten times the memory, for as long as the stack lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body(Arc<str>);
+
+impl Body {
+    #[must_use]
+    pub fn new(object: &Value) -> Self {
+        Self(object.to_string().into())
+    }
+
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 /// A deployment object, verified and parsed.
@@ -42,15 +62,8 @@ pub struct Content {
 /// The kinds that these objects make known.
 #[must_use]
 pub fn definitions(objects: &BTreeMap<Key, Arc<Wanted>>) -> HashMap<KindName, Key> {
-    let defined = |wanted: &Wanted| {
-        let spec = &wanted.body["spec"];
-        Some(KindName { group: spec["group"].as_str()?.into(), kind: spec["names"]["kind"].as_str()?.into() })
-    };
-    objects
-        .values()
-        .filter(|wanted| KindName::of(&wanted.key).is_definition())
-        .filter_map(|wanted| Some((defined(wanted)?, wanted.key.clone())))
-        .collect()
+    let defined = |wanted: &Arc<Wanted>| Some((wanted.defines.clone()?, wanted.key.clone()));
+    objects.values().filter_map(defined).collect()
 }
 
 /// What the broker wants of a stack, and the content once it was fetched.
@@ -112,6 +125,7 @@ pub struct Record {
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
     pub inventory: BTreeMap<Key, Entry>,
+    pub made: Made,
     pub hops: Hops,
     pub outcome: Option<Outcome>,
     /// What is said of the stack as a whole, each with its reason.
@@ -124,6 +138,14 @@ pub struct Record {
     pub session: i64,
     /// The resourceVersion to be replaced; none before the record was created.
     pub version: Option<String>,
+}
+
+/// The Namespaces and definitions that were absent when a deployment object was first intended: what stands on them
+/// was absent, too; and D1 takes these Namespaces back, once, if it fails for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub sequence: SequenceId,
+    pub ground: BTreeSet<Key>,
 }
 
 /// The last thing that was reported, so that only transitions are.
@@ -151,6 +173,10 @@ pub enum FailureClass {
     Transient,
     /// Will fail again until somebody changes something.
     Permanent,
+    /// What it needs is not there: a namespace, or its kind. Comes with an event, not with time.
+    Missing,
+    /// A field that cannot be changed would have to be.
+    Immutable,
     /// The object is not what we thought: look again.
     Conflict,
 }
@@ -171,7 +197,11 @@ pub struct Progress {
     /// Answers of the API server about objects that do not carry our label.
     pub looked: HashMap<Key, Option<Seen>>,
     pub validated: HashSet<Key>,
+    /// Definitions whose kinds discovery shows.
+    pub served: HashSet<Key>,
     pub written: HashSet<Key>,
+    /// Have a field to change that cannot be changed, and may be made anew.
+    pub replace: HashSet<Key>,
     pub failures: BTreeMap<Key, Standing>,
     /// Why the content could not be fetched or read.
     pub fetch: Option<Standing>,
@@ -202,6 +232,32 @@ pub trait Observed {
     fn synced(&self, kind: &KindName) -> bool;
 }
 
+/// The other stacks of this agent, as far as they matter to one.
+pub trait Neighbours {
+    /// Another stack that has this resource in its record, or is about to, and what it means to do with it.
+    fn holder(&self, key: &Key) -> Option<Holder>;
+    /// Another stack whose newest content names this resource.
+    fn heir(&self, key: &Key) -> Option<String>;
+    /// Whether the newest content of some other stack is still on its way: it may name anything.
+    fn unread(&self) -> bool;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub name: String,
+    pub intent: Intent,
+    /// Goes on to the heir: who created a Namespace decides what may become of it.
+    pub origin: Option<Origin>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    Keeps,
+    /// Not known before its newest content is, or before its own request is answered.
+    Undecided,
+    LetsGo,
+}
+
 /// Everything a plan is a function of.
 pub struct Situation<'a> {
     pub agent: AgentId,
@@ -212,10 +268,7 @@ pub struct Situation<'a> {
     pub held: bool,
     pub progress: &'a Progress,
     pub observed: &'a dyn Observed,
-    /// Stacks that this agent is removing: what they own will soon be free.
-    pub leaving: &'a HashSet<StackId>,
-    /// Which stack of this agent has recorded a resource as its own, or is about to.
-    pub claims: &'a HashMap<Key, StackId>,
+    pub neighbours: &'a dyn Neighbours,
     pub busy: &'a HashSet<Key>,
     pub now: Timestamp,
 }

@@ -1,29 +1,31 @@
 //! The state of one stack in this process: its goal, its record, and what is under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use brokkr_api::envelope::TargetStack;
-use brokkr_api::ids::{Checksum, StackId};
+use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::Worker;
+use super::claims::Around;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
-use crate::plan::steps::{Answer, Plan, Stage, Step};
-use crate::plan::types::{Goal, Progress, Record, Situation};
+use crate::plan::steps::{Answer, Park, Plan, Stage, Step};
+use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
     pub worker: &'a Worker,
     pub index: &'a Index,
-    /// Stacks that are being removed.
-    pub leaving: &'a HashSet<StackId>,
-    /// Which stack a resource belongs to.
-    pub claims: &'a HashMap<Key, StackId>,
+    pub neighbours: &'a Around<'a>,
 }
+
+/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is taken up at once; more
+/// than the client lets through, so that it is never idle.
+const WINDOW: usize = 64;
 
 #[derive(Default)]
 pub struct StackState {
@@ -34,7 +36,13 @@ pub struct StackState {
     pub progress: Progress,
     /// Resources with a request under way.
     busy: HashSet<Key>,
+    /// Planned, and not sent yet: dropped when a newer goal comes.
+    queue: VecDeque<Step>,
     in_flight: usize,
+    /// What has to stir before it can go on.
+    pub parked: BTreeSet<Park>,
+    /// Its plan depends on what other stacks mean to do.
+    pub minds_others: bool,
     stage: Option<Stage>,
     /// Resources whose picture changed since the last plan.
     pub touched: HashSet<Key>,
@@ -59,8 +67,57 @@ impl StackState {
             );
             return;
         }
+        let newer = self.goal.as_ref().is_some_and(|goal| {
+            goal.target.sequence_id != target.sequence_id || goal.target.removal != target.removal
+        });
+        if newer {
+            self.drop_queue();
+        }
         self.next = Some(target);
         self.take_up_next();
+    }
+
+    /// A newer goal cancels what the older one still meant to do.
+    fn drop_queue(&mut self) {
+        for step in self.queue.drain(..) {
+            if let Some(key) = step.key() {
+                self.busy.remove(key);
+            }
+        }
+    }
+
+    /// The next steps to carry out.
+    pub fn release(&mut self) -> Vec<Step> {
+        let free = WINDOW.saturating_sub(self.in_flight).min(self.queue.len());
+        self.in_flight += free;
+        self.queue.drain(..free).collect()
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let goal = self.goal.as_ref().map(|goal| &goal.target.stack_name);
+        goal.or(self.record.as_ref().map(|record| &record.stack_name)).cloned().unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn is_busy_with(&self, key: &Key) -> bool {
+        self.busy.contains(key)
+    }
+
+    /// Whether it is known what it wants: its content was read, or it is to go.
+    #[must_use]
+    pub fn has_decided(&self) -> bool {
+        self.next.is_none()
+            && self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_some() || goal.content.is_some())
+    }
+
+    /// Its newest content is on its way.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.next.as_ref().is_some_and(|next| next.removal.is_none())
+            || self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_none() && goal.content.is_none())
+                && self.progress.fetch.is_none()
     }
 
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
@@ -84,13 +141,6 @@ impl StackState {
             targeted_at: record.hops.targeted.unwrap_or(at),
             released_at: record.hops.released.unwrap_or(at),
         });
-    }
-
-    /// Whether it is to go, as far as is known.
-    #[must_use]
-    pub fn is_leaving(&self) -> bool {
-        let target = self.next.as_ref().or(self.goal.as_ref().map(|goal| &goal.target));
-        target.is_some_and(|target| target.removal.is_some())
     }
 
     fn take_up_next(&mut self) {
@@ -148,6 +198,14 @@ impl StackState {
         self.setback = None;
     }
 
+    /// A neighbour decided something: what stopped because of it is tried from the start.
+    pub fn decide_anew(&mut self) {
+        if self.stage == Some(Stage::Stopped) && self.in_flight == 0 {
+            self.forget_progress();
+        }
+        self.minds_others = false;
+    }
+
     /// A stack that stopped is tried again from the start.
     pub fn begin_next_cycle(&mut self, now: Timestamp) {
         if self.stage == Some(Stage::Stopped) {
@@ -171,7 +229,8 @@ impl StackState {
         let touched = std::mem::take(&mut self.touched);
         // Repairs go on beside each other, and beside a content that takes its time.
         let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
-        if self.in_flight > 0 && !calm {
+        let under_way = self.in_flight + self.queue.len() > 0;
+        if under_way && !calm {
             self.touched = touched;
             return None;
         }
@@ -191,12 +250,11 @@ impl StackState {
             held: around.worker.holds.contains(goal.target.stack_id),
             progress: &self.progress,
             observed: around.index,
-            leaving: around.leaving,
-            claims: around.claims,
+            neighbours: around.neighbours,
             busy: &self.busy,
             now,
         };
-        let next = if self.in_flight > 0 {
+        let mut next = if under_way {
             let mut repairs = Plan::new(self.stage.unwrap_or(Stage::Steady));
             for key in &touched {
                 let (step, wake) = steady::repair(&situation, key);
@@ -208,6 +266,11 @@ impl StackState {
             plan(&situation)
         };
         self.note(&next, now);
+        let steps = std::mem::take(&mut next.steps);
+        for step in &steps {
+            self.busy.extend(step.key().cloned());
+        }
+        self.queue.extend(steps);
         Some(next)
     }
 
@@ -225,11 +288,15 @@ impl StackState {
         } else if plan.steps.is_empty() && self.in_flight == 0 {
             self.progress.unready_since = None;
         }
-        for step in &plan.steps {
-            self.in_flight += 1;
-            if let Some(key) = step.key() {
-                self.busy.insert(key.clone());
-            }
+        self.parked.clone_from(&plan.parked);
+        self.minds_others = plan.minds_others;
+    }
+
+    /// What it waited for may be there now: everything that was missing is tried again.
+    pub fn stir(&mut self) {
+        self.progress.failures.retain(|_, standing| standing.failure.class != FailureClass::Missing);
+        if self.progress.fetch.as_ref().is_some_and(|fetch| fetch.failure.class == FailureClass::Missing) {
+            self.progress.fetch = None;
         }
     }
 

@@ -37,6 +37,7 @@ impl Worker {
                 Err(error) => Answer::Failed(record_failure(&error)),
             },
             Step::Look { key, kind } => self.cluster.look(kind, key).await,
+            Step::Resolve { kinds, .. } => self.kinds.await_served(&self.cluster, kinds).await,
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
             Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_deref(), stamp).await,
             Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_deref(), stamp).await,

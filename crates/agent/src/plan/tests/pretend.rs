@@ -17,8 +17,8 @@ use crate::plan::absorb::absorb;
 use crate::plan::plan;
 use crate::plan::steps::{Answer, Plan, Stage, Step};
 use crate::plan::types::{
-    Content, Failure, FailureClass, Fingerprint, Goal, Observed, Progress, Record, Seen, Situation, Wanted,
-    definitions,
+    Body, Content, Failure, FailureClass, Fingerprint, Goal, Holder, Neighbours, Observed, Progress, Record,
+    Seen, Situation, Wanted, definitions,
 };
 use crate::resource::{Kind, KindName};
 
@@ -69,7 +69,9 @@ pub fn content(sequence: i64, resources: &[(&str, &str)]) -> Arc<Content> {
             let wanted = Wanted {
                 kind: kind_of(&key),
                 rank: Rank::of(&key.group, &key.kind),
-                body: json!({"value": value}),
+                body: Body::new(&json!({"value": value})),
+                defines: None,
+                replace: false,
                 digest: Checksum::of(value.as_bytes()),
                 wave: 0,
                 key: key.clone(),
@@ -171,8 +173,7 @@ impl Pretend {
             held: self.held,
             progress: &memory.progress,
             observed: self,
-            leaving: &HashSet::new(),
-            claims: &HashMap::new(),
+            neighbours: &Alone,
             busy: &HashSet::new(),
             now: self.now,
         })
@@ -257,7 +258,8 @@ impl Pretend {
                 message: "spec: no good".into(),
                 retry_after: None,
             }),
-            Step::DryRun { .. } => Answer::Valid,
+            Step::DryRun { wanted, .. } => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
+            Step::Resolve { .. } => Answer::Resolved,
             Step::Apply { wanted, uid, .. } => self.apply(wanted, uid.as_deref()),
             Step::Delete { key, uid, .. } => self.delete(key, uid),
             Step::Release { key, uid, .. } => {
@@ -309,6 +311,21 @@ impl Pretend {
             *counts.entry(format!("{} {}", report.sequence_id, report.transition)).or_default() += 1;
         }
         counts
+    }
+}
+
+/// The only stack of its agent.
+struct Alone;
+
+impl Neighbours for Alone {
+    fn holder(&self, _: &Key) -> Option<Holder> {
+        None
+    }
+    fn heir(&self, _: &Key) -> Option<String> {
+        None
+    }
+    fn unread(&self) -> bool {
+        false
     }
 }
 

@@ -1,0 +1,55 @@
+//! B5: after a complete apply, what the current deployment object no longer contains goes.
+
+use std::collections::BTreeMap;
+
+use brokkr_manifest::Key;
+
+use super::attempt::sync;
+use super::steps::{Plan, Stage};
+use super::types::{Content, Entry, Record, Situation};
+use super::{dispose, outcome};
+
+pub(super) fn plan(s: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let record = s.record?;
+    let leftovers = leftovers(record, content);
+    if leftovers.is_empty() {
+        return None;
+    }
+    if let Some(plan) = sync(s, Stage::Prune, leftovers.values().map(|entry| &entry.kind)) {
+        return Some(plan);
+    }
+    let goes = |key: &&&Key| s.neighbours.heir(key).is_none();
+    if let Some(plan) = hold_mass_prune(s, record, leftovers.keys().filter(goes).count()) {
+        return Some(plan);
+    }
+    dispose::all(s, Stage::Prune, record, leftovers.keys().map(|key| (*key).clone()), |key| {
+        content.objects.keys().find(|other| dispose::stands_on(other, key)).cloned()
+    })
+}
+
+fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a Entry> {
+    record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
+}
+
+/// Whether something waits to be taken over by another stack, or was, and is not forgotten yet.
+pub(super) fn lingers(record: &Record, content: &Content) -> bool {
+    record.inventory.len() > content.objects.len()
+}
+
+/// A prune of more than 50 objects that is also more than 30 % of the stack waits for approval.
+fn hold_mass_prune(s: &Situation<'_>, record: &Record, leftovers: usize) -> Option<Plan> {
+    let large = leftovers > 50 && leftovers * 10 > record.inventory.len() * 3;
+    let target = &s.goal.target;
+    let approved = target
+        .approvals
+        .iter()
+        .any(|approval| approval.sequence_id == target.sequence_id && approval.objects as usize >= leftovers);
+    if !large || approved {
+        return None;
+    }
+    let message = format!(
+        "would delete {leftovers} of {} objects: more than 50 and more than 30 %, so it waits for approval",
+        record.inventory.len()
+    );
+    Some(outcome::blocked(s, Stage::Prune, "PruneNeedsApproval", &message, Vec::new()))
+}
