@@ -20,6 +20,8 @@ mod follow;
 pub mod index;
 mod served;
 mod tempo;
+#[cfg(test)]
+mod tests;
 pub mod tracked;
 pub mod watch;
 
