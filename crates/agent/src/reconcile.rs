@@ -216,10 +216,10 @@ impl Reconciler {
     }
 
     fn see(&mut self, change: Change) {
-        let listed = matches!(change, Change::Listed(_));
+        let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
         let touched: Vec<Key> = match &change {
             Change::Present(key, _) | Change::Gone(key, _) => vec![key.clone()],
-            Change::Listing(_) | Change::Listed(_) => Vec::new(),
+            _ => Vec::new(),
         };
         let changed = self.index.absorb(change);
         for key in touched.iter().chain(&changed) {

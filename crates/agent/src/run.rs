@@ -18,7 +18,7 @@ use crate::link::holds::HeldStacks;
 use crate::link::memory::{Memory, open_session};
 use crate::link::poll::Link;
 use crate::link::{identity, report};
-use crate::observe::Watches;
+use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Worker};
 
 /// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
@@ -75,7 +75,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         broker: broker.clone(),
         holds: holds.clone(),
     };
-    let watches = Watches::new(watching, agent, changes_in);
+    let watches = Watches::new(watching, agent, Scope::Cluster, changes_in);
     let reconciler = Reconciler::new(worker, watches, known, answers_in, reports_in);
     let link = Link {
         broker: broker.clone(),

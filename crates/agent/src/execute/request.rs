@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::{classify, inside};
 use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
-use crate::observe::tracked::Tracked;
+use crate::observe::tracked;
 use crate::plan::steps::Answer;
 use crate::plan::types::{Failure, FailureClass, Seen, Wanted};
 use crate::resource::Kind;
@@ -48,8 +48,7 @@ pub(super) struct Reply {
 
 impl Reply {
     fn seen(&self, kind: &Kind) -> Result<Seen, Failure> {
-        serde_json::from_slice::<Tracked<false>>(&self.body)
-            .map(|object| object.into_seen(&kind.name(), Timestamp::now()))
+        tracked::read(&self.body, &kind.name(), Timestamp::now())
             .map_err(|error| classify::unreachable(&format!("its answer cannot be read: {error}")))
     }
 

@@ -1,17 +1,18 @@
 //! The compact index of live objects that carry our label. One owner: the reconciler's task.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use brokkr_manifest::Key;
 
-use super::watch::Change;
+use super::watch::{Change, Part};
 use crate::plan::types::{Observed, Seen};
 use crate::resource::KindName;
 
 #[derive(Default)]
 pub struct Index {
     objects: HashMap<Key, Known>,
-    kinds: HashMap<KindName, KindState>,
+    kinds: HashMap<KindName, HashMap<Option<Arc<str>>, PartState>>,
     clock: u64,
 }
 
@@ -22,10 +23,13 @@ struct Known {
 }
 
 #[derive(Default)]
-struct KindState {
-    synced: bool,
-    /// The count at which the running re-list began.
-    listing_since: u64,
+struct PartState {
+    /// Everything that is there is known.
+    complete: bool,
+    /// How many parts its kind has.
+    of: usize,
+    /// The count at which the running list began.
+    listing_since: Option<u64>,
 }
 
 impl Index {
@@ -33,31 +37,33 @@ impl Index {
     pub fn absorb(&mut self, change: Change) -> Vec<Key> {
         self.clock += 1;
         match change {
-            Change::Listing(kind) => {
-                self.kinds.entry(kind).or_default().listing_since = self.clock;
+            Change::Listing(part) => {
+                self.part(&part).listing_since = Some(self.clock);
                 Vec::new()
             }
-            Change::Listed(kind) => {
-                let state = self.kinds.entry(kind.clone()).or_default();
-                state.synced = true;
-                let since = state.listing_since;
-                let unheard: Vec<Key> = self
-                    .objects
-                    .iter()
-                    .filter(|(key, known)| known.heard < since && KindName::of(key) == kind)
-                    .map(|(key, _)| key.clone())
-                    .collect();
-                for key in &unheard {
-                    self.objects.remove(key);
-                }
-                unheard
+            Change::Listed(part) => {
+                let state = self.part(&part);
+                state.complete = true;
+                let since = state.listing_since.take();
+                self.forget(&part, |known| since.is_some_and(|since| known.heard < since))
+            }
+            Change::Unserved(part) => {
+                self.part(&part).complete = true;
+                self.forget(&part, |_| true)
+            }
+            Change::Unwatchable(part, _) => {
+                self.part(&part).complete = false;
+                Vec::new()
+            }
+            Change::Unwatched(part) => {
+                self.kinds.remove(&part.kind);
+                self.forget(&part, |_| true)
             }
             Change::Present(key, seen) => {
-                if self.put(&key, *seen) {
-                    vec![key]
-                } else {
-                    Vec::new()
+                if self.went_back(&key, &seen) {
+                    self.objects.remove(&key);
                 }
+                if self.put(&key, *seen) { vec![key] } else { Vec::new() }
             }
             Change::Gone(key, uid) => {
                 let same = self.objects.get(&key).is_some_and(|known| known.seen.uid == uid);
@@ -68,7 +74,45 @@ impl Index {
                     Vec::new()
                 }
             }
+            Change::Stirred(..) => Vec::new(),
         }
+    }
+
+    /// A list that shows an older version than what was known before it began: the cluster's store was put
+    /// back to an earlier state, and the list is right.
+    fn went_back(&self, key: &Key, seen: &Seen) -> bool {
+        let Some(known) = self.objects.get(key).filter(|known| known.seen.version > seen.version) else {
+            return false;
+        };
+        let parts = self.kinds.get(&KindName::of(key)).into_iter().flatten();
+        let covering = parts
+            .filter(|(namespace, _)| namespace.is_none() || namespace.as_deref() == key.namespace.as_deref());
+        covering.filter_map(|(_, part)| part.listing_since).any(|since| known.heard < since)
+    }
+
+    fn part(&mut self, part: &Part) -> &mut PartState {
+        let state = self.kinds.entry(part.kind.clone()).or_default().entry(part.namespace.clone());
+        let state = state.or_default();
+        state.of = part.of;
+        state
+    }
+
+    fn forget(&mut self, part: &Part, which: impl Fn(&Known) -> bool) -> Vec<Key> {
+        let covered = |key: &Key| {
+            key.kind == part.kind.kind
+                && key.group == part.kind.group
+                && (part.namespace.is_none() || key.namespace.as_deref() == part.namespace.as_deref())
+        };
+        let forgotten: Vec<Key> = self
+            .objects
+            .iter()
+            .filter(|(key, known)| covered(key) && which(known))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &forgotten {
+            self.objects.remove(key);
+        }
+        forgotten
     }
 
     /// What a write answered is known at once; the watch may bring older news afterwards.
@@ -98,7 +142,9 @@ impl Observed for Index {
     }
 
     fn synced(&self, kind: &KindName) -> bool {
-        self.kinds.get(kind).is_some_and(|state| state.synced)
+        let Some(parts) = self.kinds.get(kind) else { return false };
+        parts.values().next().is_some_and(|part| part.of == parts.len())
+            && parts.values().all(|part| part.complete)
     }
 }
 
@@ -142,14 +188,15 @@ mod tests {
     #[test]
     fn f1_a_list_finds_what_no_event_told() {
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
+        let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
         let mut index = Index::default();
         index.put(&key("stays"), seen("1", 1));
         index.put(&key("went"), seen("2", 2));
-        index.absorb(Change::Listing(kind.clone()));
+        index.absorb(Change::Listing(part.clone()));
         index.absorb(Change::Present(key("stays"), Box::new(seen("1", 1))));
         // Written by ourselves while the list was under way: newer than the list.
         index.put(&key("new"), seen("3", 3));
-        assert_eq!(index.absorb(Change::Listed(kind.clone())), [key("went")]);
+        assert_eq!(index.absorb(Change::Listed(part)), [key("went")]);
         assert!(index.synced(&kind));
         assert!(index.seen(&key("new")).is_some());
         assert!(index.seen(&key("went")).is_none());

@@ -1,81 +1,171 @@
 //! One object as it comes from the API server, reduced while it is decoded.
+//!
+//! Nothing in here fails because of what an object says: one odd object must not hide the others of its
+//! kind. What has the wrong shape is read as if it were not there.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use brokkr_manifest::Key;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ApiResource, Resource};
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
+use super::digest::FieldsDigest;
 use crate::health::{ObjectView, health, recheck_at};
 use crate::marks;
 use crate::plan::types::{Fingerprint, Seen};
 use crate::resource::KindName;
 
-/// An object of any kind. With `METADATA`, the API server is asked for metadata only.
-#[derive(Clone, Debug)]
-pub struct Tracked<const METADATA: bool> {
-    /// Only what the watcher itself needs.
-    meta: ObjectMeta,
-    raw: Raw,
-}
+/// The annotation of the bookmark that ends the first part of a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-impl<const METADATA: bool> Tracked<METADATA> {
-    /// Reduces the object. The kind is given, because the items of a list do not name theirs.
-    #[must_use]
-    pub fn into_seen(self, kind: &KindName, now: Timestamp) -> Seen {
-        self.raw.reduce(kind, now)
+/// Reads one object. The kind is given, because the items of a list do not name theirs.
+pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<Seen> {
+    let raw: Raw = serde_json::from_slice(body)?;
+    if raw.is_nameless() {
+        return Err(serde::de::Error::custom("an object without name or uid"));
     }
+    Ok(raw.reduce(kind, now))
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// One page of a list.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub objects: Vec<(Key, Seen)>,
+    pub version: String,
+    /// Empty on the last page.
+    pub next: String,
+}
+
+/// Reads a page, object by object: whole objects are never held side by side.
+pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<Page> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let page = PageOf { kind, now }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(page)
+}
+
+/// One line of a watch.
+#[derive(Debug)]
+pub enum Line {
+    Present(Key, Seen),
+    Gone(Key, String),
+    /// So far the watch has come.
+    Bookmark {
+        initial_end: bool,
+    },
+    Error {
+        code: u16,
+        message: String,
+    },
+}
+
+/// Reads a line, with the resourceVersion to go on from.
+pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<(Line, String)> {
+    let RawLine { r#type, object } = serde_json::from_slice(line)?;
+    let version = object.metadata.resource_version.clone();
+    let line = match r#type.as_str() {
+        "BOOKMARK" => {
+            Line::Bookmark { initial_end: object.metadata.annotations.contains_key(INITIAL_EVENTS_END) }
+        }
+        "ERROR" => Line::Error { code: object.code, message: object.message },
+        _ if object.is_nameless() => Line::Error { code: 0, message: "an object without name or uid".into() },
+        "DELETED" => Line::Gone(object.key(kind), object.metadata.uid),
+        _ => Line::Present(object.key(kind), object.reduce(kind, now)),
+    };
+    Ok((line, version))
+}
+
+#[derive(Deserialize)]
+struct RawLine {
+    r#type: String,
+    object: Raw,
+}
+
+/// What is read of anything that the API server sends: objects, bookmarks, and refusals inside a stream.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Raw {
-    #[serde(default)]
     metadata: RawMetadata,
-    #[serde(default)]
     spec: Value,
-    #[serde(default)]
     status: Value,
+    #[serde(deserialize_with = "if_readable")]
+    code: u16,
+    #[serde(deserialize_with = "if_readable")]
+    message: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RawMetadata {
+    #[serde(deserialize_with = "if_readable")]
     name: String,
+    #[serde(deserialize_with = "if_readable")]
     namespace: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     uid: String,
+    #[serde(deserialize_with = "if_readable")]
     resource_version: String,
+    #[serde(deserialize_with = "if_readable")]
     generation: Option<i64>,
+    #[serde(deserialize_with = "if_readable")]
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<IgnoredAny>,
+    #[serde(deserialize_with = "if_readable")]
     finalizers: Vec<String>,
+    #[serde(deserialize_with = "if_readable")]
     owner_references: Vec<IgnoredAny>,
+    #[serde(deserialize_with = "if_readable")]
     labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "if_readable")]
     annotations: BTreeMap<String, String>,
-    managed_fields: Vec<ManagedFields>,
+    /// Not set aside while it is read, as the others are: it is most of an object.
+    managed_fields: Option<Vec<ManagedFields>>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct ManagedFields {
-    #[serde(default)]
+    #[serde(deserialize_with = "if_readable")]
     manager: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "if_readable")]
     operation: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "if_readable")]
     subresource: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "if_readable")]
     api_version: String,
-    #[serde(default)]
     fields_v1: FieldsDigest,
 }
 
+fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(reader: D) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either<T> {
+        Readable(T),
+        Not(IgnoredAny),
+    }
+    Ok(match Either::deserialize(reader)? {
+        Either::Readable(value) => value,
+        Either::Not(_) => T::default(),
+    })
+}
+
 impl Raw {
+    fn is_nameless(&self) -> bool {
+        self.metadata.name.is_empty() || self.metadata.uid.is_empty()
+    }
+
+    fn key(&self, kind: &KindName) -> Key {
+        Key {
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            namespace: self.metadata.namespace.clone(),
+            name: self.metadata.name.clone(),
+        }
+    }
+
     fn reduce(self, kind: &KindName, now: Timestamp) -> Seen {
         let metadata = self.metadata;
         let view = ObjectView {
@@ -92,6 +182,7 @@ impl Raw {
         let fields = metadata
             .managed_fields
             .iter()
+            .flatten()
             .find(|entry| {
                 entry.manager == marks::FIELD_MANAGER
                     && entry.operation == "Apply"
@@ -115,124 +206,85 @@ impl Raw {
             later,
         }
     }
+}
 
-    fn meta(&self) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(self.metadata.name.clone()),
-            namespace: self.metadata.namespace.clone(),
-            uid: Some(self.metadata.uid.clone()),
-            resource_version: Some(self.metadata.resource_version.clone()),
-            ..ObjectMeta::default()
-        }
+/// A list, read so that each object is reduced before the next one is read.
+struct PageOf<'a> {
+    kind: &'a KindName,
+    now: Timestamp,
+}
+
+struct ItemsOf<'a>(PageOf<'a>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMetadata {
+    resource_version: String,
+    r#continue: String,
+}
+
+impl<'de> DeserializeSeed<'de> for PageOf<'_> {
+    type Value = Page;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Page, D::Error> {
+        reader.deserialize_map(self)
     }
 }
 
-impl<'de, const METADATA: bool> Deserialize<'de> for Tracked<METADATA> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Raw::deserialize(deserializer)?;
-        Ok(Self { meta: raw.meta(), raw })
-    }
-}
-
-impl<const METADATA: bool> Resource for Tracked<METADATA> {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.kind)
-    }
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.group)
-    }
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.version)
-    }
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.plural)
-    }
-    fn metadata_api() -> bool {
-        METADATA
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
-
-/// The hash of a `fieldsV1` tree, taken while it is decoded: the tree itself is never built.
-#[derive(Clone, Debug, Default)]
-struct FieldsDigest(String);
-
-impl<'de> Deserialize<'de> for FieldsDigest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut hash = Sha256::new();
-        deserializer.deserialize_any(Feed(&mut hash))?;
-        let digest = hash.finalize();
-        Ok(Self(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()))
-    }
-}
-
-struct Feed<'a>(&'a mut Sha256);
-
-impl<'de> serde::de::DeserializeSeed<'de> for Feed<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Feed<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for PageOf<'_> {
+    type Value = Page;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a tree of fields")
+        f.write_str("a list")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.0.update(b"{");
-        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            self.0.update(key.as_bytes());
-            self.0.update(b":");
-            map.next_value_seed(Feed(self.0))?;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page, A::Error> {
+        let mut page = Page::default();
+        while let Some(field) = map.next_key::<String>()? {
+            match field.as_str() {
+                "metadata" => {
+                    let metadata: PageMetadata = map.next_value()?;
+                    (page.version, page.next) = (metadata.resource_version, metadata.r#continue);
+                }
+                "items" => {
+                    page.objects = map.next_value_seed(ItemsOf(PageOf { kind: self.kind, now: self.now }))?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
         }
-        self.0.update(b"}");
-        Ok(())
+        Ok(page)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ItemsOf<'_> {
+    type Value = Vec<(Key, Seen)>;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemsOf<'_> {
+    type Value = Vec<(Key, Seen)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the items of a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        self.0.update(b"[");
-        while items.next_element_seed(Feed(self.0))?.is_some() {
-            self.0.update(b",");
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let PageOf { kind, now } = self.0;
+        let mut objects = Vec::new();
+        while let Some(raw) = items.next_element::<Raw>()? {
+            if !raw.is_nameless() {
+                objects.push((raw.key(kind), raw.reduce(kind, now)));
+            }
         }
-        self.0.update(b"]");
-        Ok(())
+        Ok(objects)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.0.update(text.as_bytes());
-        Ok(())
-    }
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.0.update([u8::from(value)]);
-        Ok(())
-    }
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.update(value.to_be_bytes());
-        Ok(())
-    }
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.update(value.to_be_bytes());
-        Ok(())
-    }
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.0.update(value.to_be_bytes());
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.update(b"null");
-        Ok(())
+    /// The API server writes null where there is nothing.
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
     }
 }
 
@@ -256,7 +308,7 @@ mod tests {
             "data": {"k": "never kept"},
         });
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-        serde_json::from_value::<Tracked<true>>(text).unwrap().into_seen(&kind, Timestamp::UNIX_EPOCH)
+        read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
     }
 
     #[test]

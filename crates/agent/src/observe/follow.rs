@@ -1,0 +1,293 @@
+//! One task that follows one kind, whatever the API server does.
+//!
+//! ```text
+//! List ──(everything told)──► Watch ──(ended, failed)──► Watch from where it was
+//!   ▲                           │
+//!   └──(410, failed too often, asked to list again)──────┘
+//! ```
+//!
+//! An error is never the end. A list counts only when it is complete: one that breaks off is begun again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use super::ask::{Lines, Refusal, Source};
+use super::served;
+use super::tracked::Line;
+use super::watch::{Change, Ground, Part};
+use crate::plan::types::Seen;
+use brokkr_manifest::Key;
+
+/// A watch that cannot be resumed after so many tries starts over from a list.
+const RESUMES: u32 = 3;
+/// A watch that the server ends sooner than this was not one.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// What all watches share.
+pub struct Shared {
+    /// So that a start does not ask for everything at once.
+    pub lists: Semaphore,
+    /// A definition changed: kinds that were not served may be now.
+    pub stirred: Notify,
+    pub streaming: OnceCell<bool>,
+}
+
+/// Who hears of what is seen.
+#[derive(Clone)]
+pub enum Audience {
+    Index(Arc<Part>),
+    /// Whoever waits for a definition or a namespace of any owner.
+    Parked(Ground),
+}
+
+#[derive(Clone)]
+pub struct Follower {
+    pub source: Source,
+    pub audience: Audience,
+    pub changes: mpsc::Sender<Change>,
+    pub shared: Arc<Shared>,
+    pub relist: Arc<Notify>,
+    pub course: Course,
+}
+
+/// What was learnt on the way.
+#[derive(Clone, Default)]
+pub struct Course {
+    /// Whether this kind is listed by a stream; unknown before the first list.
+    streaming: Option<bool>,
+    /// Failures in a row.
+    failures: u32,
+    /// What was last said to be in the way.
+    trouble: Option<String>,
+}
+
+enum Phase {
+    List,
+    Watch { version: String, lines: Option<Lines> },
+}
+
+/// Why a phase broke off, and with which to go on.
+struct Broken(Refusal, Phase);
+
+impl Follower {
+    /// Follows until nobody listens any more.
+    pub async fn follow(&mut self) {
+        let mut phase = Phase::List;
+        while !self.changes.is_closed() {
+            let relist = self.relist.clone();
+            let stepped = tokio::select! {
+                stepped = self.step(phase) => stepped,
+                () = relist.notified() => Ok(Phase::List),
+            };
+            phase = match stepped {
+                Ok(next) => next,
+                Err(Broken(why, resume)) => self.recover(why, resume).await,
+            };
+        }
+    }
+
+    async fn step(&mut self, phase: Phase) -> Result<Phase, Broken> {
+        match phase {
+            Phase::List => self.list().await.map_err(|why| Broken(why, Phase::List)),
+            Phase::Watch { mut version, lines } => match self.watch(&mut version, lines).await {
+                Ok(()) => Ok(Phase::Watch { version, lines: None }),
+                Err(why) => Err(Broken(why, Phase::Watch { version, lines: None })),
+            },
+        }
+    }
+
+    async fn list(&mut self) -> Result<Phase, Refusal> {
+        let shared = self.shared.clone();
+        let _place = shared.lists.acquire().await;
+        let streaming = match self.course.streaming {
+            Some(known) => known,
+            // Not knowing costs nothing: pages work everywhere.
+            None => {
+                let ask = || served::streams_lists(&self.source);
+                *shared.streaming.get_or_try_init(ask).await.unwrap_or(&false)
+            }
+        };
+        self.tell(Change::Listing).await;
+        if streaming {
+            return match self.list_by_stream().await {
+                Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
+                    tracing::debug!(kind = %self.source.kind, why, "no streaming lists; listed in pages");
+                    self.course.streaming = Some(false);
+                    Ok(Phase::List)
+                }
+                other => other,
+            };
+        }
+        let mut next = String::new();
+        loop {
+            let page = self.source.page(&next).await?;
+            for (key, seen) in page.objects {
+                self.tell_present(key, seen).await;
+            }
+            next = page.next;
+            if next.is_empty() {
+                if page.version.is_empty() {
+                    return Err(Refusal::Failed("a list without a resourceVersion".into(), None));
+                }
+                return Ok(self.listed(page.version, None).await);
+            }
+        }
+    }
+
+    async fn list_by_stream(&mut self) -> Result<Phase, Refusal> {
+        let mut lines = self.source.stream().await?;
+        loop {
+            match lines.next().await? {
+                Some((Line::Bookmark { initial_end: true }, version)) => {
+                    return Ok(self.listed(version, Some(lines)).await);
+                }
+                Some((line, _)) => self.tell_line(line).await,
+                // A server that does not know of streaming lists never says that this was all.
+                None => return Err(Refusal::Unfit("the stream ended before the list was complete".into())),
+            }
+        }
+    }
+
+    async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
+        self.tell(Change::Listed).await;
+        if self.course.trouble.take().is_some() {
+            tracing::info!(kind = %self.source.kind, "watched again");
+        }
+        Phase::Watch { version, lines }
+    }
+
+    async fn watch(&mut self, version: &mut String, lines: Option<Lines>) -> Result<(), Refusal> {
+        let mut lines = match lines {
+            Some(lines) => lines,
+            None => self.source.watch(version).await?,
+        };
+        let opened = Instant::now();
+        while let Some((line, at)) = lines.next().await? {
+            self.course.failures = 0;
+            if !at.is_empty() {
+                *version = at;
+            }
+            self.tell_line(line).await;
+        }
+        if opened.elapsed() < TOO_SHORT.min(self.source.tempo.watch_least) {
+            return Err(Refusal::Failed("the watch was ended at once".into(), None));
+        }
+        self.course.failures = 0;
+        Ok(())
+    }
+
+    /// Decides how to go on after something went wrong, and waits as long as is fit.
+    async fn recover(&mut self, why: Refusal, resume: Phase) -> Phase {
+        self.course.failures += 1;
+        let failures = self.course.failures;
+        let tempo = self.source.tempo;
+        let kind = self.source.kind.clone();
+        match why {
+            // At once the first time; a server that answers nothing else is not asked in a loop.
+            Refusal::Expired => {
+                tracing::debug!(%kind, "what the watch knew is too old; listing again");
+                self.pause(tempo.backoff(failures - 1)).await;
+                Phase::List
+            }
+            Refusal::NotServed => {
+                match served::find(&self.source).await {
+                    Ok(None) => self.wait_until_served().await,
+                    Ok(Some(found)) if found != kind => {
+                        tracing::info!(%kind, now = %found, "served in another version; following that");
+                        self.source.kind = found;
+                        self.pause(tempo.backoff(failures - 1)).await;
+                    }
+                    // Going or coming this very moment, or discovery does not answer: no verdict yet.
+                    Ok(Some(_)) | Err(_) => {
+                        self.pause(tempo.backoff(failures)).await;
+                    }
+                }
+                Phase::List
+            }
+            Refusal::Denied(why) => {
+                if self.course.trouble.as_ref() != Some(&why) {
+                    tracing::warn!(%kind, why, "may not be watched; asked for again from time to time");
+                    self.course.trouble = Some(why.clone());
+                    self.tell(|part| Change::Unwatchable(part, why)).await;
+                }
+                self.pause(tempo.slow(failures)).await;
+                Phase::List
+            }
+            Refusal::Unfit(why) | Refusal::Failed(why, None) => {
+                self.resume_after(tempo.backoff(failures), &why, resume).await
+            }
+            Refusal::Failed(why, Some(asked)) => {
+                self.resume_after(tempo.backoff(failures).max(asked), &why, resume).await
+            }
+        }
+    }
+
+    async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
+        tracing::warn!(kind = %self.source.kind, why, "watch failed; trying again in {pause:?}");
+        let asked = self.pause(pause).await;
+        if asked || self.course.failures >= RESUMES { Phase::List } else { resume }
+    }
+
+    /// Discovery says so, too: nothing of this kind can be there. It may come back.
+    async fn wait_until_served(&mut self) {
+        const UNSERVED: &str = "not served";
+        if self.course.trouble.as_deref() != Some(UNSERVED) {
+            tracing::info!(kind = %self.source.kind, "not served; asked for again from time to time");
+            self.course.trouble = Some(UNSERVED.into());
+            self.tell(Change::Unserved).await;
+        }
+        let pause = self.source.tempo.slow(self.course.failures);
+        tokio::select! {
+            _ = self.pause(pause) => {}
+            () = self.shared.stirred.notified() => {
+                self.course.failures = 1;
+                self.pause(self.source.tempo.backoff(1)).await;
+            }
+        }
+    }
+
+    /// Waits, unless a list is asked for: then it answers true.
+    async fn pause(&self, pause: Duration) -> bool {
+        tokio::time::timeout(pause, self.relist.notified()).await.is_ok()
+    }
+
+    async fn tell_line(&self, line: Line) {
+        match line {
+            Line::Present(key, seen) => self.tell_present(key, seen).await,
+            Line::Gone(key, uid) => {
+                let change = match &self.audience {
+                    Audience::Index(_) => Change::Gone(key, uid),
+                    Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+                };
+                self.send(change).await;
+            }
+            Line::Bookmark { .. } | Line::Error { .. } => {}
+        }
+    }
+
+    async fn tell_present(&self, key: Key, seen: Seen) {
+        if self.source.kind.name().is_definition() {
+            self.shared.stirred.notify_waiters();
+        }
+        let change = match &self.audience {
+            Audience::Index(_) => Change::Present(key, Box::new(seen)),
+            Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+        };
+        self.send(change).await;
+    }
+
+    /// About the kind as a whole; those who wait for ground only hear of what moves there.
+    pub async fn tell(&self, change: impl FnOnce(Arc<Part>) -> Change) {
+        if let Audience::Index(part) = &self.audience {
+            self.send(change(part.clone())).await;
+        }
+    }
+
+    async fn send(&self, change: Change) {
+        // Closed means that the agent stops; the loop above sees that.
+        let _ = self.changes.send(change).await;
+    }
+}

@@ -1,0 +1,67 @@
+//! What the API server serves, as far as a watch has to know it: streaming lists, and a kind that moved.
+
+use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use k8s_openapi::apimachinery::pkg::version::Info;
+use serde::de::DeserializeOwned;
+
+use super::ask::{Refusal, Source, within};
+use crate::resource::Kind;
+
+/// The first version that has streaming lists on for good: 1.32 had them, 1.33 switched them off again.
+const STREAMING: (u32, u32) = (1, 34);
+
+/// Whether it is worth asking for a streaming list.
+pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
+    let Some(info) = ask::<Info>(source, "/version").await? else { return Ok(false) };
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    };
+    Ok((number(&info.major), number(&info.minor)) >= STREAMING)
+}
+
+/// The same kind as it is served now, in whatever version; `None` if it is served in none.
+pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
+    let lost = &source.kind;
+    for version in versions(source, &lost.group).await? {
+        let api_version = Kind { version, ..lost.clone() };
+        let root = if lost.group.is_empty() { "/api" } else { "/apis" };
+        let path = format!("{root}/{}", api_version.api_version());
+        let Some(list) = ask::<APIResourceList>(source, &path).await? else { continue };
+        let found = list
+            .resources
+            .into_iter()
+            .find(|resource| resource.kind == lost.kind && !resource.name.contains('/'));
+        if let Some(resource) = found {
+            return Ok(Some(Kind { plural: resource.name, namespaced: resource.namespaced, ..api_version }));
+        }
+    }
+    Ok(None)
+}
+
+/// Served versions of a group, the preferred one first.
+async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> {
+    if group.is_empty() {
+        return Ok(vec!["v1".into()]);
+    }
+    let Some(group) = ask::<APIGroup>(source, &format!("/apis/{group}")).await? else {
+        return Ok(Vec::new());
+    };
+    let preferred = group.preferred_version.map(|version| version.version);
+    let mut versions: Vec<String> = group.versions.into_iter().map(|version| version.version).collect();
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+    Ok(versions)
+}
+
+async fn ask<T: DeserializeOwned>(source: &Source, path: &str) -> Result<Option<T>, Refusal> {
+    let request = Request::get(path).body(Vec::new()).map_err(Refusal::failed)?;
+    within(source.tempo.answer, async {
+        match source.client.request(request).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(Refusal::failed(error)),
+        }
+    })
+    .await
+}

@@ -1,0 +1,7 @@
+//! The watches against an API server that does everything that API servers do. The same with a real one:
+//! `crates/testkit/tests/e2e/observe.rs`.
+
+mod rig;
+mod server;
+mod traps;
+mod working;

@@ -1,0 +1,125 @@
+//! Watches on the scripted server, with the index that they feed.
+
+use std::time::Duration;
+
+use brokkr_api::AgentId;
+use brokkr_manifest::Key;
+use tokio::sync::mpsc;
+
+use super::server::Server;
+use crate::observe::tempo::Tempo;
+use crate::observe::{Change, Index, Scope, Watches};
+use crate::plan::types::{Observed as _, Seen};
+use crate::resource::{Kind, KindName};
+
+pub const MAPS: &str = "/api/v1/configmaps";
+pub const WIDGETS: &str = "/apis/shop.example/v1/widgets";
+
+pub struct Rig {
+    pub server: Server,
+    pub watches: Watches,
+    pub index: Index,
+    /// What was told, in order, in a few words each.
+    pub told: Vec<String>,
+    changes: mpsc::Receiver<Change>,
+}
+
+pub fn maps() -> Kind {
+    kind("", "v1", "ConfigMap", "configmaps")
+}
+
+pub fn widgets(version: &str) -> Kind {
+    kind("shop.example", version, "Widget", "widgets")
+}
+
+pub fn kind(group: &str, version: &str, kind: &str, plural: &str) -> Kind {
+    Kind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        namespaced: true,
+    }
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        Self::in_scope(Scope::Cluster)
+    }
+
+    pub fn in_scope(scope: Scope) -> Self {
+        let tempo = Tempo {
+            first: Duration::from_millis(10),
+            longest: Duration::from_millis(100),
+            slow_first: Duration::from_millis(20),
+            slow_longest: Duration::from_millis(50),
+            answer: Duration::from_millis(500),
+            watch_least: Duration::from_secs(1),
+            watch_most: Duration::from_secs(1),
+            margin: Duration::from_millis(50),
+        };
+        let server = Server::new();
+        let (to, changes) = mpsc::channel(64);
+        let watches = Watches::with_tempo(server.client(), AgentId::generate(), scope, to, tempo);
+        Self { server, watches, index: Index::default(), told: Vec::new(), changes }
+    }
+
+    /// Takes in what the watches tell until something is so.
+    pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        while !so(self) {
+            tokio::select! {
+                change = self.changes.recv() => self.take(change.expect("the watches still run")),
+                // Some conditions are about the server alone.
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+            let told = &self.told;
+            assert!(tokio::time::Instant::now() < deadline, "not {what}; told so far: {told:#?}");
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        self.told.push(match &change {
+            Change::Listing(_) => "listing".into(),
+            Change::Listed(_) => "listed".into(),
+            Change::Present(key, _) => format!("present {}", key.name),
+            Change::Gone(key, uid) => format!("gone {} {uid}", key.name),
+            Change::Unserved(_) => "unserved".into(),
+            Change::Unwatchable(_, why) => format!("unwatchable {why}"),
+            Change::Unwatched(_) => "unwatched".into(),
+            Change::Stirred(ground, name) => format!("stirred {ground:?} {name}"),
+        });
+        self.index.absorb(change);
+    }
+
+    pub async fn watch_maps(&mut self) {
+        self.watches.ensure([&maps()]);
+        self.until("watched", |rig| rig.synced(&maps()) && rig.server.world().watched(MAPS)).await;
+    }
+
+    pub fn synced(&self, kind: &Kind) -> bool {
+        self.index.synced(&kind.name())
+    }
+
+    pub fn knows(&self, kind: &Kind, name: &str) -> bool {
+        self.uid(kind, name).is_some()
+    }
+
+    pub fn version(&self, kind: &Kind, name: &str) -> Option<u64> {
+        self.seen(kind, name).map(|seen| seen.version)
+    }
+
+    pub fn uid(&self, kind: &Kind, name: &str) -> Option<String> {
+        self.seen(kind, name).map(|seen| seen.uid.to_string())
+    }
+
+    fn seen(&self, kind: &Kind, name: &str) -> Option<&Seen> {
+        let KindName { group, kind } = kind.name();
+        let key = Key { group, kind, namespace: Some("shop".into()), name: name.into() };
+        self.index.seen(&key)
+    }
+
+    pub fn times(&self, told: &str) -> usize {
+        self.told.iter().filter(|line| *line == told).count()
+    }
+}

@@ -1,0 +1,315 @@
+//! A small API server inside the test: it lists, streams and watches objects of one kind, and fails on demand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use futures::channel::mpsc;
+use futures::{Stream, StreamExt as _, stream};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// What a watch asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    List,
+    /// A list and a watch in one.
+    Stream,
+    Watch,
+}
+
+/// How one request goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    Refused(u16),
+    /// The connection is there, and nothing ever comes.
+    Frozen,
+    /// 500 on a page that is not the first.
+    SecondPage,
+}
+
+type Answer = UnsyncBoxBody<Bytes, Infallible>;
+
+pub struct World {
+    version: u64,
+    /// By path of the collection and name.
+    objects: BTreeMap<(String, String), Value>,
+    past: Vec<(u64, String, Value)>,
+    watchers: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
+    faults: VecDeque<(Ask, Fault)>,
+    /// Answers to anything but objects: discovery.
+    pub fixed: BTreeMap<String, Value>,
+    /// Collections that are not there.
+    pub unserved: Vec<String>,
+    pub forbidden: bool,
+    pub page: usize,
+    pub minor: u32,
+    pub asked: Vec<(Ask, String)>,
+    pub accepts: Vec<String>,
+    pub listing_now: usize,
+    pub most_listing: usize,
+}
+
+#[derive(Clone)]
+pub struct Server(Arc<Mutex<World>>);
+
+impl Server {
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(World {
+            version: 100,
+            objects: BTreeMap::new(),
+            past: Vec::new(),
+            watchers: Vec::new(),
+            faults: VecDeque::new(),
+            fixed: BTreeMap::new(),
+            unserved: Vec::new(),
+            forbidden: false,
+            page: 1000,
+            minor: 33,
+            asked: Vec::new(),
+            accepts: Vec::new(),
+            listing_now: 0,
+            most_listing: 0,
+        })))
+    }
+
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    pub fn asked(&self, ask: Ask) -> usize {
+        self.world().asked.iter().filter(|(asked, _)| *asked == ask).count()
+    }
+
+    /// The next requests of this sort go wrong, one for each fault.
+    pub fn fail(&self, ask: Ask, faults: &[Fault]) {
+        self.world().faults.extend(faults.iter().map(|fault| (ask, *fault)));
+    }
+
+    pub fn fail_second_page(&self) {
+        self.fail(Ask::List, &[Fault::SecondPage]);
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
+        let (request, _) = request.into_parts();
+        let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
+        let ask = match () {
+            () if query.contains("sendInitialEvents") => Ask::Stream,
+            () if query.contains("watch=true") => Ask::Watch,
+            () if query.contains("limit=") => Ask::List,
+            () => return Ok(self.world().fixed(&path)),
+        };
+        let fault = {
+            let mut world = self.world();
+            world.asked.push((ask, request.uri.to_string()));
+            world.accepts.push(request.headers["accept"].to_str().unwrap().to_owned());
+            let second = query.contains("continue=");
+            let hits =
+                |(of, fault): &(Ask, Fault)| *of == ask && (second || !matches!(fault, Fault::SecondPage));
+            let next = world.faults.iter().position(hits);
+            next.and_then(|at| world.faults.remove(at))
+        };
+        if ask == Ask::List {
+            self.world().listing_now += 1;
+            // Long enough for others to come in between, if they are let.
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            let mut world = self.world();
+            world.most_listing = world.most_listing.max(world.listing_now);
+            world.listing_now -= 1;
+        }
+        match fault {
+            Some((_, Fault::Refused(code))) => return Ok(status(code)),
+            Some((_, Fault::SecondPage)) => return Ok(status(500)),
+            Some((_, Fault::Frozen)) => {
+                return Ok(open_answer(stream::pending()));
+            }
+            None => {}
+        }
+        let mut world = self.world();
+        if world.unserved.contains(&path) {
+            return Ok(status(404));
+        }
+        if world.forbidden {
+            return Ok(status(403));
+        }
+        Ok(match ask {
+            Ask::List => world.list(&path, query),
+            Ask::Stream => world.stream(&path),
+            Ask::Watch => world.watch(&path, query),
+        })
+    }
+}
+
+impl World {
+    /// Lets discovery name the kind Widget, in these versions.
+    pub fn serve_widgets(&mut self, versions: &[&str]) {
+        let listed: Vec<Value> = versions
+            .iter()
+            .map(|version| json!({"groupVersion": format!("shop.example/{version}"), "version": version}))
+            .collect();
+        self.fixed.insert("/apis/shop.example".into(), json!({"name": "shop.example", "versions": listed}));
+        for version in versions {
+            self.fixed.insert(format!("/apis/shop.example/{version}"), resources("Widget", "widgets"));
+        }
+    }
+
+    pub fn serve_maps(&mut self) {
+        self.fixed.insert("/api/v1".into(), resources("ConfigMap", "configmaps"));
+    }
+
+    /// Makes or changes an object, as anybody might.
+    pub fn put(&mut self, path: &str, name: &str, uid: &str) {
+        self.put_silently(path, name, uid);
+        let object = self.objects[&(path.to_owned(), name.to_owned())].clone();
+        self.happened(path, "MODIFIED", object);
+    }
+
+    /// The same, and the event gets lost on the way.
+    pub fn put_silently(&mut self, path: &str, name: &str, uid: &str) {
+        self.version += 1;
+        let namespace = path.split("/namespaces/").nth(1).map(|rest| rest.split('/').next());
+        let object = json!({"metadata": {
+            "name": name, "namespace": namespace.flatten().unwrap_or("shop"), "uid": uid,
+            "resourceVersion": self.version.to_string(),
+        }});
+        self.objects.insert((path.to_owned(), name.to_owned()), object);
+    }
+
+    pub fn put_raw(&mut self, path: &str, name: &str, object: Value) {
+        self.objects.insert((path.to_owned(), name.to_owned()), object);
+    }
+
+    pub fn delete_silently(&mut self, path: &str, name: &str) -> Value {
+        self.version += 1;
+        let mut object = self.objects.remove(&(path.to_owned(), name.to_owned())).unwrap();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object
+    }
+
+    pub fn delete(&mut self, path: &str, name: &str) -> Value {
+        let object = self.delete_silently(path, name);
+        self.happened(path, "DELETED", object.clone());
+        object
+    }
+
+    /// Sends a line to whoever watches, and remembers it for those who come back.
+    pub fn happened(&mut self, path: &str, what: &str, object: Value) {
+        let line = json!({"type": what, "object": object});
+        self.past.push((self.version, path.to_owned(), line.clone()));
+        self.send(path, &line);
+    }
+
+    /// Sends a line that is no event.
+    pub fn send(&mut self, path: &str, line: &Value) {
+        self.watchers.retain(|(of, to)| of != path || to.unbounded_send(framed(line)).is_ok());
+    }
+
+    pub fn hang_up(&mut self) {
+        self.watchers.clear();
+    }
+
+    pub fn watched(&self, path: &str) -> bool {
+        self.watchers.iter().any(|(of, to)| of == path && !to.is_closed())
+    }
+
+    fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |((of, _), _)| of == path).map(|(_, object)| object)
+    }
+
+    fn list(&self, path: &str, query: &str) -> Response<Answer> {
+        let from: usize = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("continue="))
+            .map_or(0, |token| token.parse().unwrap());
+        let items: Vec<&Value> = self.of(path).skip(from).take(self.page).collect();
+        let more = self.of(path).count() > from + items.len();
+        let next = if more { (from + items.len()).to_string() } else { String::new() };
+        json_answer(
+            200,
+            &json!({
+                "metadata": {"resourceVersion": self.version.to_string(), "continue": next},
+                "items": if items.is_empty() { Value::Null } else { json!(items) },
+            }),
+        )
+    }
+
+    fn stream(&mut self, path: &str) -> Response<Answer> {
+        let mut lines: Vec<Value> =
+            self.of(path).map(|object| json!({"type": "ADDED", "object": object})).collect();
+        lines.push(json!({"type": "BOOKMARK", "object": {"metadata": {
+            "resourceVersion": self.version.to_string(),
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        }}}));
+        self.open(path, lines)
+    }
+
+    fn watch(&mut self, path: &str, query: &str) -> Response<Answer> {
+        let since: u64 = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("resourceVersion="))
+            .map_or(0, |version| version.parse().unwrap());
+        let missed = self.past.iter().filter(|(at, of, _)| *at > since && of == path);
+        let lines = missed.map(|(_, _, line)| line.clone()).collect();
+        self.open(path, lines)
+    }
+
+    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<Answer> {
+        let (to, lines) = mpsc::unbounded();
+        for line in &first {
+            to.unbounded_send(framed(line)).unwrap();
+        }
+        self.watchers.push((path.to_owned(), to));
+        open_answer(lines)
+    }
+
+    fn fixed(&self, path: &str) -> Response<Answer> {
+        if path == "/version" {
+            return json_answer(200, &json!({"major": "1", "minor": format!("{}+", self.minor)}));
+        }
+        self.fixed.get(path).map_or_else(|| status(404), |answer| json_answer(200, answer))
+    }
+}
+
+fn resources(kind: &str, plural: &str) -> Value {
+    json!({"groupVersion": "as asked", "resources": [
+        {"name": plural, "singularName": "", "kind": kind, "namespaced": true, "verbs": ["list", "watch"]},
+    ]})
+}
+
+fn framed(line: &Value) -> Bytes {
+    Bytes::from(format!("{line}\n"))
+}
+
+/// An answer whose body goes on for as long as the stream does.
+fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<Answer> {
+    let frames = lines.flat_map(|line| BodyStream::new(Full::new(line)));
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+fn status(code: u16) -> Response<Answer> {
+    json_answer(
+        code,
+        &json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "as scripted", "reason": "Scripted", "code": code,
+        }),
+    )
+}
+
+fn json_answer(code: u16, body: &Value) -> Response<Answer> {
+    Response::builder().status(code).body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).unwrap()
+}

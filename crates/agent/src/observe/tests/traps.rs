@@ -1,0 +1,233 @@
+//! Every way in which a watch is known to go wrong.
+
+use serde_json::json;
+
+use super::rig::{MAPS, Rig, WIDGETS, maps, widgets};
+use super::server::{Ask, Fault};
+
+#[tokio::test]
+async fn f1_a_watch_that_expired_inside_the_stream_is_listed_again() {
+    let mut rig = Rig::new();
+    rig.watch_maps().await;
+    rig.server.world().put_silently(MAPS, "unheard", "1");
+    let expired = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}});
+    rig.server.world().send(MAPS, &expired);
+    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+}
+
+#[tokio::test]
+async fn f1_a_watch_that_expires_at_its_start_again_and_again_is_listed_each_time() {
+    let mut rig = Rig::new();
+    rig.server.fail(Ask::Watch, &[Fault::Refused(410); 5]);
+    rig.watches.ensure([&maps()]);
+    rig.until("listed", |rig| rig.times("listed") == 3).await;
+    rig.server.world().put_silently(MAPS, "unheard", "1");
+    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+    rig.until("watched at last", |rig| rig.server.world().watched(MAPS)).await;
+    assert_eq!(rig.server.asked(Ask::List), 6, "one list for each refusal, and not more");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_streaming_lists_is_listed_in_pages_and_not_asked_again() {
+    let mut rig = Rig::new();
+    rig.server.world().minor = 34;
+    rig.server.fail(Ask::Stream, &[Fault::Refused(422)]);
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    assert!(rig.knows(&maps(), "settings"));
+    rig.watches.relist(&maps().name());
+    rig.until("listed twice", |rig| rig.times("listed") == 2).await;
+    assert_eq!((rig.server.asked(Ask::Stream), rig.server.asked(Ask::List)), (1, 2));
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_not_its_end() {
+    let mut rig = Rig::new();
+    rig.watch_maps().await;
+    for _ in 0..2 {
+        let error = json!({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}});
+        rig.server.world().send(MAPS, &error);
+        rig.until("asked again", |rig| !rig.server.world().watched(MAPS)).await;
+        rig.until("watched again", |rig| rig.server.world().watched(MAPS)).await;
+    }
+    rig.server.world().send(MAPS, &json!("no event at all"));
+    rig.server.world().put(MAPS, "settings", "1");
+    rig.until("seen", |rig| rig.knows(&maps(), "settings")).await;
+    assert_eq!(rig.times("listed"), 1, "taken up where it was");
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_be_resumed_starts_over_from_a_list() {
+    let mut rig = Rig::new();
+    rig.watch_maps().await;
+    rig.server.fail(Ask::Watch, &[Fault::Refused(500); 3]);
+    rig.server.world().put_silently(MAPS, "unheard", "1");
+    rig.server.world().hang_up();
+    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+}
+
+#[tokio::test]
+async fn f2_losing_the_label_is_told_as_gone_with_the_uid_to_ask_about() {
+    let mut rig = Rig::new();
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    // The server sends DELETED for an object that is there and no longer selected.
+    rig.server.world().delete(MAPS, "settings");
+    rig.until("gone", |rig| rig.told.contains(&"gone settings 1".to_owned())).await;
+    assert!(!rig.knows(&maps(), "settings"));
+}
+
+#[tokio::test]
+async fn a_delete_that_comes_twice_or_too_late_takes_nothing_away() {
+    let mut rig = Rig::new();
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    let first = rig.server.world().delete(MAPS, "settings");
+    rig.server.world().put(MAPS, "settings", "2");
+    rig.server.world().happened(MAPS, "DELETED", first.clone());
+    rig.server.world().happened(MAPS, "DELETED", first);
+    rig.server.world().put(MAPS, "last", "3");
+    rig.until("the last", |rig| rig.knows(&maps(), "last")).await;
+    assert_eq!(rig.uid(&maps(), "settings").as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_kind_that_is_no_longer_served_is_empty_and_comes_back_by_itself() {
+    let mut rig = Rig::new();
+    let kind = widgets("v1");
+    rig.server.world().put_silently(WIDGETS, "gear", "1");
+    rig.watches.ensure([&kind]);
+    rig.until("known", |rig| rig.synced(&kind) && rig.knows(&kind, "gear")).await;
+
+    rig.server.world().unserved.push(WIDGETS.into());
+    rig.server.world().delete_silently(WIDGETS, "gear");
+    rig.server.world().hang_up();
+    rig.until("unserved", |rig| rig.times("unserved") == 1).await;
+    assert!(rig.synced(&kind) && !rig.knows(&kind, "gear"), "absent, and known to be");
+
+    rig.server.world().unserved.clear();
+    rig.server.world().put_silently(WIDGETS, "wheel", "2");
+    rig.until("back", |rig| rig.knows(&kind, "wheel")).await;
+    assert_eq!(rig.times("unserved"), 1, "said once");
+}
+
+#[tokio::test]
+async fn not_found_alone_says_nothing_while_discovery_still_names_the_kind() {
+    let mut rig = Rig::new();
+    let kind = widgets("v1");
+    rig.server.world().put_silently(WIDGETS, "gear", "1");
+    rig.server.world().serve_widgets(&["v1"]);
+    rig.watches.ensure([&kind]);
+    rig.until("known", |rig| rig.synced(&kind)).await;
+    rig.server.fail(Ask::Watch, &[Fault::Refused(404)]);
+    rig.server.fail(Ask::List, &[Fault::Refused(404); 3]);
+    rig.server.world().hang_up();
+    rig.until("listed again", |rig| rig.times("listed") == 2).await;
+    assert_eq!(rig.times("unserved"), 0);
+    assert!(rig.knows(&kind, "gear"));
+}
+
+#[tokio::test]
+async fn a_kind_that_moved_to_another_version_is_followed_there() {
+    let mut rig = Rig::new();
+    rig.server.world().unserved.push("/apis/shop.example/v1beta1/widgets".into());
+    rig.server.world().serve_widgets(&["v1"]);
+    rig.server.world().put_silently(WIDGETS, "gear", "1");
+    let recorded = widgets("v1beta1");
+    rig.watches.ensure([&recorded]);
+    rig.until("found", |rig| rig.synced(&recorded) && rig.knows(&recorded, "gear")).await;
+    assert_eq!(rig.times("unserved"), 0);
+}
+
+#[tokio::test]
+async fn an_odd_object_hides_no_other() {
+    let mut rig = Rig::new();
+    for (name, odd) in [
+        (
+            "b",
+            json!({"metadata": {"name": "b", "namespace": "shop", "uid": "2", "resourceVersion": "7",
+            "labels": ["not", "a", "map"], "annotations": {"n": 1}, "creationTimestamp": "yesterday",
+            "finalizers": null, "managedFields": null, "generation": "one"}, "spec": 3, "status": "fine"}),
+        ),
+        ("c", json!({"metadata": {"labels": {}}})),
+    ] {
+        rig.server.world().put_raw(MAPS, name, odd);
+    }
+    rig.server.world().put_silently(MAPS, "a", "1");
+    rig.server.world().put_silently(MAPS, "d", "4");
+    rig.watch_maps().await;
+    assert!(["a", "b", "d"].iter().all(|name| rig.knows(&maps(), name)));
+}
+
+#[tokio::test]
+async fn f1_an_event_that_was_swallowed_is_found_by_listing_again() {
+    let mut rig = Rig::new();
+    rig.server.world().put_silently(MAPS, "went", "1");
+    rig.watch_maps().await;
+    rig.server.world().put_silently(MAPS, "came", "2");
+    rig.server.world().delete_silently(MAPS, "went");
+    rig.watches.relist_all();
+    rig.until("found", |rig| rig.knows(&maps(), "came") && !rig.knows(&maps(), "went")).await;
+    rig.until("watched on", |rig| rig.server.world().watched(MAPS)).await;
+    rig.server.world().put(MAPS, "later", "3");
+    rig.until("later news", |rig| rig.knows(&maps(), "later")).await;
+}
+
+#[tokio::test]
+async fn e4_a_list_that_dies_between_pages_is_never_taken_for_complete() {
+    let mut rig = Rig::new();
+    for name in ["a", "b", "c", "d"] {
+        rig.server.world().put_silently(MAPS, name, name);
+    }
+    rig.watch_maps().await;
+    // The second page is missing, again and again.
+    rig.server.world().page = 2;
+    for _ in 0..4 {
+        rig.server.fail_second_page();
+    }
+    rig.watches.relist_all();
+    rig.until("begun four times", |rig| rig.times("listing") >= 4).await;
+    assert_eq!(rig.times("listed"), 1);
+    assert!(["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)), "nothing is taken for gone");
+    rig.until("complete at last", |rig| rig.times("listed") == 2).await;
+}
+
+#[tokio::test]
+async fn a_first_list_that_dies_between_pages_is_not_synced() {
+    let mut rig = Rig::new();
+    rig.server.world().page = 1;
+    rig.server.world().put_silently(MAPS, "a", "1");
+    rig.server.world().put_silently(MAPS, "b", "2");
+    rig.server.fail_second_page();
+    rig.watches.ensure([&maps()]);
+    rig.until("begun again", |rig| rig.times("listing") == 2).await;
+    assert!(!rig.synced(&maps()));
+    rig.until("complete", |rig| rig.synced(&maps()) && rig.knows(&maps(), "b")).await;
+}
+
+#[tokio::test]
+async fn a_frozen_connection_is_noticed_and_replaced() {
+    let mut rig = Rig::new();
+    rig.server.fail(Ask::Watch, &[Fault::Frozen]);
+    rig.watches.ensure([&maps()]);
+    rig.until("frozen", |rig| rig.server.asked(Ask::Watch) == 1).await;
+    rig.server.world().put(MAPS, "settings", "1");
+    rig.until("seen on another connection", |rig| rig.knows(&maps(), "settings")).await;
+    rig.server.fail(Ask::List, &[Fault::Frozen]);
+    rig.watches.relist_all();
+    rig.until("listed all the same", |rig| rig.times("listed") == 2).await;
+}
+
+#[tokio::test]
+async fn f1_a_store_that_was_put_back_to_an_earlier_state_is_believed() {
+    let mut rig = Rig::new();
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    let known = rig.version(&maps(), "settings").unwrap();
+    let older = json!({"metadata": {
+        "name": "settings", "namespace": "shop", "uid": "1", "resourceVersion": (known - 50).to_string(),
+    }});
+    rig.server.world().put_raw(MAPS, "settings", older);
+    rig.watches.relist_all();
+    rig.until("believed", |rig| rig.version(&maps(), "settings") == Some(known - 50)).await;
+}

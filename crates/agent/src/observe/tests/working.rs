@@ -1,0 +1,104 @@
+//! What the watches are for, with a server that behaves.
+
+use std::collections::BTreeSet;
+
+use super::rig::{MAPS, Rig, kind, maps};
+use super::server::Ask;
+use crate::observe::{Ground, Scope};
+
+#[tokio::test]
+async fn f3_only_what_carries_our_label_is_asked_for_and_metadata_is_enough() {
+    let mut rig = Rig::new();
+    rig.watch_maps().await;
+    let world = rig.server.world();
+    assert!(world.asked.iter().all(|(_, uri)| uri.contains("labelSelector=brokkr.io%2Fagent%3D")));
+    assert!(world.accepts.iter().all(|accept| accept.contains("PartialObjectMetadata")));
+}
+
+#[tokio::test]
+async fn a_server_that_streams_lists_is_asked_once() {
+    let mut rig = Rig::new();
+    rig.server.world().minor = 34;
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    rig.server.world().put(MAPS, "later", "2");
+    rig.until("later", |rig| rig.knows(&maps(), "settings") && rig.knows(&maps(), "later")).await;
+    assert_eq!(rig.server.asked(Ask::List) + rig.server.asked(Ask::Watch), 0);
+    assert_eq!(rig.server.asked(Ask::Stream), 1);
+}
+
+#[tokio::test]
+async fn what_may_not_be_watched_is_told_with_the_reason_and_asked_for_again() {
+    let mut rig = Rig::new();
+    rig.server.world().forbidden = true;
+    rig.watches.ensure([&maps()]);
+    rig.until("told", |rig| rig.times("unwatchable as scripted") == 1).await;
+    rig.until("asked again", |rig| rig.server.asked(Ask::List) >= 3).await;
+    assert!(!rig.synced(&maps()));
+    assert_eq!(rig.times("unwatchable as scripted"), 1, "said once");
+    rig.server.world().forbidden = false;
+    rig.until("granted", |rig| rig.synced(&maps())).await;
+}
+
+#[tokio::test]
+async fn a_kind_is_known_when_all_listed_namespaces_are() {
+    let mut rig = Rig::in_scope(Scope::Namespaces(vec!["shop".into(), "bank".into()]));
+    rig.server.world().unserved.push("/api/v1/namespaces/bank/configmaps".into());
+    // Discovery still names the kind: no verdict on the second namespace yet.
+    rig.server.world().serve_maps();
+    rig.server.world().put_silently("/api/v1/namespaces/shop/configmaps", "settings", "1");
+    rig.watches.ensure([&maps()]);
+    rig.until("one listed", |rig| rig.times("listed") == 1 && rig.knows(&maps(), "settings")).await;
+    assert!(!rig.synced(&maps()));
+    rig.server.world().unserved.clear();
+    rig.until("both listed", |rig| rig.synced(&maps())).await;
+    assert!(rig.knows(&maps(), "settings"), "the list of one namespace says nothing of the other");
+}
+
+#[tokio::test]
+async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
+    let mut rig = Rig::new();
+    rig.server.world().put_silently(MAPS, "settings", "1");
+    rig.watch_maps().await;
+    rig.watches.retain(&BTreeSet::from([maps().name()]));
+    rig.watches.retain(&BTreeSet::new());
+    rig.watches.ensure([&maps()]);
+    rig.until("ended and begun", |rig| rig.times("unwatched") == 1 && rig.times("listed") == 2).await;
+    let ended = rig.told.iter().position(|told| told == "unwatched").unwrap();
+    assert!(
+        rig.told[ended..].contains(&"listing".to_owned()),
+        "its last word comes before the new first one"
+    );
+    assert!(rig.synced(&maps()) && rig.knows(&maps(), "settings"));
+
+    rig.watches.retain(&BTreeSet::new());
+    rig.until("ended", |rig| rig.times("unwatched") == 2).await;
+    assert!(!rig.synced(&maps()) && !rig.knows(&maps(), "settings"));
+    rig.until("hung up", |rig| !rig.server.world().watched(MAPS)).await;
+}
+
+#[tokio::test]
+async fn ground_is_watched_only_while_something_waits_for_it() {
+    const NAMESPACES: &str = "/api/v1/namespaces";
+    let mut rig = Rig::new();
+    rig.watches.park(Ground::Namespaces);
+    rig.watches.park(Ground::Namespaces);
+    rig.until("watched", |rig| rig.server.world().watched(NAMESPACES)).await;
+    rig.server.world().put(NAMESPACES, "shop", "1");
+    rig.until("stirred", |rig| rig.times("stirred Namespaces shop") == 1).await;
+    assert_eq!(rig.server.asked(Ask::List), 1);
+    assert!(rig.server.world().asked.iter().all(|(_, uri)| !uri.contains("labelSelector")));
+    rig.watches.unpark(Ground::Namespaces);
+    rig.until("quiet", |rig| !rig.server.world().watched(NAMESPACES)).await;
+}
+
+#[tokio::test]
+async fn at_most_five_lists_are_under_way_at_once() {
+    let mut rig = Rig::new();
+    let kinds: Vec<_> =
+        (0..20).map(|n| kind("many.example", "v1", &format!("K{n}"), &format!("k{n}"))).collect();
+    rig.watches.ensure(&kinds);
+    rig.until("all known", |rig| kinds.iter().all(|kind| rig.synced(kind))).await;
+    let most = rig.server.world().most_listing;
+    assert!((2..=5).contains(&most), "{most} at once");
+}
