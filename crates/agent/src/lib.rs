@@ -11,6 +11,7 @@ pub mod execute;
 pub mod health;
 pub mod install;
 pub mod inventory;
+pub mod keep;
 pub mod link;
 pub mod marks;
 pub mod observe;

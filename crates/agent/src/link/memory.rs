@@ -1,71 +1,147 @@
-//! What the agent must not forget between two runs: how often it started, and how far it has seen.
+//! What the agent must not forget between two runs: how often it started, how far it has seen, whether it
+//! may act, and which kinds it ever watched.
 //!
-//! Kept in one ConfigMap in its namespace. The position is written only when an answer changes
-//! something, so that a quiet fleet costs its API servers nothing.
+//! Kept in one ConfigMap in its namespace. Each is written only when it changes, so that a quiet fleet
+//! costs its API servers nothing. Deleted by hand while the agent runs, it is made again as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use brokkr_api::Position;
-use brokkr_api::agents::{OpenSession, SessionVerdict};
+use brokkr_api::agents::{AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::ids::InstanceId;
 use brokkr_api::protocol::Session;
 use brokkr_client::{AgentIdentity, Client as Broker};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::keep::own::{RequestError, timely};
+use crate::resource::Kind;
 
 pub const CONFIG_MAP: &str = "brokkr-agent-memory";
 const SESSION: &str = "session";
 const POSITION: &str = "position";
+const STATUS: &str = "status";
+const KINDS: &str = "kinds";
+
+type Data = BTreeMap<String, String>;
 
 #[derive(Clone)]
 pub struct Memory {
     api: Api<ConfigMap>,
+    /// As it was last read or written.
+    data: Arc<Mutex<Data>>,
 }
 
 /// What was remembered, with the count of this run already raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     pub session: Session,
     pub position: Position,
+    /// What the broker last said; none before the first answer.
+    pub status: Option<AgentStatus>,
+    /// Every kind that was ever watched here: where something may have been left behind.
+    pub kinds: BTreeSet<Kind>,
 }
 
 impl Memory {
     #[must_use]
     pub fn new(client: &Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client.clone(), namespace) }
+        Self { api: Api::namespaced(client.clone(), namespace), data: Arc::default() }
     }
 
     /// Raises the session count by one, with the resourceVersion as precondition: two processes never
     /// get the same count from one cluster.
     pub async fn start(&self) -> anyhow::Result<Remembered> {
         loop {
-            let found = self.api.get_opt(CONFIG_MAP).await.context("read what the agent remembers")?;
+            let found =
+                timely(self.api.get_opt(CONFIG_MAP)).await.context("read what the agent remembers")?;
             let mut map = found.clone().unwrap_or_default();
             map.metadata.name = Some(CONFIG_MAP.to_owned());
             let data = map.data.get_or_insert_default();
-            let read = |field: &str| data.get(field).cloned().unwrap_or_default();
-            let count = read(SESSION).parse::<i64>().unwrap_or_default() + 1;
-            let position = read(POSITION).parse().unwrap_or_default();
-            data.insert(SESSION.to_owned(), count.to_string());
+            let mut remembered = read(data);
+            remembered.session.count += 1;
+            data.insert(SESSION.to_owned(), remembered.session.count.to_string());
+            let data = data.clone();
             let written = match found {
-                None => self.api.create(&PostParams::default(), &map).await,
-                Some(_) => self.api.replace(CONFIG_MAP, &PostParams::default(), &map).await,
+                None => timely(self.api.create(&PostParams::default(), &map)).await,
+                Some(_) => timely(self.api.replace(CONFIG_MAP, &PostParams::default(), &map)).await,
             };
             match written {
                 Ok(_) => {
-                    let session = Session { count, instance: InstanceId::generate() };
-                    return Ok(Remembered { session, position });
+                    *self.data.lock().await = data;
+                    return Ok(remembered);
                 }
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) if error.is(409) => {}
                 Err(error) => return Err(error).context("raise the session count"),
             }
         }
     }
 
-    pub async fn keep_position(&self, position: Position) -> Result<(), kube::Error> {
-        let patch = json!({"data": {POSITION: position.to_string()}});
-        self.api.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| ())
+    pub async fn keep_position(&self, position: Position) -> Result<(), RequestError> {
+        self.keep(POSITION, |_| position.to_string()).await
     }
+
+    pub async fn keep_status(&self, status: AgentStatus) -> Result<(), RequestError> {
+        self.keep(STATUS, |_| status.to_string()).await
+    }
+
+    /// Adds to the kinds that were ever watched.
+    pub async fn keep_kinds(&self, kinds: &BTreeSet<Kind>) -> Result<(), RequestError> {
+        self.keep(KINDS, |known| {
+            let all: BTreeSet<Kind> = read_kinds(known).union(kinds).cloned().collect();
+            json!(all).to_string()
+        })
+        .await
+    }
+
+    async fn keep(&self, field: &str, value: impl FnOnce(&Data) -> String) -> Result<(), RequestError> {
+        let mut data = self.data.lock().await;
+        let value = value(&data);
+        if data.get(field) == Some(&value) {
+            return Ok(());
+        }
+        let mut changed = data.clone();
+        changed.insert(field.to_owned(), value.clone());
+        let patch = Patch::Merge(json!({"data": {field: value}}));
+        match timely(self.api.patch(CONFIG_MAP, &PatchParams::default(), &patch)).await {
+            Err(error) if error.is(404) => {
+                let map = ConfigMap {
+                    metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+                    data: Some(changed.clone()),
+                    ..ConfigMap::default()
+                };
+                timely(self.api.create(&PostParams::default(), &map)).await?;
+            }
+            written => {
+                written?;
+            }
+        }
+        *data = changed;
+        Ok(())
+    }
+}
+
+/// What cannot be read counts as not remembered: the broker tells it again.
+fn read(data: &Data) -> Remembered {
+    let text = |field: &str| data.get(field).map(String::as_str).unwrap_or_default();
+    Remembered {
+        session: Session {
+            count: text(SESSION).parse().unwrap_or_default(),
+            instance: InstanceId::generate(),
+        },
+        position: text(POSITION).parse().unwrap_or_default(),
+        status: text(STATUS).parse().ok(),
+        kinds: read_kinds(data),
+    }
+}
+
+fn read_kinds(data: &Data) -> BTreeSet<Kind> {
+    data.get(KINDS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Tells the broker about this run; the highest count serves.
