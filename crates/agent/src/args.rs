@@ -51,6 +51,9 @@ pub struct RunArguments {
     /// Requests to the API server at the same time.
     #[arg(long, env = "BROKKR_IN_FLIGHT", default_value_t = 32)]
     pub in_flight: usize,
+    /// How often everything is looked at again, though nothing was heard. Jittered.
+    #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
+    pub sweep_interval: Duration,
     /// Log lines as JSON.
     #[arg(long, env = "BROKKR_LOG_JSON")]
     pub log_json: bool,

@@ -6,6 +6,7 @@
 
 mod claims;
 mod stack;
+mod sweeps;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +22,11 @@ use tokio::sync::mpsc;
 
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
-use crate::plan::steps::{Answer, Step};
+use crate::plan::steps::{Answer, Ground, Step};
 use crate::plan::types::{Goal, Record};
 use claims::{Around, Claims};
 use stack::{StackState, Surroundings};
+pub use sweeps::Sweeps;
 pub use worker::Worker;
 
 /// Changes that are taken in before decisions are made on them.
@@ -42,6 +44,9 @@ pub struct Reconciler {
     active: bool,
     stood_down: bool,
     dirty: BTreeSet<StackId>,
+    /// Stacks that wait for a definition or namespace to come.
+    parked: BTreeMap<Ground, BTreeSet<StackId>>,
+    sweeps: Sweeps,
     answers: mpsc::UnboundedSender<Done>,
     reports: mpsc::UnboundedSender<Vec<Report>>,
 }
@@ -67,6 +72,7 @@ impl Reconciler {
         worker: Worker,
         watches: Watches,
         records: Vec<Record>,
+        sweeps: Sweeps,
         answers: mpsc::UnboundedSender<Done>,
         reports: mpsc::UnboundedSender<Vec<Report>>,
     ) -> Self {
@@ -80,6 +86,8 @@ impl Reconciler {
             active: false,
             stood_down: false,
             dirty: BTreeSet::new(),
+            parked: BTreeMap::new(),
+            sweeps,
             answers,
             reports,
         };
@@ -132,7 +140,8 @@ impl Reconciler {
     fn until_next_wake(&self) -> Duration {
         let now = Timestamp::now();
         let next = self.stacks.values().filter_map(|stack| stack.wake_at).min();
-        let wait = next.map_or(SignedDuration::from_secs(60), |next| next.duration_since(now));
+        let next = next.map_or(self.sweeps.next, |next| next.min(self.sweeps.next));
+        let wait = next.duration_since(now).min(SignedDuration::from_secs(60));
         Duration::try_from(wait).unwrap_or_default()
     }
 
@@ -146,18 +155,51 @@ impl Reconciler {
                 self.dirty.insert(*id);
             }
         }
+        if self.sweeps.is_due(now) {
+            self.sweep();
+        }
+    }
+
+    /// F1: finds what no event told. Lists anew, goes over every object once, and stops watching what nobody has.
+    fn sweep(&mut self) {
+        let mut kinds = BTreeSet::new();
+        for (id, stack) in &mut self.stacks {
+            stack.sweep();
+            kinds.extend(stack.kinds());
+            self.dirty.insert(*id);
+        }
+        self.watches.retain(&kinds);
+        self.watches.relist_all();
     }
 
     fn hear(&mut self, news: News) {
         match news {
             News::StandDown(_) => self.stood_down = true,
             News::StandUp => self.stood_down = false,
+            News::Silence => self.go_on_alone(),
             News::Target(envelope) => self.aim(*envelope),
         }
         let may_write = self.active && !self.stood_down;
         if self.worker.cluster.let_write(may_write) != may_write && may_write {
             self.stacks.values_mut().for_each(StackState::stand_up);
             self.dirty.extend(self.stacks.keys());
+        }
+    }
+
+    /// A9: the broker cannot be reached at start. What the cluster holds is what should be.
+    fn go_on_alone(&mut self) {
+        tracing::warn!(
+            stacks = self.stacks.len(),
+            "the broker is away: keeping and repairing what was applied last"
+        );
+        self.active = true;
+        let all: Vec<StackId> = self.stacks.keys().copied().collect();
+        for id in all {
+            if let Some(stack) = self.stacks.get_mut(&id) {
+                stack.aim_as_recorded();
+            }
+            self.note_wishes(id);
+            self.dirty.insert(id);
         }
     }
 
@@ -180,7 +222,7 @@ impl Reconciler {
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
                 // E4: absence is never deletion. A removal that was stored is carried on with.
-                stack.aim_as_recorded();
+                stack.carry_on_removal();
             }
         }
         let all: Vec<StackId> = self.stacks.keys().copied().collect();
@@ -216,6 +258,16 @@ impl Reconciler {
     }
 
     fn see(&mut self, change: Change) {
+        if let Change::Stirred(ground, name) = &change {
+            tracing::debug!(?ground, name, "stirred");
+            for id in self.parked.get(ground).into_iter().flatten() {
+                if let Some(stack) = self.stacks.get_mut(id) {
+                    stack.stir();
+                    self.dirty.insert(*id);
+                }
+            }
+            return;
+        }
         let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
         let touched: Vec<Key> = match &change {
             Change::Present(key, _) | Change::Gone(key, _) => vec![key.clone()],
@@ -277,6 +329,7 @@ impl Reconciler {
     fn drop_stack(&mut self, id: StackId) {
         self.claims.forget(id);
         self.unread.remove(&id);
+        self.park(id, &BTreeSet::new());
         self.worker.holds.let_go(id);
         if let Some(stack) = self.stacks.remove(&id) {
             tracing::info!(stack.id = %id, "stack removed");
@@ -288,6 +341,19 @@ impl Reconciler {
             }
         }
         self.note_wishes(id);
+    }
+
+    /// Definitions and namespaces are watched only while somebody waits for one.
+    fn park(&mut self, id: StackId, on: &BTreeSet<Ground>) {
+        for ground in [Ground::Definitions, Ground::Namespaces] {
+            let waiting = self.parked.entry(ground).or_default();
+            if on.contains(&ground) {
+                waiting.insert(id);
+                self.watches.park(ground);
+            } else if waiting.remove(&id) && waiting.is_empty() {
+                self.watches.unpark(ground);
+            }
+        }
     }
 
     fn forget_reports(&mut self, ids: &[EventId]) {
@@ -320,7 +386,9 @@ impl Reconciler {
         let steps = stack.release();
         let took_up = had_next && stack.next.is_none();
         let target = stack.goal.as_ref().map(|goal| goal.target.clone());
+        let parked = stack.parked.clone();
         self.stacks.insert(id, stack);
+        self.park(id, &parked);
         if took_up {
             self.note_wishes(id);
         }

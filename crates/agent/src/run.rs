@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use brokkr_api::agents::SessionVerdict;
+use brokkr_api::agents::AgentStatus;
 use brokkr_client::{Client as Broker, Credential, RetryPolicy};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use secrecy::SecretString;
@@ -14,12 +14,14 @@ use crate::args::RunArguments;
 use crate::execute::Cluster;
 use crate::execute::discovery::Kinds;
 use crate::inventory::Records;
+use crate::keep::Contents;
+use crate::link::content::ContentSource;
 use crate::link::holds::HeldStacks;
-use crate::link::memory::{Memory, open_session};
+use crate::link::memory::Memory;
 use crate::link::poll::Link;
 use crate::link::{identity, report};
 use crate::observe::{Scope, Watches};
-use crate::reconcile::{Inbox, Reconciler, Worker};
+use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 
 /// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
 const CHANGES: usize = 4096;
@@ -49,17 +51,13 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let session = remembered.session;
     let records = Records::new(requests.clone(), agent);
     let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
-    let verdict = patiently("open a session", || open_session(&broker, &identity, session)).await;
-    if verdict != SessionVerdict::Serves {
-        tracing::error!(
-            ?verdict,
-            "another process claims to be this agent; the broker will say so at each poll"
-        );
-    }
+    let contents = Contents::new(&requests, &arguments.namespace, agent);
+    let stacks = known.iter().map(|record| record.stack).collect();
+    patiently("tidy the contents that were kept", || async { Ok(contents.forget_others(&stacks).await?) })
+        .await;
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
-    let holds =
-        HeldStacks::new(broker.clone(), agent, session, known.iter().map(|record| record.stack).collect());
+    let holds = HeldStacks::new(broker.clone(), agent, session, stacks);
     let (news_in, news) = mpsc::unbounded_channel();
     let (changes_in, changes) = mpsc::channel(CHANGES);
     let (answers_in, answers) = mpsc::unbounded_channel();
@@ -71,18 +69,19 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         session: session.count,
         cluster: Cluster::new(requests.clone(), arguments.in_flight),
         records,
-        kinds: Kinds::default(),
-        broker: broker.clone(),
+        content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
     };
     let watches = Watches::new(watching, agent, Scope::Cluster, changes_in);
-    let reconciler = Reconciler::new(worker, watches, known, answers_in, reports_in);
+    let sweeps = Sweeps::every(arguments.sweep_interval);
+    let reconciler = Reconciler::new(worker, watches, known, sweeps, answers_in, reports_in);
     let link = Link {
         broker: broker.clone(),
         identity,
         session,
         memory,
         position: remembered.position,
+        may_go_on_alone: remembered.status == Some(AgentStatus::Active),
         interval: arguments.polling_interval,
         news: news_in,
         holds,

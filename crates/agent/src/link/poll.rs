@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use brokkr_api::Position;
+use brokkr_api::agents::{AgentStatus, SessionVerdict};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::Session;
@@ -11,7 +12,8 @@ use rand::RngExt as _;
 use tokio::sync::{mpsc, watch};
 
 use super::holds::{Held, HeldStacks};
-use super::memory::Memory;
+use super::memory::{Memory, open_session};
+use crate::keep::own::RequestError;
 
 /// What the link tells the reconciler.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub enum News {
     /// Another process serves, or claims to: stop writing.
     StandDown(&'static str),
     StandUp,
+    /// Nothing was heard of the broker since this run began, and it was ACTIVE when it was last heard of.
+    Silence,
 }
 
 pub struct Link {
@@ -28,6 +32,8 @@ pub struct Link {
     pub session: Session,
     pub memory: Memory,
     pub position: Position,
+    /// Whether the broker last said that this agent is ACTIVE.
+    pub may_go_on_alone: bool,
     pub interval: Duration,
     pub news: mpsc::UnboundedSender<News>,
     pub holds: HeldStacks,
@@ -35,6 +41,7 @@ pub struct Link {
 
 impl Link {
     pub async fn run(mut self) {
+        self.open_session().await;
         let mut held = self.holds.subscribe();
         let mut etag: Option<String> = None;
         let mut failures = 0u32;
@@ -77,7 +84,7 @@ impl Link {
                         }
                         Poll::Changed { envelope, etag: tag, position, .. } => {
                             self.position = self.position.max(position);
-                            if let Err(error) = self.memory.keep_position(self.position).await {
+                            if let Err(error) = self.remember(envelope.status).await {
                                 tracing::warn!(%error, "position not kept; asking again");
                                 self.pause(&mut failures, None).await;
                                 continue;
@@ -105,6 +112,40 @@ impl Link {
                 Err(error) => self.complain(&error, &mut failures).await,
             }
         }
+    }
+
+    /// Until the broker answers, the last known state is kept and repaired.
+    async fn open_session(&mut self) {
+        let mut failures = 0;
+        loop {
+            match open_session(&self.broker, &self.identity, self.session).await {
+                Ok(SessionVerdict::Serves) => return,
+                Ok(verdict) => {
+                    tracing::error!(
+                        ?verdict,
+                        "another process claims to be this agent; the broker will say so at each poll"
+                    );
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!("cannot open a session yet: {error:#}");
+                    // A broker that answers with a refusal is not away.
+                    let refused = matches!(
+                        error.downcast_ref(),
+                        Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
+                    );
+                    if !refused && std::mem::take(&mut self.may_go_on_alone) {
+                        let _ = self.news.send(News::Silence);
+                    }
+                    self.pause(&mut failures, None).await;
+                }
+            }
+        }
+    }
+
+    async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {
+        self.memory.keep_position(self.position).await?;
+        self.memory.keep_status(status).await
     }
 
     async fn tell_holds(&mut self) {

@@ -17,6 +17,7 @@ use super::ask::Source;
 use super::follow::{Audience, Course, Follower, Shared};
 use super::tempo::Tempo;
 use crate::marks::AGENT_LABEL;
+pub use crate::plan::steps::Ground;
 use crate::plan::types::Seen;
 use crate::resource::{Kind, KindName};
 
@@ -57,13 +58,6 @@ pub struct Part {
 pub enum Scope {
     Cluster,
     Namespaces(Vec<String>),
-}
-
-/// What others stand on, and wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ground {
-    Definitions,
-    Namespaces,
 }
 
 pub struct Watches {

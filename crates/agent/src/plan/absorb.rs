@@ -4,7 +4,7 @@ use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
 use super::attempt::is_final;
-use super::steps::{Answer, Step};
+use super::steps::{Answer, Step, Why};
 use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
 use super::{NEXT_CYCLE, PARKED, backoff, steady};
 use crate::resource::is_ground;
@@ -21,6 +21,9 @@ pub fn absorb(
     now: Timestamp,
 ) {
     progress.waiting_since = None;
+    if let Some(key) = step.key() {
+        progress.unswept.remove(key);
+    }
     match (step, answer) {
         (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
             let mut written = (**written).clone();
@@ -76,18 +79,22 @@ pub fn absorb(
             progress.validated.insert(wanted.key.clone());
             progress.replace.insert(wanted.key.clone());
         }
-        (Step::Apply { wanted, repair, uid, .. }, Answer::Applied { seen, created }) => {
+        (Step::Apply { wanted, why, uid, .. }, Answer::Applied { seen, created }) => {
             let key = &wanted.key;
             progress.failures.remove(key);
             progress.looked.remove(key);
             progress.deleted.remove(key);
             progress.replace.remove(key);
-            if *repair {
-                progress.repairs += 1;
-                let fight = progress.fights.get(key).copied();
-                progress.fights.insert(key.clone(), steady::fought(fight, now));
-            } else {
-                progress.written.insert(key.clone());
+            match why {
+                Why::Deliver => {
+                    progress.written.insert(key.clone());
+                }
+                Why::Sweep { version } if *version == seen.version => {}
+                Why::Repair | Why::Sweep { .. } => {
+                    progress.repairs += 1;
+                    let fight = progress.fights.get(key).copied();
+                    progress.fights.insert(key.clone(), steady::fought(fight, now));
+                }
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
-use super::steps::{Park, Plan, Stage, Step};
+use super::steps::{Ground, Plan, Stage, Step};
 use super::types::{Failure, FailureClass, Seen, Situation, Standing, Wanted};
 use super::{MISSING_PATIENCE, NEXT_CYCLE, TRANSIENT_PATIENCE, due, ground, outcome};
 use crate::resource::Kind;
@@ -58,11 +58,8 @@ pub(super) fn requests<'a>(
 /// What is missing comes with an event, not with time.
 pub(super) fn park(mut plan: Plan, failure: &Failure) -> Plan {
     if failure.class == FailureClass::Missing {
-        plan.parked.insert(if failure.reason == "UnknownKind" {
-            Park::Definitions
-        } else {
-            Park::Namespaces
-        });
+        let unknown = failure.reason == "UnknownKind";
+        plan.parked.insert(if unknown { Ground::Definitions } else { Ground::Namespaces });
     }
     plan
 }

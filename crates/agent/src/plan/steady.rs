@@ -4,13 +4,15 @@
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
-use super::steps::{Plan, Stage, Step};
+use super::steps::{Plan, Stage, Step, Why};
 use super::types::{Content, Fight, Record, Seen, Situation};
 use super::{dispose, due, outcome, prune};
 use crate::marks::Stamp;
 
 /// So many repairs of one object go through at once; after that they slow down.
 const FREE_ROUNDS: u32 = 20;
+/// A sweep takes its time: it must not be felt.
+const SWEPT_AT_ONCE: usize = 8;
 /// A quiet time after which an object's fights are forgotten.
 const TRUCE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -36,6 +38,13 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
         let (step, wake) = repair(s, key);
         plan.steps.extend(step);
         plan = plan.wake(wake);
+    }
+    if plan.steps.is_empty() && s.busy.is_empty() {
+        let next = s.progress.unswept.iter().take(SWEPT_AT_ONCE);
+        plan.steps.extend(next.filter_map(|key| repair_or_sweep(s, key, true).0));
+    }
+    if s.goal.fallback.is_some() {
+        plan.steps.push(Step::ForgetContents { keep: content.sequence });
     }
     // Health is told of the whole: not before the whole is seen.
     if let Some(kind) = plan.watch.first() {
@@ -74,6 +83,10 @@ pub(super) fn keep_up(s: &Situation<'_>, mut plan: Plan) -> Plan {
 /// Puts one resource back if it is not as it was applied; or tells when to look again.
 #[must_use]
 pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>) {
+    repair_or_sweep(s, key, false)
+}
+
+fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, Option<Timestamp>) {
     let Some(record) = s.record.filter(|record| record.removal.is_none()) else { return (None, None) };
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, wanted)) = s.goal.as_applied(key, entry.digest) else { return (None, None) };
@@ -85,29 +98,30 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
     {
         return (None, Some(standing.retry_at));
     }
-    let apply = |seen: Option<&Seen>| {
+    let apply = |seen: Option<&Seen>, why: Why| {
         if let Some(until) = slowed(s.progress.fights.get(key), s.now) {
             return (None, Some(until));
         }
         let stamp =
             Stamp { agent: s.agent, stack: record.stack, checksum: content.checksum, sequence: record.stamp };
         let uid = seen.map(|seen| seen.uid.clone());
-        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, repair: true }), None)
+        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, why }), None)
     };
     match (s.observed.seen(key), s.progress.looked.get(key)) {
         // On its way out: made again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
         (Some(seen), _) if entry.uid.as_deref() == Some(&seen.uid) && entry.fields == seen.fields => {
-            (None, None)
+            // Somebody may have changed it in a way that no field manager tells of.
+            if sweep { apply(Some(seen), Why::Sweep { version: seen.version }) } else { (None, None) }
         }
-        (Some(seen), _) => apply(Some(seen)),
+        (Some(seen), _) => apply(Some(seen), Why::Repair),
         // Losing the label looks like a deletion: ask.
         (None, None) => (Some(Step::Look { key: key.clone(), kind: wanted.kind.clone() }), None),
-        (None, Some(None)) => apply(None),
+        (None, Some(None)) => apply(None, Why::Repair),
         (None, Some(Some(seen))) if seen.deleting => (None, Some(s.now + SignedDuration::from_secs(1))),
         (None, Some(Some(seen))) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
-        (None, Some(Some(seen))) => apply(Some(seen)),
+        (None, Some(Some(seen))) => apply(Some(seen), Why::Repair),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use brokkr_api::SequenceId;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -20,6 +21,10 @@ pub enum Step {
     WriteRecord(Box<Record>),
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
+    /// Contents of this stack that are no longer needed, but for this one.
+    ForgetContents {
+        keep: SequenceId,
+    },
     /// Read one object that does not carry our label.
     Look {
         key: Key,
@@ -44,7 +49,7 @@ pub enum Step {
         wanted: Arc<Wanted>,
         uid: Option<String>,
         stamp: Stamp,
-        repair: bool,
+        why: Why,
     },
     Delete {
         key: Key,
@@ -70,7 +75,11 @@ impl Step {
             | Self::Delete { key, .. }
             | Self::Release { key, .. } => Some(key),
             Self::DryRun { wanted, .. } | Self::Apply { wanted, .. } => Some(&wanted.key),
-            Self::Hold | Self::Fetch | Self::WriteRecord(_) | Self::DropRecord => None,
+            Self::Hold
+            | Self::Fetch
+            | Self::WriteRecord(_)
+            | Self::DropRecord
+            | Self::ForgetContents { .. } => None,
         }
     }
 
@@ -82,6 +91,7 @@ impl Step {
             Self::Fetch => "fetch",
             Self::WriteRecord(_) => "write-record",
             Self::DropRecord => "drop-record",
+            Self::ForgetContents { .. } => "forget-contents",
             Self::Look { .. } => "look",
             Self::Resolve { .. } => "resolve",
             Self::LookInside { .. } => "look-inside",
@@ -93,6 +103,17 @@ impl Step {
     }
 }
 
+/// Why something is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is part of a delivery.
+    Deliver,
+    /// Somebody changed it.
+    Repair,
+    /// Nothing was seen; to be sure. It had this version before.
+    Sweep { version: u64 },
+}
+
 /// What the answer to a step means.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -102,6 +123,7 @@ pub enum Answer {
         version: String,
     },
     RecordDropped,
+    ContentsForgotten,
     Looked(Option<Seen>),
     Inside(Vec<String>),
     /// Would be accepted; and whether it would change something that is there.
@@ -137,9 +159,9 @@ pub enum Stage {
     Done,
 }
 
-/// What something waits for that comes with an event of another kind.
+/// What others stand on, and wait for: it comes with an event of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Park {
+pub enum Ground {
     Definitions,
     Namespaces,
 }
@@ -152,7 +174,7 @@ pub struct Plan {
     /// Kinds that have to be watched to go on.
     pub watch: BTreeSet<Kind>,
     /// What has to stir before it can go on.
-    pub parked: BTreeSet<Park>,
+    pub parked: BTreeSet<Ground>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
     /// What is being waited for, for people.

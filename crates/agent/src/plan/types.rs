@@ -212,6 +212,8 @@ pub struct Progress {
     /// Left in the cluster on purpose, with the reason.
     pub left: BTreeMap<Key, String>,
     pub waiting_since: Option<Timestamp>,
+    /// What the sweep has still to go over.
+    pub unswept: BTreeSet<Key>,
     /// How often each object was put back lately.
     pub fights: HashMap<Key, Fight>,
     pub repairs: u32,

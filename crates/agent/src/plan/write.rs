@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::attempt::{existing, has_failed_for_good, requests, stop_on_failures, sync};
-use super::steps::{Plan, Stage, Step};
+use super::steps::{Plan, Stage, Step, Why};
 use super::types::{Content, Situation, Wanted};
 use super::{RELEASE_CHECKS, SLOW_AFTER, outcome};
 use crate::marks::Stamp;
@@ -85,7 +85,7 @@ pub(super) fn objects<'a>(
             wanted: wanted.clone(),
             uid: seen.map(|seen| seen.uid.clone()),
             stamp: stamp(s, content),
-            repair: false,
+            why: Why::Deliver,
         },
     });
     plan.or_else(|| {

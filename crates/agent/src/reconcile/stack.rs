@@ -12,9 +12,10 @@ use super::claims::Around;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
-use crate::plan::steps::{Answer, Park, Plan, Stage, Step};
+use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
 use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
+use crate::resource::KindName;
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
@@ -40,7 +41,7 @@ pub struct StackState {
     queue: VecDeque<Step>,
     in_flight: usize,
     /// What has to stir before it can go on.
-    pub parked: BTreeSet<Park>,
+    pub parked: BTreeSet<Ground>,
     /// Its plan depends on what other stacks mean to do.
     pub minds_others: bool,
     stage: Option<Stage>,
@@ -93,6 +94,14 @@ impl StackState {
         self.queue.drain(..free).collect()
     }
 
+    /// Every kind that it has or wants something of.
+    pub fn kinds(&self) -> impl Iterator<Item = KindName> {
+        let recorded = self.record.iter().flat_map(|record| record.inventory.values());
+        let contents = self.goal.iter().filter_map(|goal| goal.content.as_ref());
+        let wanted = contents.flat_map(|content| content.objects.values());
+        recorded.map(|entry| entry.kind.name()).chain(wanted.map(|wanted| wanted.kind.name()))
+    }
+
     /// For people.
     #[must_use]
     pub fn name(&self) -> String {
@@ -121,18 +130,23 @@ impl StackState {
     }
 
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
-    pub fn aim_as_recorded(&mut self) {
-        let Some(record) = self.record.as_ref().filter(|record| record.removal.is_some()) else { return };
-        if self.goal.is_some() {
-            return;
+    pub fn carry_on_removal(&mut self) {
+        if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
+            self.aim_as_recorded();
         }
+    }
+
+    /// A9: without a word from the broker, what the record says is what should be.
+    pub fn aim_as_recorded(&mut self) {
+        let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
         let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
         self.aim(TargetStack {
             project: record.project.clone(),
             stack_id: record.stack,
             stack_name: record.stack_name.clone(),
             sequence_id: record.sequence,
-            checksum: Checksum::of(b""),
+            checksum: record.checksum.unwrap_or_else(|| Checksum::of(b"")),
+            // The content that was kept knows its own.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             grant: None,
@@ -215,6 +229,13 @@ impl StackState {
                 self.forget_progress();
                 self.progress.fetch = fetch;
             }
+        }
+    }
+
+    /// Everything of the stack is gone over once more, a few at a time.
+    pub fn sweep(&mut self) {
+        if let Some(record) = self.record.as_ref().filter(|_| self.stage == Some(Stage::Steady)) {
+            self.progress.unswept.extend(record.inventory.keys().cloned());
         }
     }
 
@@ -313,9 +334,7 @@ impl StackState {
             goal.content = Some(content.clone());
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
-        if let (Some(goal), Some(record)) = (&mut self.goal, &self.record)
-            && record.applied == Some(goal.target.sequence_id)
-        {
+        if let (Some(goal), Answer::ContentsForgotten) = (&mut self.goal, answer) {
             goal.fallback = None;
         }
         match answer {

@@ -2,12 +2,10 @@
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
-use brokkr_client::Client as Broker;
 
 use crate::execute::Cluster;
-use crate::execute::discovery::Kinds;
 use crate::inventory::{RecordError, Records};
-use crate::link::content;
+use crate::link::content::{self, ContentSource};
 use crate::link::holds::HeldStacks;
 use crate::plan::steps::{Answer, Step};
 use crate::plan::types::{Failure, FailureClass, Record};
@@ -18,8 +16,7 @@ pub struct Worker {
     pub session: i64,
     pub cluster: Cluster,
     pub records: Records,
-    pub kinds: Kinds,
-    pub broker: Broker,
+    pub content: ContentSource,
     pub holds: HeldStacks,
 }
 
@@ -27,22 +24,36 @@ impl Worker {
     pub async fn carry_out(&self, step: &Step, target: &TargetStack) -> Answer {
         match step {
             Step::Hold => self.hold(target).await,
-            Step::Fetch => match content::fetch(&self.broker, &self.cluster, &self.kinds, target).await {
+            Step::Fetch => match self.content.fetch(&self.cluster, target).await {
                 Ok(content) => Answer::Fetched(content),
                 Err(failure) => Answer::Failed(failure),
             },
             Step::WriteRecord(record) => self.write_record(record).await,
-            Step::DropRecord => match self.records.delete(&target.stack_name, target.stack_id).await {
-                Ok(()) => Answer::RecordDropped,
-                Err(error) => Answer::Failed(record_failure(&error)),
-            },
+            Step::DropRecord => self.drop_record(target).await,
+            Step::ForgetContents { keep } => {
+                match self.content.contents.forget(target.stack_id, &[*keep]).await {
+                    Ok(()) => Answer::ContentsForgotten,
+                    Err(error) => Answer::Failed(content::not_kept(&error)),
+                }
+            }
             Step::Look { key, kind } => self.cluster.look(kind, key).await,
-            Step::Resolve { kinds, .. } => self.kinds.await_served(&self.cluster, kinds).await,
+            Step::Resolve { kinds, .. } => self.content.kinds.await_served(&self.cluster, kinds).await,
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
             Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_deref(), stamp).await,
             Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_deref(), stamp).await,
             Step::Delete { key, kind, uid } => self.cluster.delete(kind, key, uid).await,
             Step::Release { key, kind, uid } => self.cluster.release(kind, key, uid).await,
+        }
+    }
+
+    /// The record goes last: whatever a crash leaves, it is still named.
+    async fn drop_record(&self, target: &TargetStack) -> Answer {
+        if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
+            return Answer::Failed(content::not_kept(&error));
+        }
+        match self.records.delete(&target.stack_name, target.stack_id).await {
+            Ok(()) => Answer::RecordDropped,
+            Err(error) => Answer::Failed(record_failure(&error)),
         }
     }
 

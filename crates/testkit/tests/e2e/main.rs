@@ -2,11 +2,14 @@
 //! real clusters. Each reads like the promise that it proves, and names its id.
 
 mod adoption;
+mod alone;
 mod crashes;
 mod deletion;
 mod delivery;
 mod drift;
+mod failing;
 mod isolation;
+mod moving;
 mod pull;
 mod quiet;
 mod readme;

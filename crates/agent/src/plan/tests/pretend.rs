@@ -244,6 +244,7 @@ impl Pretend {
                 self.record = None;
                 Answer::RecordDropped
             }
+            Step::ForgetContents { .. } => Answer::ContentsForgotten,
             Step::Look { key, .. } => Answer::Looked(self.objects.get(key).cloned()),
             Step::LookInside { key, .. } => Answer::Inside(
                 self.objects

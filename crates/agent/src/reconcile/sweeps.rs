@@ -1,0 +1,35 @@
+//! When to look at everything again, though nothing was heard.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rand::RngExt as _;
+
+/// A slow round as backstop. Jittered, so that a fleet does not sweep in step.
+pub struct Sweeps {
+    interval: Duration,
+    pub next: Timestamp,
+}
+
+impl Sweeps {
+    #[must_use]
+    pub fn every(interval: Duration) -> Self {
+        let mut sweeps = Self { interval, next: Timestamp::now() };
+        sweeps.plan_next(Timestamp::now());
+        sweeps
+    }
+
+    /// Whether it is time; then the next one is planned, too.
+    pub fn is_due(&mut self, now: Timestamp) -> bool {
+        let due = self.next <= now;
+        if due {
+            self.plan_next(now);
+        }
+        due
+    }
+
+    fn plan_next(&mut self, now: Timestamp) {
+        let pause = self.interval.mul_f64(rand::rng().random_range(0.75..1.25));
+        self.next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::from_hours(6));
+    }
+}

@@ -1,0 +1,65 @@
+//! A9: the broker is away, and the agent goes on with what its cluster holds.
+
+use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
+
+use crate::world::{PATIENCE, World, footprint};
+
+/// The hard half of A9: nothing is left in memory, and there is nobody to ask.
+#[tokio::test]
+async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_catches_up() -> Result<()> {
+    let world = World::start().await?;
+    let manifest = |value| world.manifest(&[("edited", value), ("deleted", "2"), ("same", "3")]);
+    world.fleet.apply("web", "env=prod", &manifest("0")).await?;
+    world.fleet.apply("web", "env=prod", &manifest("1")).await?;
+    let same = footprint(&world.map("same").await?.expect("same"));
+    world.shop.kill9();
+    world.fleet.broker.kill9();
+    world.edit("edited", "wrong while down").await?;
+    world.configmaps().delete("deleted", &Default::default()).await?;
+    world.shop.start()?;
+    world.sees_value("edited", "1").await?;
+    world.sees_value("deleted", "2").await?;
+    // And from then on at once, as ever.
+    world.edit("edited", "wrong again").await?;
+    world.sees_value("edited", "1").await?;
+    assert_eq!(footprint(&world.map("same").await?.expect("same")), same, "equal is left alone");
+
+    world.fleet.broker.start_again().await?;
+    world.status("web", "shop-1", "the repairs are told", |_| true).await?;
+    eventually(PATIENCE, "what was put back meanwhile to be reported", async || {
+        match world.events("web").await {
+            Ok(events) if events.iter().any(|event| event["transition"] == "repaired") => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    world.fleet.apply("web", "env=prod", &manifest("4")).await?;
+    assert_eq!(world.value("edited").await?.as_deref(), Some("4"));
+    Ok(())
+}
+
+/// What was kept for that is gone when the stack is.
+#[tokio::test]
+async fn a9_contents_are_kept_for_as_long_as_they_are_in_force() -> Result<()> {
+    let world = World::start().await?;
+    for value in ["1", "2", "3"] {
+        world.fleet.apply("web", "env=prod", &world.manifest(&[("one", value)])).await?;
+    }
+    let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> =
+        kube::Api::namespaced(world.client.clone(), world.shop.namespace());
+    let kept = async || {
+        let list = secrets.list(&kube::api::ListParams::default().labels("brokkr.io/content-of")).await?;
+        anyhow::Ok(list.items.len())
+    };
+    let number = async |wanted: usize| {
+        eventually(PATIENCE, &format!("{wanted} kept contents"), async || match kept().await {
+            Ok(found) if found == wanted => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        })
+        .await
+    };
+    number(1).await?;
+    world.fleet.delete("web").await?;
+    number(0).await
+}

@@ -1,0 +1,82 @@
+//! D1, D3 and what waits for something that is not there yet.
+
+use anyhow::Result;
+use brokkr_testkit::{Look, eventually, unique};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+
+use crate::world::{PATIENCE, World, configmap, namespace};
+
+/// D1: and nothing else is rolled back.
+#[tokio::test]
+async fn d1_a_namespace_that_a_failed_delivery_made_is_deleted_again_and_no_other() -> Result<()> {
+    let world = World::start().await?;
+    let fresh = unique("fresh");
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let broken = format!(
+        "{}{}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: broken\n  namespace: {fresh}\nnonsense: true\n",
+        world.manifest(&[("one", "1")]),
+        namespace(&fresh),
+    );
+    let output = world.fleet.try_apply("web", "env=prod", &broken, "20s").await?;
+    assert!(!output.success(), "{output:?}");
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
+    eventually(PATIENCE, "the new namespace to be gone", async || match namespaces.get_opt(&fresh).await {
+        Ok(None) => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?;
+    assert_eq!(world.value("one").await?.as_deref(), Some("1"));
+    assert!(world.namespace().await?.is_some(), "it was there before this deployment object");
+    world
+        .fleet
+        .apply("web", "env=prod", &format!("{}{}", world.manifest(&[("one", "2")]), namespace(&fresh)))
+        .await?;
+    assert!(namespaces.get_opt(&fresh).await?.is_some());
+    Ok(())
+}
+
+fn job(space: &str, image: &str, annotation: &str) -> String {
+    format!(
+        "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: load\n  namespace: {space}\n  annotations: {{{annotation}}}\n\
+         spec:\n  template:\n    spec:\n      restartPolicy: Never\n      containers:\n      - name: load\n        image: {image}\n"
+    )
+}
+
+/// D3: refused by default, with the server's words; made anew where the manifest allows it.
+#[tokio::test]
+async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows_to_recreate() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.space);
+    world.fleet.apply("load", "env=prod", &job(&world.space, "a:1", "")).await?;
+    let uid = jobs.get("load").await?.metadata.uid;
+    let output = world.fleet.try_apply("load", "env=prod", &job(&world.space, "a:2", ""), "20s").await?;
+    assert!(!output.success(), "{output:?}");
+    assert!(format!("{}{}", output.stdout, output.stderr).contains("immutable"), "{output:?}");
+    assert_eq!(jobs.get("load").await?.metadata.uid, uid, "left alone");
+    world.fleet.apply("load", "env=prod", &job(&world.space, "a:2", "brokkr.io/replace: recreate")).await?;
+    assert_ne!(jobs.get("load").await?.metadata.uid, uid, "made anew");
+    Ok(())
+}
+
+/// Parked on a watch: nothing is asked while nothing stirs, and it goes on when the namespace comes.
+#[tokio::test]
+async fn f3_what_waits_for_a_namespace_asks_for_nothing_and_goes_on_when_it_comes() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
+    world
+        .status("web", "shop-1", "told what is missing", |status| status.to_string().contains(&world.space))
+        .await?;
+    eventually(PATIENCE, "quiet", async || {
+        let mark = world.cluster.audit().mark().expect("an audit log");
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        let asked = world.shop.requests(mark).expect("an audit log");
+        let asked: Vec<_> =
+            asked.iter().filter(|request| !request.is_watch()).map(|request| &request.uri).collect();
+        if asked.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{asked:?}")) }
+    })
+    .await?;
+    world.create_namespace().await?;
+    world.sees_value("one", "1").await
+}
