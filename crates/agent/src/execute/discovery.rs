@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Cluster;
 use crate::plan::types::Wanted;
-use crate::resource::Kind;
+use crate::resource::{Kind, Served};
 
 /// Kinds that were asked for once. A kind that was found stays; one that was not is asked for again.
 #[derive(Clone, Default)]
@@ -32,13 +32,13 @@ pub enum ResolveError {
 
 #[must_use]
 pub fn kind_of(resource: &ApiResource, namespaced: bool) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: resource.group.clone(),
         version: resource.version.clone(),
         kind: resource.kind.clone(),
         plural: resource.plural.clone(),
         namespaced,
-    }
+    })
 }
 
 impl Kinds {
@@ -121,12 +121,12 @@ fn defined_here(identity: &Identity, manifest: &Manifest) -> Option<Kind> {
         if !defines {
             return None;
         }
-        Some(Kind {
+        Some(Kind::from(Served {
             group: identity.group.clone(),
             version: identity.version.clone(),
             kind: identity.kind.clone(),
             plural: text(&spec["names"]["plural"])?,
             namespaced: spec["scope"] == "Namespaced",
-        })
+        }))
     })
 }

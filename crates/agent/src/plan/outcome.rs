@@ -93,7 +93,7 @@ pub(super) fn intention<'a>(
         entry.kind = wanted.kind.clone();
         // Another object than the one that was applied: nothing is known of it but its uid.
         if let Some(seen) = seen
-            && entry.uid.as_deref() != Some(&seen.uid)
+            && entry.uid.as_ref() != Some(&seen.uid)
         {
             entry.uid = Some(seen.uid.clone());
             entry.digest = None;

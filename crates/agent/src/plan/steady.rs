@@ -81,7 +81,7 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
         // On its way out: made again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
-        (Some(seen), _) if entry.uid.as_deref() == Some(&seen.uid) && entry.fields == seen.fields => {
+        (Some(seen), _) if entry.uid.as_ref() == Some(&seen.uid) && entry.fields == seen.fields => {
             (None, None)
         }
         (Some(seen), _) => apply(Some(seen)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::types::{Content, Failure, Record, Seen, Wanted};
+use super::types::{Content, Failure, Record, Seen, Uid, Wanted};
 use crate::marks::Stamp;
 use crate::resource::Kind;
 
@@ -32,25 +32,25 @@ pub enum Step {
     },
     DryRun {
         wanted: Arc<Wanted>,
-        uid: Option<String>,
+        uid: Option<Uid>,
         stamp: Stamp,
     },
     Apply {
         wanted: Arc<Wanted>,
-        uid: Option<String>,
+        uid: Option<Uid>,
         stamp: Stamp,
         repair: bool,
     },
     Delete {
         key: Key,
         kind: Kind,
-        uid: String,
+        uid: Uid,
     },
     /// Take our marks off and leave the object.
     Release {
         key: Key,
         kind: Kind,
-        uid: String,
+        uid: Uid,
     },
 }
 
