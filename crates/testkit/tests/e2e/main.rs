@@ -7,6 +7,7 @@ mod deletion;
 mod delivery;
 mod drift;
 mod isolation;
+mod observe;
 mod pull;
 mod quiet;
 mod readme;
