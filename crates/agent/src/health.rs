@@ -44,7 +44,7 @@ pub struct ObjectView<'a> {
 }
 
 /// A verdict, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     pub state: HealthState,

@@ -10,6 +10,7 @@ pub mod args;
 pub mod execute;
 pub mod health;
 pub mod install;
+pub mod intern;
 pub mod inventory;
 pub mod keep;
 pub mod link;

@@ -9,6 +9,8 @@ use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
 use serde_json::{Map, Value, json};
 
+use crate::plan::types::Uid;
+
 pub const FIELD_MANAGER: &str = "brokkr";
 pub const AGENT_LABEL: &str = "brokkr.io/agent";
 pub const STACK_ID: &str = "brokkr.io/stack-id";
@@ -32,7 +34,7 @@ pub struct Stamp {
 /// The body of an apply: the manifest's object, our marks, and the uid where the object must exist
 /// already (the server then refuses to create it anew).
 #[must_use]
-pub fn dress(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&str>) -> Value {
+pub fn dress(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
     let Some(root) = body.as_object_mut() else { return body };
     let metadata = object_in(root, "metadata");
     if let Some(namespace) = &key.namespace {
@@ -52,7 +54,7 @@ pub fn dress(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&str>) -> Va
 
 /// A merge patch that takes our marks off and leaves every value as it is.
 #[must_use]
-pub fn undress(uid: &str) -> Value {
+pub fn undress(uid: &Uid) -> Value {
     json!({"metadata": {
         "uid": uid,
         "labels": {AGENT_LABEL: null},
@@ -82,7 +84,7 @@ mod tests {
             sequence: SequenceId(7),
         };
         let body = json!({"kind": "ConfigMap", "metadata": {"name": "settings", "labels": {"app": "shop"}}});
-        let dressed = dress(body, &key, &stamp, Some("u-1"));
+        let dressed = dress(body, &key, &stamp, Some(&"u-1".into()));
         let metadata = &dressed["metadata"];
         assert_eq!(metadata["labels"]["app"], "shop");
         assert_eq!(metadata["labels"][AGENT_LABEL], stamp.agent.to_string());

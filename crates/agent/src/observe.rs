@@ -25,5 +25,5 @@ mod tests;
 pub mod tracked;
 pub mod watch;
 
-pub use index::Index;
+pub use index::{Index, Stray};
 pub use watch::{Change, Ground, Part, Scope, Watches};

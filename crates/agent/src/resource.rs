@@ -1,19 +1,48 @@
 //! How a kind of resource is addressed at the API server.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
+use crate::intern::Shelf;
+
 /// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
-/// again what it owns.
+/// again what it owns; so it is a pointer to what all entries of that kind share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Kind {
+#[serde(from = "Served", into = "Served")]
+pub struct Kind(Arc<Served>);
+
+/// How a kind is served.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Served {
     pub group: String,
     pub version: String,
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
+}
+
+impl From<Served> for Kind {
+    fn from(served: Served) -> Self {
+        static KINDS: LazyLock<Shelf<Served>> = LazyLock::new(Shelf::new);
+        Self(KINDS.share(served))
+    }
+}
+
+impl From<Kind> for Served {
+    fn from(kind: Kind) -> Self {
+        (*kind.0).clone()
+    }
+}
+
+impl Deref for Kind {
+    type Target = Served;
+    fn deref(&self) -> &Served {
+        &self.0
+    }
 }
 
 impl Kind {
@@ -49,17 +78,6 @@ impl Kind {
     #[must_use]
     pub fn object_path(&self, key: &Key) -> String {
         self.path(key.namespace.as_deref(), Some(&key.name))
-    }
-
-    #[must_use]
-    pub fn api_resource(&self) -> kube::core::ApiResource {
-        kube::core::ApiResource {
-            group: self.group.clone(),
-            version: self.version.clone(),
-            api_version: self.api_version(),
-            kind: self.kind.clone(),
-            plural: self.plural.clone(),
-        }
     }
 
     /// Whether health is read from more than metadata. Everything else is watched by metadata alone,
@@ -119,22 +137,22 @@ mod tests {
 
     #[test]
     fn paths_are_those_of_the_api_server() {
-        let deployment = Kind {
+        let deployment = Kind::from(Served {
             group: "apps".into(),
             version: "v1".into(),
             kind: "Deployment".into(),
             plural: "deployments".into(),
             namespaced: true,
-        };
+        });
         let key: Key = "apps/Deployment/shop/web".parse().unwrap();
         assert_eq!(deployment.object_path(&key), "/apis/apps/v1/namespaces/shop/deployments/web");
-        let namespace = Kind {
+        let namespace = Kind::from(Served {
             group: String::new(),
             version: "v1".into(),
             kind: "Namespace".into(),
             plural: "namespaces".into(),
             namespaced: false,
-        };
+        });
         let key: Key = "/Namespace//shop".parse().unwrap();
         assert_eq!(namespace.object_path(&key), "/api/v1/namespaces/shop");
         assert!(is_ground(&key));

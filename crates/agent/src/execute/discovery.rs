@@ -15,7 +15,7 @@ use super::Cluster;
 use crate::marks::REPLACE;
 use crate::plan::steps::Answer;
 use crate::plan::types::{Body, Failure, FailureClass, Wanted};
-use crate::resource::{Kind, KindName};
+use crate::resource::{Kind, KindName, Served};
 
 /// How long a definition that was just established may take to show in discovery, before that is a failure.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
@@ -39,13 +39,13 @@ pub enum ResolveError {
 
 #[must_use]
 pub fn kind_of(resource: &ApiResource, namespaced: bool) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: resource.group.clone(),
         version: resource.version.clone(),
         kind: resource.kind.clone(),
         plural: resource.plural.clone(),
         namespaced,
-    }
+    })
 }
 
 impl Kinds {
@@ -156,12 +156,12 @@ fn defined_here(identity: &Identity, manifest: &Manifest) -> Option<Kind> {
         if !defines {
             return None;
         }
-        Some(Kind {
+        Some(Kind::from(Served {
             group: identity.group.clone(),
             version: identity.version.clone(),
             kind: identity.kind.clone(),
             plural: text(&spec["names"]["plural"])?,
             namespaced: spec["scope"] == "Namespaced",
-        })
+        }))
     })
 }

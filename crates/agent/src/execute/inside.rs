@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Cluster;
 use crate::plan::types::{Failure, FailureClass};
-use crate::resource::{Kind, KindName};
+use crate::resource::{Kind, KindName, Served};
 
 /// So many are named; the rest is only counted.
 const NAMED: usize = 3;
@@ -112,13 +112,13 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
     let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
     let version =
         served.ok_or_else(|| unreadable("it serves no version, so what is inside cannot be listed"))?;
-    Ok(vec![Kind {
+    Ok(vec![Kind::from(Served {
         group: text(&spec["group"]),
         version: text(&version["name"]),
         kind: text(&spec["names"]["kind"]),
         plural: text(&spec["names"]["plural"]),
         namespaced: spec["scope"] == "Namespaced",
-    }])
+    })])
 }
 
 async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ItemMetadata>, Failure> {

@@ -18,7 +18,7 @@ use super::{classify, inside};
 use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
 use crate::observe::tracked;
 use crate::plan::steps::Answer;
-use crate::plan::types::{Failure, FailureClass, Seen, Wanted};
+use crate::plan::types::{Failure, FailureClass, Seen, Uid, Wanted};
 use crate::resource::Kind;
 
 /// A request that takes longer than this is given up; whether it was carried out is found out later.
@@ -135,7 +135,7 @@ impl Cluster {
     async fn patch(
         &self,
         wanted: &Wanted,
-        uid: Option<&str>,
+        uid: Option<&Uid>,
         stamp: &Stamp,
         dry_run: bool,
     ) -> Result<Reply, Failure> {
@@ -150,7 +150,7 @@ impl Cluster {
     }
 
     /// B2: would it be accepted?
-    pub async fn dry_run(&self, wanted: &Wanted, uid: Option<&str>, stamp: &Stamp) -> Answer {
+    pub async fn dry_run(&self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
         match self.patch(wanted, uid, stamp, true).await {
             // What would be created is not there.
             Ok(reply) => Answer::Valid { exists: reply.status != StatusCode::CREATED },
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// B3: server-side apply, force on, as the field manager `brokkr`.
-    pub async fn apply(&self, wanted: &Wanted, uid: Option<&str>, stamp: &Stamp) -> Answer {
+    pub async fn apply(&self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
         let answer = self.patch(wanted, uid, stamp, false).await.and_then(|reply| {
             let created = reply.status == StatusCode::CREATED;
             Ok(Answer::Applied { seen: reply.seen(&wanted.kind)?, created })
@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     /// Deletes exactly the object that was seen: another one under the same name is left alone.
-    pub async fn delete(&self, kind: &Kind, key: &Key, uid: &str) -> Answer {
+    pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid}, "propagationPolicy": "Background",
@@ -198,7 +198,7 @@ impl Cluster {
     }
 
     /// Takes our marks off; every value stays.
-    pub async fn release(&self, kind: &Kind, key: &Key, uid: &str) -> Answer {
+    pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", kind.object_path(key));
         self.change(Method::PATCH, kind, &path, MERGE, &marks::undress(uid), Answer::Released).await
     }

@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
     use crate::plan::types::{Fingerprint, Origin};
-    use crate::resource::Kind;
+    use crate::resource::{Kind, Served};
 
     #[test]
     fn ten_thousand_entries_survive_and_fit_into_one_object() {
@@ -51,18 +51,18 @@ mod tests {
                 let key = format!("apps/Deployment/shop-{}/web-{number}", number % 100).parse().unwrap();
                 let noise = Checksum::of(&number.to_be_bytes()).to_string();
                 let entry = Entry {
-                    kind: Kind {
+                    kind: Kind::from(Served {
                         group: "apps".into(),
                         version: "v1".into(),
                         kind: "Deployment".into(),
                         plural: "deployments".into(),
                         namespaced: true,
-                    },
+                    }),
                     origin: Origin::Created,
                     // As random as real ones: regular ones would pack better than the truth.
-                    uid: Some(uuid::Uuid::new_v4().to_string()),
+                    uid: Some(uuid::Uuid::new_v4().to_string().into()),
                     digest: Some(Checksum::of(noise.as_bytes())),
-                    fields: Some(Fingerprint(format!("apps/v1:{}", &noise[..32]))),
+                    fields: Some(Fingerprint::of(&format!("apps/v1:{}", &noise[..32]))),
                 };
                 (key, entry)
             })

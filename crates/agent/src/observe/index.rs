@@ -6,14 +6,22 @@ use std::sync::Arc;
 use brokkr_manifest::Key;
 
 use super::watch::{Change, Part};
-use crate::plan::types::{Observed, Seen};
+use crate::plan::types::{Observed, Seen, Uid};
 use crate::resource::KindName;
 
 #[derive(Default)]
 pub struct Index {
-    objects: HashMap<Key, Known>,
-    kinds: HashMap<KindName, HashMap<Option<Arc<str>>, PartState>>,
+    kinds: HashMap<KindName, OfKind>,
     clock: u64,
+}
+
+/// What is known of one kind.
+#[derive(Default)]
+struct OfKind {
+    parts: HashMap<Option<Arc<str>>, PartState>,
+    /// By `namespace/name`: the kind is the same for all, and so not in each key. Boxed, because a table is
+    /// half empty most of the time.
+    objects: HashMap<Box<str>, Box<Known>>,
 }
 
 struct Known {
@@ -30,6 +38,15 @@ struct PartState {
     of: usize,
     /// The count at which the running list began.
     listing_since: Option<u64>,
+}
+
+/// A labelled object that no inventory has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    pub key: Key,
+    pub uid: Uid,
+    /// The stack that its marks name.
+    pub stack: Option<Uid>,
 }
 
 impl Index {
@@ -56,23 +73,33 @@ impl Index {
                 Vec::new()
             }
             Change::Unwatched(part) => {
-                self.kinds.remove(&part.kind);
-                self.forget(&part, |_| true)
+                let forgotten = self.forget(&part, |_| true);
+                if let Some(kind) = self.kinds.get_mut(&part.kind) {
+                    kind.parts.remove(&part.namespace);
+                    if kind.parts.is_empty() {
+                        self.kinds.remove(&part.kind);
+                    }
+                }
+                forgotten
             }
             Change::Present(key, seen) => {
-                if self.went_back(&key, &seen) {
-                    self.objects.remove(&key);
-                }
-                if self.put(&key, *seen) { vec![key] } else { Vec::new() }
+                let seen = *seen;
+                let changed = if self.went_back(&key, &seen) {
+                    self.set(&key, seen);
+                    true
+                } else {
+                    self.put(&key, seen)
+                };
+                if changed { vec![key] } else { Vec::new() }
             }
             Change::Gone(key, uid) => {
-                let same = self.objects.get(&key).is_some_and(|known| known.seen.uid == uid);
-                if same {
-                    self.objects.remove(&key);
-                    vec![key]
-                } else {
-                    Vec::new()
+                let Some(kind) = self.kinds.get_mut(&KindName::of(&key)) else { return Vec::new() };
+                let place = place(&key);
+                if kind.objects.get(place.as_str()).is_none_or(|known| known.seen.uid != uid) {
+                    return Vec::new();
                 }
+                kind.objects.remove(place.as_str());
+                vec![key]
             }
             Change::Stirred(..) => Vec::new(),
         }
@@ -81,75 +108,110 @@ impl Index {
     /// A list that shows an older version than what was known before it began: the cluster's store was put
     /// back to an earlier state, and the list is right.
     fn went_back(&self, key: &Key, seen: &Seen) -> bool {
-        let Some(known) = self.objects.get(key).filter(|known| known.seen.version > seen.version) else {
-            return false;
+        let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
+        let known = kind.objects.get(place(key).as_str());
+        let Some(known) = known.filter(|known| known.seen.version > seen.version) else { return false };
+        let covers = |namespace: &Option<Arc<str>>| {
+            namespace.is_none() || namespace.as_deref() == key.namespace.as_deref()
         };
-        let parts = self.kinds.get(&KindName::of(key)).into_iter().flatten();
-        let covering = parts
-            .filter(|(namespace, _)| namespace.is_none() || namespace.as_deref() == key.namespace.as_deref());
+        let covering = kind.parts.iter().filter(|(namespace, _)| covers(namespace));
         covering.filter_map(|(_, part)| part.listing_since).any(|since| known.heard < since)
     }
 
     fn part(&mut self, part: &Part) -> &mut PartState {
-        let state = self.kinds.entry(part.kind.clone()).or_default().entry(part.namespace.clone());
-        let state = state.or_default();
+        let kind = self.kinds.entry(part.kind.clone()).or_default();
+        let state = kind.parts.entry(part.namespace.clone()).or_default();
         state.of = part.of;
         state
     }
 
     fn forget(&mut self, part: &Part, which: impl Fn(&Known) -> bool) -> Vec<Key> {
-        let covered = |key: &Key| {
-            key.kind == part.kind.kind
-                && key.group == part.kind.group
-                && (part.namespace.is_none() || key.namespace.as_deref() == part.namespace.as_deref())
-        };
-        let forgotten: Vec<Key> = self
-            .objects
-            .iter()
-            .filter(|(key, known)| covered(key) && which(known))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &forgotten {
-            self.objects.remove(key);
-        }
+        let Some(kind) = self.kinds.get_mut(&part.kind) else { return Vec::new() };
+        let mut forgotten = Vec::new();
+        kind.objects.retain(|place, known| {
+            let key = key_at(&part.kind, place);
+            let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
+            let forget = covered && which(known);
+            if forget {
+                forgotten.push(key);
+            }
+            !forget
+        });
         forgotten
+    }
+
+    fn set(&mut self, key: &Key, seen: Seen) {
+        let known = Box::new(Known { seen, heard: self.clock });
+        let kind = self.kinds.entry(KindName::of(key)).or_default();
+        kind.objects.insert(place(key).into_boxed_str(), known);
     }
 
     /// What a write answered is known at once; the watch may bring older news afterwards.
     pub fn put(&mut self, key: &Key, seen: Seen) -> bool {
         let heard = self.clock;
-        match self.objects.get_mut(key) {
+        let kind = self.kinds.get_mut(&KindName::of(key));
+        match kind.and_then(|kind| kind.objects.get_mut(place(key).as_str())) {
             Some(known) if known.seen.uid == seen.uid && known.seen.version > seen.version => {
                 known.heard = heard;
                 false
             }
             Some(known) => {
                 let changed = known.seen != seen;
-                *known = Known { seen, heard };
+                **known = Known { seen, heard };
                 changed
             }
             None => {
-                self.objects.insert(key.clone(), Known { seen, heard });
+                self.set(key, seen);
                 true
             }
         }
+    }
+
+    /// Objects with our label and marks of their own that no inventory has: left over from something that
+    /// went wrong. They are told about, never deleted.
+    #[must_use]
+    pub fn strays(&self, owned: impl Fn(&Key) -> bool) -> Vec<Stray> {
+        let live = self.kinds.iter().flat_map(|(kind, of)| {
+            of.objects.iter().map(move |(place, known)| (key_at(kind, place), &known.seen))
+        });
+        // What is on its way out, or collected by its owner's controller, is nobody's leak.
+        live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
+            .map(|(key, seen)| Stray { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
+            .collect()
+    }
+}
+
+fn place(key: &Key) -> String {
+    format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
+}
+
+fn key_at(kind: &KindName, place: &str) -> Key {
+    let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+    Key {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        name: name.to_owned(),
     }
 }
 
 impl Observed for Index {
     fn seen(&self, key: &Key) -> Option<&Seen> {
-        self.objects.get(key).map(|known| &known.seen)
+        let kind = self.kinds.get(&KindName::of(key))?;
+        kind.objects.get(place(key).as_str()).map(|known| &known.seen)
     }
 
     fn synced(&self, kind: &KindName) -> bool {
-        let Some(parts) = self.kinds.get(kind) else { return false };
-        parts.values().next().is_some_and(|part| part.of == parts.len())
-            && parts.values().all(|part| part.complete)
+        let Some(kind) = self.kinds.get(kind) else { return false };
+        kind.parts.values().next().is_some_and(|part| part.of == kind.parts.len())
+            && kind.parts.values().all(|part| part.complete)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::StackId;
+
     use super::*;
     use crate::health::{Health, HealthState};
 
@@ -159,15 +221,16 @@ mod tests {
             version,
             agent: None,
             stack: None,
-            id: None,
-            checksum: None,
+            names_itself: true,
             keep: false,
             has_owner: false,
             deleting: false,
             finalizers: Vec::new(),
             fields: None,
-            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() },
+            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() }
+                .into(),
             later: None,
+            writer: None,
         }
     }
 
@@ -200,5 +263,19 @@ mod tests {
         assert!(index.synced(&kind));
         assert!(index.seen(&key("new")).is_some());
         assert!(index.seen(&key("went")).is_none());
+    }
+
+    #[test]
+    fn f4_what_carries_our_marks_and_is_in_no_inventory_is_found() {
+        let mut index = Index::default();
+        let stack = StackId::generate();
+        let marked = |uid: &str| Seen { stack: Some(stack.into()), ..seen(uid, 1) };
+        index.put(&key("owned"), marked("1"));
+        index.put(&key("stray"), marked("2"));
+        index.put(&key("copied"), Seen { names_itself: false, ..marked("3") });
+        index.put(&key("leaving"), Seen { deleting: true, ..marked("4") });
+        index.put(&key("child"), Seen { has_owner: true, ..marked("5") });
+        let found = index.strays(|key| key.name == "owned");
+        assert_eq!(found, [Stray { key: key("stray"), uid: "2".into(), stack: Some(stack.into()) }]);
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::de::DeserializeOwned;
 
 use super::ask::{Refusal, Source, within};
-use crate::resource::Kind;
+use crate::resource::{Kind, Served};
 
 /// The first version that has streaming lists on for good: 1.32 had them, 1.33 switched them off again.
 const STREAMING: (u32, u32) = (1, 34);
@@ -25,16 +25,23 @@ pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
 pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
     let lost = &source.kind;
     for version in versions(source, &lost.group).await? {
-        let api_version = Kind { version, ..lost.clone() };
-        let root = if lost.group.is_empty() { "/api" } else { "/apis" };
-        let path = format!("{root}/{}", api_version.api_version());
+        let path = match lost.group.as_str() {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
         let Some(list) = ask::<APIResourceList>(source, &path).await? else { continue };
         let found = list
             .resources
             .into_iter()
             .find(|resource| resource.kind == lost.kind && !resource.name.contains('/'));
         if let Some(resource) = found {
-            return Ok(Some(Kind { plural: resource.name, namespaced: resource.namespaced, ..api_version }));
+            return Ok(Some(Kind::from(Served {
+                group: lost.group.clone(),
+                version,
+                kind: resource.kind,
+                plural: resource.name,
+                namespaced: resource.namespaced,
+            })));
         }
     }
     Ok(None)

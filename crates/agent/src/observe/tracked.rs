@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -13,9 +14,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::digest::FieldsDigest;
-use crate::health::{ObjectView, health, recheck_at};
+use crate::health::{Health, ObjectView, health, recheck_at};
+use crate::intern::Shelf;
 use crate::marks;
-use crate::plan::types::{Fingerprint, Seen};
+use crate::plan::types::{Fingerprint, Seen, Uid};
 use crate::resource::KindName;
 
 /// The annotation of the bookmark that ends the first part of a streaming list.
@@ -51,7 +53,7 @@ pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
 #[derive(Debug)]
 pub enum Line {
     Present(Key, Seen),
-    Gone(Key, String),
+    Gone(Key, Uid),
     /// So far the watch has come.
     Bookmark {
         initial_end: bool,
@@ -72,7 +74,7 @@ pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
         }
         "ERROR" => Line::Error { code: object.code, message: object.message },
         _ if object.is_nameless() => Line::Error { code: 0, message: "an object without name or uid".into() },
-        "DELETED" => Line::Gone(object.key(kind), object.metadata.uid),
+        "DELETED" => Line::Gone(object.key(kind), object.metadata.uid.into()),
         _ => Line::Present(object.key(kind), object.reduce(kind, now)),
     };
     Ok((line, version))
@@ -136,6 +138,8 @@ struct ManagedFields {
     subresource: String,
     #[serde(deserialize_with = "if_readable")]
     api_version: String,
+    #[serde(deserialize_with = "if_readable")]
+    time: Option<Timestamp>,
     fields_v1: FieldsDigest,
 }
 
@@ -167,6 +171,9 @@ impl Raw {
     }
 
     fn reduce(self, kind: &KindName, now: Timestamp) -> Seen {
+        static VERDICTS: LazyLock<Shelf<Health>> = LazyLock::new(Shelf::new);
+        let names_itself =
+            self.metadata.annotations.get(marks::ID).is_some_and(|id| *id == self.key(kind).to_string());
         let metadata = self.metadata;
         let view = ObjectView {
             group: &kind.group,
@@ -177,35 +184,49 @@ impl Raw {
             spec: &self.spec,
             status: &self.status,
         };
-        let later = recheck_at(&view, now).map(|at| (at, health(&view, at)));
-        let health = health(&view, now);
-        let fields = metadata
-            .managed_fields
-            .iter()
-            .flatten()
-            .find(|entry| {
-                entry.manager == marks::FIELD_MANAGER
-                    && entry.operation == "Apply"
-                    && entry.subresource.is_empty()
-            })
-            .map(|entry| Fingerprint(format!("{}:{}", entry.api_version, entry.fields_v1.0)));
-        let mut annotations = metadata.annotations;
+        let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.share(health(&view, at)))));
+        let health = VERDICTS.share(health(&view, now));
+        let entries = metadata.managed_fields.unwrap_or_default();
+        let ours = entries.iter().find(|entry| entry.is_ours());
+        let fields =
+            ours.map(|entry| Fingerprint::of(&format!("{}:{}", entry.api_version, entry.fields_v1.0)));
+        let mark =
+            |marks: &BTreeMap<String, String>, name| marks.get(name).map(|id: &String| id.as_str().into());
         Seen {
-            uid: metadata.uid,
+            uid: metadata.uid.into(),
             version: metadata.resource_version.parse().unwrap_or_default(),
-            agent: metadata.labels.get(marks::AGENT_LABEL).cloned(),
-            stack: annotations.remove(marks::STACK_ID),
-            id: annotations.remove(marks::ID),
-            checksum: annotations.remove(marks::CHECKSUM),
-            keep: annotations.get(marks::PRUNE).is_some_and(|value| value == "keep"),
+            agent: mark(&metadata.labels, marks::AGENT_LABEL),
+            stack: mark(&metadata.annotations, marks::STACK_ID),
+            names_itself,
+            keep: metadata.annotations.get(marks::PRUNE).is_some_and(|value| value == "keep"),
             has_owner: !metadata.owner_references.is_empty(),
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers,
             fields,
             health,
             later,
+            writer: last_other_writer(&entries, ours),
         }
     }
+}
+
+impl ManagedFields {
+    fn is_ours(&self) -> bool {
+        self.manager == marks::FIELD_MANAGER && self.operation == "Apply" && self.subresource.is_empty()
+    }
+}
+
+/// Whoever wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
+fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) -> Option<Arc<str>> {
+    let since = ours.and_then(|ours| ours.time);
+    let last = entries
+        .iter()
+        .filter(|entry| !entry.is_ours() && entry.subresource != "status" && entry.time >= since)
+        .max_by_key(|entry| entry.time)?;
+    let at = last.time.map(|at| format!(" at {at}")).unwrap_or_default();
+    let through =
+        if last.subresource.is_empty() { String::new() } else { format!(" of {}", last.subresource) };
+    Some(format!("{} ({}{through}{at})", last.manager, last.operation).into())
 }
 
 /// A list, read so that each object is reduced before the next one is read.
@@ -294,6 +315,18 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn marks_that_were_copied_from_another_object_are_not_its_own() {
+        let read = |name: &str| {
+            let text = json!({"metadata": {"name": name, "namespace": "shop", "uid": "u",
+                "annotations": {"brokkr.io/id": "/ConfigMap/shop/a"}}});
+            let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
+            read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
+        };
+        assert!(read("a").names_itself);
+        assert!(!read("b").names_itself);
+    }
+
     fn object(fields: Value, other: Value) -> Seen {
         let text = json!({
             "metadata": {
@@ -309,6 +342,29 @@ mod tests {
         });
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
         read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    #[test]
+    fn whoever_wrote_after_us_is_named_and_nobody_else() {
+        let entry = |manager: &str, operation: &str, subresource: &str, time: &str| {
+            json!({"manager": manager, "operation": operation, "subresource": subresource,
+                "time": time, "apiVersion": "v1", "fieldsV1": {}})
+        };
+        let writer = |entries: &[Value]| {
+            let text = json!({"metadata": {"name": "a", "uid": "u", "managedFields": entries}}).to_string();
+            let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
+            read(text.as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap().writer
+        };
+        let ours = entry("brokkr", "Apply", "", "2026-01-02T00:00:00Z");
+        let before = entry("kubectl-create", "Update", "", "2026-01-01T00:00:00Z");
+        let status = entry("controller", "Update", "status", "2026-01-04T00:00:00Z");
+        let edit = entry("kubectl-edit", "Update", "", "2026-01-03T00:00:00Z");
+        let scale = entry("autoscaler", "Update", "scale", "2026-01-05T00:00:00Z");
+        assert_eq!(writer(&[ours.clone(), before.clone(), status.clone()]), None);
+        let named = writer(&[ours, before.clone(), status, edit.clone()]).unwrap();
+        assert_eq!(&*named, "kubectl-edit (Update at 2026-01-03T00:00:00Z)");
+        let named = writer(&[before, edit, scale]).unwrap();
+        assert_eq!(&*named, "autoscaler (Update of scale at 2026-01-05T00:00:00Z)");
     }
 
     #[test]

@@ -18,8 +18,8 @@ use super::follow::{Audience, Course, Follower, Shared};
 use super::tempo::Tempo;
 use crate::marks::AGENT_LABEL;
 pub use crate::plan::steps::Ground;
-use crate::plan::types::Seen;
-use crate::resource::{Kind, KindName};
+use crate::plan::types::{Seen, Uid};
+use crate::resource::{Kind, KindName, Served};
 
 /// So many lists are under way at once.
 const LISTS: usize = 5;
@@ -32,7 +32,7 @@ pub enum Change {
     Listed(Arc<Part>),
     Present(Key, Box<Seen>),
     /// Deleted, or without our label now: ask before concluding anything.
-    Gone(Key, String),
+    Gone(Key, Uid),
     /// There is no such kind now, so nothing of it is there. Asked for again; a list tells when it is back.
     Unserved(Arc<Part>),
     /// May not be watched, and why: what is there is not known. Asked for again.
@@ -244,12 +244,12 @@ impl Ground {
             }
             Self::Namespaces => ("", "Namespace", "namespaces"),
         };
-        Kind {
+        Kind::from(Served {
             group: group.into(),
             version: "v1".into(),
             kind: kind.into(),
             plural: plural.into(),
             namespaced: false,
-        }
+        })
     }
 }

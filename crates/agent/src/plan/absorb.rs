@@ -99,12 +99,12 @@ pub fn absorb(
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {
                     entry.origin = Origin::Created;
-                } else if uid.is_none() || entry.uid.as_deref() != Some(&seen.uid) {
+                } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
                     // Somebody was faster, or made it anew: it is theirs, adopted.
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());
-                entry.fields = seen.fields.clone();
+                entry.fields = seen.fields;
                 entry.digest = Some(wanted.digest);
                 entry.kind = wanted.kind.clone();
             }

@@ -133,7 +133,7 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
 
 /// The very object that was written: its uid alone proves nothing, since intentions are recorded, too.
 fn was_applied(entry: &Entry, seen: &Seen) -> bool {
-    entry.digest.is_some() && entry.uid.as_deref() == Some(&seen.uid)
+    entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
 
 /// Kept in the record after a prune: another stack is to take it over, and has not yet.

@@ -103,7 +103,7 @@ fn fate(s: &Situation<'_>, record: &Record, key: &Key) -> Fate {
         return Fate::Settled;
     };
     let ours = entry.origin == Origin::Created
-        && entry.uid.as_deref() == Some(&seen.uid)
+        && entry.uid.as_ref() == Some(&seen.uid)
         && seen.belongs_to(s.agent, record.stack, key);
     if !ours || s.neighbours.heir(key).is_some() {
         return Fate::Settled;

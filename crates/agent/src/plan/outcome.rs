@@ -100,7 +100,7 @@ pub(super) fn intention<'a>(
         entry.kind = wanted.kind.clone();
         // Another object than the one that was applied: nothing is known of it but its uid.
         if let Some(seen) = seen
-            && entry.uid.as_deref() != Some(&seen.uid)
+            && entry.uid.as_ref() != Some(&seen.uid)
         {
             if is_news(s, &wanted.key, entry, seen) {
                 let heritage = s.neighbours.holder(&wanted.key).and_then(|holder| holder.origin);
@@ -116,7 +116,7 @@ pub(super) fn intention<'a>(
 
 /// The record says that it will be created, or knows another object; this one was there before.
 pub(super) fn is_news(s: &Situation<'_>, key: &Key, entry: &Entry, seen: &Seen) -> bool {
-    entry.uid.as_deref() != Some(&seen.uid) && !seen.belongs_to(s.agent, s.goal.target.stack_id, key)
+    entry.uid.as_ref() != Some(&seen.uid) && !seen.belongs_to(s.agent, s.goal.target.stack_id, key)
 }
 
 /// D1 is done: the namespaces are gone, or had to be left, and are not taken back a second time.

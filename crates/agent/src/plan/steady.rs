@@ -111,7 +111,7 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
         // On its way out: made again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
-        (Some(seen), _) if entry.uid.as_deref() == Some(&seen.uid) && entry.fields == seen.fields => {
+        (Some(seen), _) if entry.uid.as_ref() == Some(&seen.uid) && entry.fields == seen.fields => {
             // Somebody may have changed it in a way that no field manager tells of.
             if sweep { apply(Some(seen), Why::Sweep { version: seen.version }) } else { (None, None) }
         }

@@ -7,7 +7,7 @@ use brokkr_api::SequenceId;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::types::{Content, Failure, Record, Seen, Wanted};
+use super::types::{Content, Failure, Record, Seen, Uid, Wanted};
 use crate::marks::Stamp;
 use crate::resource::Kind;
 
@@ -42,25 +42,25 @@ pub enum Step {
     },
     DryRun {
         wanted: Arc<Wanted>,
-        uid: Option<String>,
+        uid: Option<Uid>,
         stamp: Stamp,
     },
     Apply {
         wanted: Arc<Wanted>,
-        uid: Option<String>,
+        uid: Option<Uid>,
         stamp: Stamp,
         why: Why,
     },
     Delete {
         key: Key,
         kind: Kind,
-        uid: String,
+        uid: Uid,
     },
     /// Take our marks off and leave the object.
     Release {
         key: Key,
         kind: Kind,
-        uid: String,
+        uid: Uid,
     },
 }
 

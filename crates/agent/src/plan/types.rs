@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::seen::{Fingerprint, Owner, Seen};
+pub use super::seen::{Fingerprint, Owner, Seen, Uid};
 use crate::resource::{Kind, KindName};
 
 /// One resource of a deployment object, resolved against what the API server serves.
@@ -100,7 +100,7 @@ pub struct Entry {
     pub kind: Kind,
     pub origin: Origin,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<String>,
+    pub uid: Option<Uid>,
     /// Of the manifest's object as it was last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Checksum>,

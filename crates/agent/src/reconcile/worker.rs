@@ -39,8 +39,8 @@ impl Worker {
             Step::Look { key, kind } => self.cluster.look(kind, key).await,
             Step::Resolve { kinds, .. } => self.content.kinds.await_served(&self.cluster, kinds).await,
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
-            Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_deref(), stamp).await,
-            Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_deref(), stamp).await,
+            Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_ref(), stamp).await,
+            Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_ref(), stamp).await,
             Step::Delete { key, kind, uid } => self.cluster.delete(kind, key, uid).await,
             Step::Release { key, kind, uid } => self.cluster.release(kind, key, uid).await,
         }

@@ -10,6 +10,7 @@ mod drift;
 mod failing;
 mod isolation;
 mod moving;
+mod observe;
 mod pull;
 mod quiet;
 mod readme;

@@ -10,7 +10,7 @@ use super::server::Server;
 use crate::observe::tempo::Tempo;
 use crate::observe::{Change, Index, Scope, Watches};
 use crate::plan::types::{Observed as _, Seen};
-use crate::resource::{Kind, KindName};
+use crate::resource::{Kind, KindName, Served};
 
 pub const MAPS: &str = "/api/v1/configmaps";
 pub const WIDGETS: &str = "/apis/shop.example/v1/widgets";
@@ -33,13 +33,13 @@ pub fn widgets(version: &str) -> Kind {
 }
 
 pub fn kind(group: &str, version: &str, kind: &str, plural: &str) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: group.into(),
         version: version.into(),
         kind: kind.into(),
         plural: plural.into(),
         namespaced: true,
-    }
+    })
 }
 
 impl Rig {

@@ -4,6 +4,7 @@ use brokkr_api::envelope::Removal;
 
 use super::pretend::{Pretend, content, key};
 use crate::plan::steps::Stage;
+use crate::plan::types::Fingerprint;
 
 const SHOP: (&str, &str) = ("/Namespace//shop", "1");
 const WEB: (&str, &str) = ("apps/Deployment/shop/web", "1");
@@ -46,13 +47,12 @@ fn what_another_stack_owns_is_refused_before_anything_is_written() {
     let mut cluster = Pretend::new();
     let other = cluster.put_foreign(SETTINGS.0);
     let seen = cluster.objects.get_mut(&other).unwrap();
-    (seen.agent, seen.stack, seen.id) =
-        (Some("another".into()), Some("theirs".into()), Some(other.to_string()));
+    (seen.agent, seen.stack, seen.names_itself) = (Some("another".into()), Some("theirs".into()), true);
     let before = cluster.objects.clone();
     let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, SETTINGS])));
     cluster.objects.insert(key(SHOP.0), before[&other].clone());
     cluster.objects.get_mut(&key(SHOP.0)).unwrap().agent = None;
-    cluster.objects.get_mut(&key(SHOP.0)).unwrap().id = None;
+    cluster.objects.get_mut(&key(SHOP.0)).unwrap().names_itself = false;
     let before = cluster.objects.clone();
     cluster.run(&mut agent, usize::MAX);
     assert_eq!(cluster.objects, before);
@@ -184,7 +184,7 @@ fn what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
     agent.goal.content = Some(new.clone());
     assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Steady);
     let wanted = new.objects[&key(SETTINGS.0)].digest.to_string();
-    assert_eq!(cluster.objects[&key(SETTINGS.0)].fields.as_ref().unwrap().0, wanted);
+    assert_eq!(cluster.objects[&key(SETTINGS.0)].fields, Some(Fingerprint::of(&wanted)));
 }
 
 #[test]

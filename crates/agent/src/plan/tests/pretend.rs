@@ -18,9 +18,9 @@ use crate::plan::plan;
 use crate::plan::steps::{Answer, Plan, Stage, Step};
 use crate::plan::types::{
     Body, Content, Failure, FailureClass, Fingerprint, Goal, Holder, Neighbours, Observed, Progress, Record,
-    Seen, Situation, Wanted, definitions,
+    Seen, Situation, Uid, Wanted, definitions,
 };
-use crate::resource::{Kind, KindName};
+use crate::resource::{Kind, KindName, Served};
 
 pub struct Pretend {
     pub agent: AgentId,
@@ -51,13 +51,13 @@ pub fn key(text: &str) -> Key {
 }
 
 pub fn kind_of(key: &Key) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: key.group.clone(),
         version: "v1".into(),
         kind: key.kind.clone(),
         plural: format!("{}s", key.kind.to_lowercase()),
         namespaced: key.namespace.is_some(),
-    }
+    })
 }
 
 /// A target whose content is these resources, each with its value.
@@ -144,22 +144,23 @@ impl Pretend {
         key
     }
 
-    fn object(&mut self, marks: Option<(AgentId, StackId, &Key)>, uid: Option<String>, value: &str) -> Seen {
+    fn object(&mut self, marks: Option<(AgentId, StackId)>, uid: Option<Uid>, value: &str) -> Seen {
         self.counter += 1;
         Seen {
-            uid: uid.unwrap_or_else(|| format!("uid-{}", self.counter)),
+            uid: uid.unwrap_or_else(|| Uid::from(format!("uid-{}", self.counter))),
             version: self.counter,
-            agent: marks.map(|(agent, ..)| agent.to_string()),
-            stack: marks.map(|(_, stack, _)| stack.to_string()),
-            id: marks.map(|(.., key)| key.to_string()),
-            checksum: None,
+            agent: marks.map(|(agent, _)| agent.into()),
+            stack: marks.map(|(_, stack)| stack.into()),
+            names_itself: marks.is_some(),
             keep: false,
             has_owner: false,
             deleting: false,
             finalizers: Vec::new(),
-            fields: marks.map(|_| Fingerprint(value.to_owned())),
-            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() },
+            fields: marks.map(|_| Fingerprint::of(value)),
+            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() }
+                .into(),
             later: None,
+            writer: None,
         }
     }
 
@@ -261,23 +262,23 @@ impl Pretend {
             }),
             Step::DryRun { wanted, .. } => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
             Step::Resolve { .. } => Answer::Resolved,
-            Step::Apply { wanted, uid, .. } => self.apply(wanted, uid.as_deref()),
+            Step::Apply { wanted, uid, .. } => self.apply(wanted, uid.as_ref()),
             Step::Delete { key, uid, .. } => self.delete(key, uid),
             Step::Release { key, uid, .. } => {
                 if let Some(seen) = self.objects.get_mut(key).filter(|seen| seen.uid == *uid) {
-                    (seen.agent, seen.stack, seen.id) = (None, None, None);
+                    (seen.agent, seen.stack, seen.names_itself) = (None, None, false);
                 }
                 Answer::Released
             }
         }
     }
 
-    fn apply(&mut self, wanted: &Wanted, uid: Option<&str>) -> Answer {
+    fn apply(&mut self, wanted: &Wanted, uid: Option<&Uid>) -> Answer {
         // Superset before write: whatever is written must be found again after a crash.
         let recorded = self.record.as_ref().is_some_and(|record| record.inventory.contains_key(&wanted.key));
         assert!(recorded, "{} was written before it was recorded", wanted.key);
         let existing = self.objects.get(&wanted.key).map(|seen| seen.uid.clone());
-        if uid.is_some() && uid != existing.as_deref() {
+        if uid.is_some() && uid != existing.as_ref() {
             let failure = Failure {
                 class: FailureClass::Conflict,
                 reason: "Conflict".into(),
@@ -287,17 +288,17 @@ impl Pretend {
             return Answer::Failed(failure);
         }
         let created = existing.is_none();
-        let marks = Some((self.agent, self.stack, &wanted.key));
+        let marks = Some((self.agent, self.stack));
         let value = wanted.digest.to_string();
         let seen = self.object(marks, existing, &value);
         self.objects.insert(wanted.key.clone(), seen.clone());
         Answer::Applied { seen, created }
     }
 
-    fn delete(&mut self, key: &Key, uid: &str) -> Answer {
+    fn delete(&mut self, key: &Key, uid: &Uid) -> Answer {
         let Some(seen) = self.objects.get_mut(key) else { return Answer::Gone };
-        assert_eq!(seen.uid, uid, "deletes carry the uid that was seen");
-        assert_eq!(seen.agent.as_deref(), Some(self.agent.to_string().as_str()), "C5: {key} is not ours");
+        assert_eq!(seen.uid, *uid, "deletes carry the uid that was seen");
+        assert_eq!(seen.agent, Some(self.agent.into()), "C5: {key} is not ours");
         if seen.finalizers.is_empty() {
             self.objects.remove(key);
         } else {
@@ -332,7 +333,7 @@ impl Neighbours for Alone {
 
 impl Observed for Pretend {
     fn seen(&self, key: &Key) -> Option<&Seen> {
-        self.objects.get(key).filter(|seen| seen.agent.as_deref() == Some(self.agent.to_string().as_str()))
+        self.objects.get(key).filter(|seen| seen.agent == Some(self.agent.into()))
     }
 
     fn synced(&self, _: &KindName) -> bool {

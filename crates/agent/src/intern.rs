@@ -1,0 +1,57 @@
+//! Values that thousands of things have in common, kept once.
+//!
+//! Ten thousand live objects are of a few dozen kinds and of a few dozen states of health. Each holds a pointer.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+
+/// Where equal values become one. What nobody holds any more is thrown out as the shelf grows.
+pub struct Shelf<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+struct Inner<T> {
+    values: HashSet<Arc<T>>,
+    tidy_at: usize,
+}
+
+const SMALL: usize = 256;
+
+impl<T: Hash + Eq> Shelf<T> {
+    #[must_use]
+    pub fn new() -> Self {
+        Self { inner: Mutex::new(Inner { values: HashSet::new(), tidy_at: SMALL }) }
+    }
+
+    pub fn share(&self, value: T) -> Arc<T> {
+        let mut inner = self.inner.lock().expect("never poisoned");
+        if let Some(known) = inner.values.get(&value) {
+            return known.clone();
+        }
+        if inner.values.len() >= inner.tidy_at {
+            inner.values.retain(|value| Arc::strong_count(value) > 1);
+            inner.values.shrink_to_fit();
+            inner.tidy_at = (inner.values.len() * 2).max(SMALL);
+        }
+        let value = Arc::new(value);
+        inner.values.insert(value.clone());
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_one_and_what_nobody_holds_is_thrown_out() {
+        let shelf = Shelf::new();
+        let held = shelf.share("held".to_owned());
+        for number in 0..10 * SMALL {
+            shelf.share(number.to_string());
+        }
+        assert!(Arc::ptr_eq(&held, &shelf.share("held".to_owned())));
+        assert!(shelf.inner.lock().unwrap().values.len() <= SMALL + 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! The watches on a real API server: lists that stream, definitions that come and go, a server that dies.
+//! What only a server that misbehaves shows is played in the agent's own tests (`observe::tests`).
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use brokkr_testkit::{AgentOptions, Cluster, Fleet, Look, eventually, unique};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::json;
+
+use crate::world::{PATIENCE, World};
+
+fn rare_polls() -> AgentOptions {
+    AgentOptions { polling_interval: "300s".into(), ..Default::default() }
+}
+
+/// Polls so rare that whatever happens in time was told by a watch.
+async fn alone() -> Result<World> {
+    let cluster = Arc::new(Cluster::api_only().await?);
+    let fleet = Fleet::start().await?;
+    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &rare_polls()).await?;
+    let client = cluster.admin().await?;
+    Ok(World { shop, fleet, cluster, client, space: unique("space") })
+}
+
+#[tokio::test]
+async fn f3_one_request_per_kind_lists_and_watches_and_asks_for_metadata_only_of_what_is_ours() -> Result<()>
+{
+    let world = World::start_with(&rare_polls()).await?;
+    let mark = world.cluster.audit().mark()?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
+    world.edit("one", "wrong").await?;
+    world.sees_value("one", "1").await?;
+    let requests = world.shop.requests(mark)?;
+    let about_maps: Vec<_> = requests
+        .iter()
+        .filter(|request| request.resource == "configmaps" && request.name.is_empty() && !request.is_write())
+        .collect();
+    assert!(!about_maps.is_empty());
+    for request in about_maps {
+        assert!(request.is_watch(), "a list was not needed: {request:?}");
+        assert!(request.uri.contains("labelSelector=brokkr.io%2Fagent"), "{}", request.uri);
+        assert!(request.uri.contains("sendInitialEvents=true"), "{}", request.uri);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_defines() -> Result<()> {
+    let world = World::start_with(&rare_polls()).await?;
+    let group = format!("{}.example", unique("shop"));
+    let manifest = format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  \
+         name: widgets.{group}\nspec:\n  group: {group}\n  scope: Cluster\n  \
+         names: {{kind: Widget, plural: widgets}}\n  versions:\n  - name: v1\n    served: true\n    \
+         storage: true\n    schema:\n      openAPIV3Schema:\n        type: object\n        \
+         x-kubernetes-preserve-unknown-fields: true\n---\napiVersion: {group}/v1\nkind: Widget\nmetadata:\n  \
+         name: gear\nspec:\n  size: 1\n"
+    );
+    world.fleet.apply("widgets", "env=prod", &manifest).await?;
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, "v1", "Widget"), "widgets");
+    let widgets: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+    let before = widgets.get("gear").await?.metadata.uid;
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    definitions.delete(&format!("widgets.{group}"), &Default::default()).await?;
+    eventually(PATIENCE, "another gear", async || match widgets.get_opt("gear").await {
+        Ok(Some(gear)) if gear.metadata.uid != before => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?;
+
+    // The watch follows the kind in its new life.
+    let wrong = json!({"spec": {"size": 9}});
+    widgets.patch("gear", &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    eventually(PATIENCE, "the size to be put back", async || match widgets.get("gear").await {
+        Ok(gear) if gear.data["spec"]["size"] == 1 => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn f2_watches_outlive_an_api_server_that_is_killed() -> Result<()> {
+    let world = alone().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2")])).await?;
+    for round in 0..2 {
+        world.cluster.kill_api_server()?;
+        world.cluster.start_api_server().await?;
+        world.edit("edited", &format!("wrong-{round}")).await?;
+        world.configmaps().delete("deleted", &Default::default()).await?;
+        world.sees_value("edited", "1").await?;
+        world.sees_value("deleted", "2").await?;
+    }
+    Ok(())
+}
