@@ -10,6 +10,7 @@ mod isolation;
 mod pull;
 mod quiet;
 mod readme;
+mod records;
 mod retarget;
 mod validation;
 mod world;
