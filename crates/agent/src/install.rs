@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::args::InstallArguments;
-use crate::inventory::wire;
+use crate::inventory::{schema, wire};
 use crate::run::kube_client;
 
 /// The account that the agent runs under, in its namespace.
@@ -61,7 +61,7 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io/v1";
     vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-        record_definition(),
+        schema::definition(),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": namespace}}),
         json!({
             "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": cluster_name},
@@ -85,37 +85,4 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
             "subjects": subject,
         }),
     ]
-}
-
-/// `stacks.brokkr.io`. Reads well with `kubectl get stacks.brokkr.io`.
-fn record_definition() -> Value {
-    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", wire::PLURAL, wire::GROUP)},
-        "spec": {
-            "group": wire::GROUP, "scope": "Cluster",
-            "names": {"plural": wire::PLURAL, "singular": "stack", "kind": wire::KIND, "listKind": "StackList"},
-            "versions": [{
-                "name": wire::VERSION, "served": true, "storage": true,
-                "additionalPrinterColumns": [
-                    column("Project", "string", ".spec.project"),
-                    column("Stack", "string", ".spec.stack"),
-                    column("Sequence", "integer", ".spec.sequence"),
-                    column("Ready", "string", ".status.readiness"),
-                    column("State", "string", ".status.state"),
-                    column("Message", "string", ".status.message"),
-                    column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": "What Brokkr's agent knows about one stack. Written by the agent alone.",
-                    "properties": {
-                        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    },
-                }},
-            }],
-        },
-    })
 }

@@ -1,10 +1,26 @@
 //! The record in the cluster: `stacks.brokkr.io`, one per stack, with the inventory of what is owned.
 //!
 //! It is written before the first write for a stack and whenever a transition happens, always with
-//! its resourceVersion as precondition, so that a stale writer loses here. The inventory travels
-//! packed, because ten thousand entries must fit.
+//! its resourceVersion as precondition, so that a stale writer loses here. A small inventory is in the
+//! record itself; a larger one is in shards beside it, because ten thousand entries must fit.
+//!
+//! | file     | what it does                                                            |
+//! |----------|-------------------------------------------------------------------------|
+//! | `store`  | load, write, fetch and delete records                                   |
+//! | `wire`   | the record as Kubernetes stores it                                      |
+//! | `schema` | what the API server and `kubectl` know about it                         |
+//! | `choose` | which of two records counts (pure)                                      |
+//! | `retire` | a record that was deleted by hand is copied before it goes (E5)         |
+//! | `shard`  | how an inventory is cut (pure)                                          |
+//! | `pack`   | entries as bytes (pure)                                                 |
+//! | `shelf`  | where the shards lie                                                    |
 
+mod choose;
 pub mod pack;
+mod retire;
+pub mod schema;
+pub mod shard;
+mod shelf;
 pub mod store;
 pub mod wire;
 

@@ -18,28 +18,22 @@ mod head;
 pub mod own;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt};
-use tokio::sync::Mutex;
 
 use head::{CONTENT_OF, Cut, Head, Place, SEQUENCE};
-use own::{KEPT_BY, RequestError, list, put, remove, timely};
-
-/// Stacks that share a turn wait for each other; more of them would only cost memory.
-const TURNS: usize = 64;
+use own::{KEPT_BY, RequestError, Turns, list, put, remove, timely};
 
 #[derive(Clone)]
 pub struct Contents {
     api: Api<Secret>,
     agent: AgentId,
-    /// Keeping and forgetting for one stack take turns: a shard without a head may be one that is just
-    /// being written.
-    turns: Arc<[Mutex<()>; TURNS]>,
+    /// Keeping and forgetting take turns: a shard without a head may be one that is just being written.
+    turns: Turns,
 }
 
 /// A content as it was kept, its checksum verified.
@@ -61,11 +55,7 @@ pub enum KeepError {
 impl Contents {
     #[must_use]
     pub fn new(client: &Client, namespace: &str, agent: AgentId) -> Self {
-        Self {
-            api: Api::namespaced(client.clone(), namespace),
-            agent,
-            turns: Arc::new(std::array::from_fn(|_| Mutex::new(()))),
-        }
+        Self { api: Api::namespaced(client.clone(), namespace), agent, turns: Turns::default() }
     }
 
     /// Keeps a content that was verified. Kept already, it writes nothing.
@@ -77,7 +67,7 @@ impl Contents {
         parsed_digest: Checksum,
         bytes: &[u8],
     ) -> Result<(), KeepError> {
-        let _turn = self.turn(stack).await;
+        let _turn = self.turns.take(stack).await;
         let there = self.load(stack, sequence).await?;
         if there.is_some_and(|kept| kept.checksum == checksum && kept.parsed_digest == parsed_digest) {
             return Ok(());
@@ -114,7 +104,7 @@ impl Contents {
     /// Removes what is kept of a stack, but for these sequence ids and what they need. With none, all of
     /// it: to be called before the stack's record is dropped, so that a crash in between is found again.
     pub async fn forget(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), KeepError> {
-        let _turn = self.turn(stack).await;
+        let _turn = self.turns.take(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;
         for name in superfluous(&kept, keep) {
             remove(&self.api, &name).await?;
@@ -136,10 +126,6 @@ impl Contents {
 
     fn place(&self, stack: StackId) -> Place {
         Place { agent: self.agent, stack }
-    }
-
-    async fn turn(&self, stack: StackId) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turns[usize::from(stack.0.as_bytes()[15]) % TURNS].lock().await
     }
 }
 

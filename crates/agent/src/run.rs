@@ -25,6 +25,8 @@ use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 
 /// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
 const CHANGES: usize = 4096;
+/// An earlier run of this agent that is still there has come to the end of what it was writing by then.
+const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
@@ -49,15 +51,22 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let memory = Memory::new(&requests, &arguments.namespace);
     let remembered = patiently("raise the session count", || memory.start()).await;
     let session = remembered.session;
-    let records = Records::new(requests.clone(), agent);
+    let records = Records::new(requests.clone(), &arguments.namespace, agent);
     let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
     let contents = Contents::new(&requests, &arguments.namespace, agent);
-    let stacks = known.iter().map(|record| record.stack).collect();
+    // With those whose record cannot be read: they are left alone, and still held.
+    let stacks = records.stacks();
     patiently("tidy the contents that were kept", || async { Ok(contents.forget_others(&stacks).await?) })
         .await;
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
     let holds = HeldStacks::new(broker.clone(), agent, session, stacks);
+    let sweeping = records.clone();
+    tokio::spawn(async move {
+        if let Err(error) = sweeping.sweep(session.count, EARLIER_RUN_ENDS).await {
+            tracing::warn!(%error, "shards that a crash may have left were not removed; the next start tries again");
+        }
+    });
     let (news_in, news) = mpsc::unbounded_channel();
     let (changes_in, changes) = mpsc::channel(CHANGES);
     let (answers_in, answers) = mpsc::unbounded_channel();

@@ -1,17 +1,21 @@
 //! What the agent keeps in its cluster, on a real API server: contents, memory, records and their shards.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::Result;
+use brokkr_agent::inventory::{RecordError, Records};
 use brokkr_agent::keep::{Contents, Kept};
 use brokkr_agent::link::memory::{CONFIG_MAP, Memory};
+use brokkr_agent::plan::types::{Entry, Origin, Record};
 use brokkr_agent::resource::Kind;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
 use brokkr_testkit::{Cluster, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use rand::RngExt as _;
 use serde_json::json;
@@ -23,6 +27,16 @@ async fn own_namespace() -> Result<(Client, String)> {
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     Ok((client, name))
+}
+
+fn kind(name: &str) -> Kind {
+    Kind {
+        group: String::new(),
+        version: "v1".into(),
+        kind: name.into(),
+        plural: format!("{}s", name.to_lowercase()),
+        namespaced: true,
+    }
 }
 
 fn parsed() -> Checksum {
@@ -116,24 +130,17 @@ async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()>
 async fn a9_what_is_remembered_is_written_when_it_changes_and_survives_its_deletion() -> Result<()> {
     let (client, namespace) = own_namespace().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let kind = |plural: &str| Kind {
-        group: String::new(),
-        version: "v1".into(),
-        kind: plural.into(),
-        plural: plural.into(),
-        namespaced: true,
-    };
     let memory = Memory::new(&client, &namespace);
     let first = memory.start().await?;
     assert_eq!((first.session.count, first.status, first.kinds.len()), (1, None, 0));
 
     memory.keep_status(AgentStatus::Inactive).await?;
     memory.keep_status(AgentStatus::Active).await?;
-    memory.keep_kinds(&[kind("secrets")].into()).await?;
-    memory.keep_kinds(&[kind("configmaps")].into()).await?;
+    memory.keep_kinds(&[kind("Secret")].into()).await?;
+    memory.keep_kinds(&[kind("ConfigMap")].into()).await?;
     let version = maps.get(CONFIG_MAP).await?.resource_version();
     memory.keep_status(AgentStatus::Active).await?;
-    memory.keep_kinds(&[kind("secrets")].into()).await?;
+    memory.keep_kinds(&[kind("Secret")].into()).await?;
     assert_eq!(maps.get(CONFIG_MAP).await?.resource_version(), version);
 
     maps.delete(CONFIG_MAP, &DeleteParams::default()).await?;
@@ -142,6 +149,206 @@ async fn a9_what_is_remembered_is_written_when_it_changes_and_survives_its_delet
     assert_eq!(second.session.count, 2);
     assert_eq!(second.position, "3.7".parse()?);
     assert_eq!(second.status, Some(AgentStatus::Active));
-    assert_eq!(second.kinds, [kind("secrets"), kind("configmaps")].into());
+    assert_eq!(second.kinds, [kind("Secret"), kind("ConfigMap")].into());
+    Ok(())
+}
+
+/// A place for records: the kind is defined, and there is a namespace for shards.
+struct Archive {
+    client: Client,
+    namespace: String,
+    agent: AgentId,
+}
+
+impl Archive {
+    async fn open() -> Result<Self> {
+        let (client, namespace) = own_namespace().await?;
+        brokkr_testkit::agent::install(&*Cluster::shared().await?, &namespace).await?;
+        Ok(Self { client, namespace, agent: AgentId::generate() })
+    }
+
+    /// As a run of the agent has them.
+    fn records(&self) -> Records {
+        Records::new(self.client.clone(), &self.namespace, self.agent)
+    }
+
+    fn objects(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &brokkr_agent::inventory::wire::kind().api_resource())
+    }
+
+    async fn ours(&self) -> Result<Vec<DynamicObject>> {
+        let ours = ListParams::default().labels(&format!("brokkr.io/kept-by={}", self.agent));
+        Ok(self.objects().list(&ours).await?.items)
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn shards(&self) -> Result<BTreeSet<String>> {
+        let shards = ListParams::default().labels("brokkr.io/inventory-of");
+        Ok(self.maps().list(&shards).await?.iter().map(ResourceExt::name_any).collect())
+    }
+
+    async fn delete_by_hand(&self, name: &str) -> Result<()> {
+        self.objects().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+fn record(session: i64, entries: u32) -> Record {
+    let line = |number: u32| {
+        let key: Key = format!("/ConfigMap/shop/web-{number}").parse().expect("a key");
+        let entry = Entry {
+            kind: kind("ConfigMap"),
+            origin: Origin::Created,
+            uid: Some(unique("uid")),
+            digest: Some(Checksum::of(&number.to_be_bytes())),
+            fields: None,
+        };
+        (key, entry)
+    };
+    Record {
+        project: "default".into(),
+        stack: StackId::generate(),
+        stack_name: "shop".into(),
+        sequence: SequenceId(session),
+        removal: None,
+        checksum: None,
+        stamp: SequenceId(1),
+        applied: None,
+        inventory: (0..entries).map(line).collect::<BTreeMap<_, _>>(),
+        hops: Default::default(),
+        outcome: None,
+        conditions: Vec::new(),
+        ready: 0,
+        total: entries,
+        reports: Vec::new(),
+        session,
+        version: None,
+    }
+}
+
+#[tokio::test]
+async fn d6_f4_ten_thousand_entries_are_sharded_and_a_small_change_rewrites_one_shard() -> Result<()> {
+    let archive = Archive::open().await?;
+    let records = archive.records();
+    let mut record = record(1, 30_000);
+    record.version = Some(records.write(&record).await?);
+    let written = archive.shards().await?;
+    assert_eq!(written.len(), 32);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+
+    // A mere report writes no shard; one entry writes one, and its old one goes.
+    record.ready = 5;
+    record.version = Some(records.write(&record).await?);
+    assert_eq!(archive.shards().await?, written);
+    record.inventory.pop_first();
+    record.version = Some(records.write(&record).await?);
+    let now = archive.shards().await?;
+    assert_eq!((now.len(), now.difference(&written).count()), (32, 1));
+
+    // The next run changes one more, and shares all the others.
+    let next = archive.records();
+    let mut again = next.load().await?.remove(0);
+    again.session = 2;
+    again.inventory.pop_first();
+    again.version = Some(next.write(&again).await?);
+    assert!(archive.shards().await?.difference(&now).count() <= 1);
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+
+    // The run before has lost: it cannot write, cannot delete, and what it wrote for nothing is swept.
+    record.inventory.pop_last();
+    assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
+    assert!(matches!(records.delete("shop", record.stack).await, Err(RecordError::Stale)));
+    assert_eq!(archive.shards().await?.len(), 33);
+    next.sweep(2, Duration::ZERO).await?;
+    assert_eq!(archive.shards().await?.len(), 32);
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+
+    // Few again: back into the record.
+    again.inventory = again.inventory.into_iter().take(10).collect();
+    again.version = Some(next.write(&again).await?);
+    assert_eq!(archive.shards().await?, BTreeSet::new());
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+    next.delete("shop", again.stack).await?;
+    assert_eq!(archive.records().load().await?, []);
+    assert_eq!(archive.ours().await?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_looks_empty() -> Result<()> {
+    let archive = Archive::open().await?;
+    let (broken, whole) = (record(1, 3_000), record(1, 3));
+    let records = archive.records();
+    records.write(&broken).await?;
+    let version = records.write(&whole).await?;
+    let shard = archive.shards().await?.pop_first().expect("a shard");
+    archive.maps().delete(&shard, &DeleteParams::default()).await?;
+
+    let next = archive.records();
+    let whole = Record { version: Some(version), ..whole };
+    assert_eq!(next.load().await?, [whole.clone()]);
+    assert_eq!(next.stacks(), [broken.stack, whole.stack].into(), "both are held");
+    let error = next.fetch("shop", broken.stack).await.expect_err("no empty inventory");
+    assert!(error.to_string().contains(&shard), "{error}");
+    // Nobody writes an empty one over it.
+    let empty = Record { inventory: BTreeMap::new(), session: 2, ..broken };
+    assert!(matches!(next.write(&empty).await, Err(RecordError::Stale)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn e5_at_no_moment_is_there_no_record_and_a_crash_in_between_is_tidied_up() -> Result<()> {
+    let archive = Archive::open().await?;
+    let records = archive.records();
+    let mut record = record(1, 3_000);
+    record.version = Some(records.write(&record).await?);
+    let name = archive.ours().await?[0].name_any();
+
+    // Deleted by hand: the finalizer holds it, the next write is refused once, and it is under its other name.
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 1, "held by its finalizer");
+    assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
+    record.version = records.fetch("shop", record.stack).await?.and_then(|found| found.version);
+    record.ready = 7;
+    record.version = Some(records.write(&record).await?);
+    let ours = archive.ours().await?;
+    assert_eq!(ours.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [format!("{name}-2")]);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+
+    // As a crash leaves it: the copy is there, the old one still held.
+    archive.delete_by_hand(&format!("{name}-2")).await?;
+    let mut copy = archive.ours().await?.remove(0);
+    copy.metadata = kube::api::ObjectMeta {
+        name: Some(name.clone()),
+        labels: copy.metadata.labels,
+        finalizers: copy.metadata.finalizers,
+        ..Default::default()
+    };
+    archive.objects().create(&PostParams::default(), &copy).await?;
+    // And the copy is deleted, too: both are on their way out, and still one stays.
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 2);
+    let next = archive.records();
+    let mut found = next.load().await?;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].inventory, record.inventory);
+    let ours = archive.ours().await?;
+    assert_eq!(ours.len(), 1);
+    assert!(ours[0].metadata.deletion_timestamp.is_none());
+
+    // Its finalizer torn off, it is gone for a moment; the next write makes it again, its shards are there.
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let name = ours[0].name_any();
+    archive.objects().patch(&name, &PatchParams::default(), &patch).await?;
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 0);
+    let mut record = found.remove(0);
+    record.version = Some(next.write(&record).await?);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+    next.delete("shop", record.stack).await?;
+    assert_eq!((archive.ours().await?.len(), archive.shards().await?.len()), (0, 0));
     Ok(())
 }

@@ -1,74 +1,70 @@
-//! The inventory as one text: JSON, zstd, base64. Opaque to people, who have the columns of the record.
+//! An inventory, or a part of one, as bytes: JSON with the kinds in a table, then zstd. Opaque to people,
+//! who have the columns of the record.
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
+use serde::{Deserialize, Serialize};
 
-use crate::plan::types::Entry;
+use crate::plan::types::{Entry, Fingerprint, Origin};
+use crate::resource::Kind;
 
-/// What a packed inventory may unpack to: far above 10,000 entries, far below what would hurt.
+/// What packed bytes may unpack to: far above any inventory, far below what would hurt.
 const LARGEST: usize = 64 * 1024 * 1024;
+const LEVEL: i32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     #[error("the inventory is not base64")]
     Base64,
-    #[error("the inventory cannot be unpacked")]
+    #[error("the inventory cannot be compressed or unpacked")]
     Compression(#[source] std::io::Error),
-    #[error("the inventory cannot be read")]
+    #[error("the record cannot be read")]
     Json(#[from] serde_json::Error),
+    #[error("the inventory names a kind that is not in its table")]
+    Kind,
+    #[error("the record counts {counted} inventory entries, but holds {found}")]
+    Incomplete { counted: usize, found: usize },
 }
 
-pub fn pack(inventory: &BTreeMap<Key, Entry>) -> Result<String, PackError> {
-    let json = serde_json::to_vec(inventory)?;
-    let packed = zstd::bulk::compress(&json, 3).map_err(PackError::Compression)?;
-    Ok(STANDARD.encode(packed))
+#[derive(Serialize, Deserialize)]
+struct Packed<Row> {
+    kinds: Vec<Kind>,
+    entries: Vec<Row>,
 }
 
-pub fn unpack(text: &str) -> Result<BTreeMap<Key, Entry>, PackError> {
-    if text.is_empty() {
-        return Ok(BTreeMap::new());
+/// Kind (by its place in the table), namespace, name, origin, uid, digest, fields.
+type Row<Text, Fields> = (usize, Option<Text>, Text, Origin, Option<Text>, Option<Checksum>, Option<Fields>);
+
+pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Result<Vec<u8>, PackError> {
+    let mut places: BTreeMap<&Kind, usize> = BTreeMap::new();
+    let mut packed = Packed { kinds: Vec::new(), entries: Vec::<Row<&str, &Fingerprint>>::new() };
+    for (key, entry) in entries {
+        let place = *places.entry(&entry.kind).or_insert_with(|| {
+            packed.kinds.push(entry.kind.clone());
+            packed.kinds.len() - 1
+        });
+        packed.entries.push((
+            place,
+            key.namespace.as_deref(),
+            &key.name,
+            entry.origin,
+            entry.uid.as_deref(),
+            entry.digest,
+            entry.fields.as_ref(),
+        ));
     }
-    let packed = STANDARD.decode(text).map_err(|_| PackError::Base64)?;
-    let json = zstd::bulk::decompress(&packed, LARGEST).map_err(PackError::Compression)?;
-    Ok(serde_json::from_slice(&json)?)
+    zstd::bulk::compress(&serde_json::to_vec(&packed)?, LEVEL).map_err(PackError::Compression)
 }
 
-#[cfg(test)]
-mod tests {
-    use brokkr_api::ids::Checksum;
-
-    use super::*;
-    use crate::plan::types::{Fingerprint, Origin};
-    use crate::resource::{Kind, Served};
-
-    #[test]
-    fn ten_thousand_entries_survive_and_fit_into_one_object() {
-        let inventory: BTreeMap<Key, Entry> = (0..10_000u32)
-            .map(|number| {
-                let key = format!("apps/Deployment/shop-{}/web-{number}", number % 100).parse().unwrap();
-                let noise = Checksum::of(&number.to_be_bytes()).to_string();
-                let entry = Entry {
-                    kind: Kind::from(Served {
-                        group: "apps".into(),
-                        version: "v1".into(),
-                        kind: "Deployment".into(),
-                        plural: "deployments".into(),
-                        namespaced: true,
-                    }),
-                    origin: Origin::Created,
-                    // As random as real ones: regular ones would pack better than the truth.
-                    uid: Some(uuid::Uuid::new_v4().to_string().into()),
-                    digest: Some(Checksum::of(noise.as_bytes())),
-                    fields: Some(Fingerprint::of(&format!("apps/v1:{}", &noise[..32]))),
-                };
-                (key, entry)
-            })
-            .collect();
-        let packed = pack(&inventory).unwrap();
-        assert_eq!(unpack(&packed).unwrap(), inventory);
-        assert!(packed.len() < 1_200_000, "{} bytes", packed.len());
-    }
+pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<Key, Entry>, PackError> {
+    let json = zstd::bulk::decompress(bytes, LARGEST).map_err(PackError::Compression)?;
+    let packed: Packed<Row<String, Fingerprint>> = serde_json::from_slice(&json)?;
+    let entry = |(place, namespace, name, origin, uid, digest, fields)| {
+        let kind: &Kind = packed.kinds.get(place).ok_or(PackError::Kind)?;
+        let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
+        Ok((key, Entry { kind: kind.clone(), origin, uid, digest, fields }))
+    };
+    packed.entries.into_iter().map(entry).collect()
 }

@@ -1,23 +1,46 @@
 //! Reading and writing records at the API server.
+//!
+//! Shards are written first and the record, which names them, last; what it no longer names goes after
+//! that. So at each moment the record that is there is whole.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use brokkr_api::{AgentId, StackId};
-use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client};
-use serde_json::Value;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
 
 use super::pack::PackError;
-use super::wire::{self, from_object, record_name, to_object};
+use super::shard::{Cut, Header, Part, Shard, cut};
+use super::shelf::Shelf;
+use super::wire::{self, from_object, inventory_of, record_name, to_object};
+use super::{choose, retire};
+use crate::keep::own::{RequestError, Turns, timely};
 use crate::plan::types::Record;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+/// How often a record is read again when its shards were replaced while they were read.
+const READS: usize = 3;
 
 #[derive(Clone)]
 pub struct Records {
-    api: Api<DynamicObject>,
-    agent: AgentId,
+    pub(super) api: Api<DynamicObject>,
+    pub(super) agent: AgentId,
+    shelf: Shelf,
+    turns: Turns,
+    known: Arc<Mutex<HashMap<StackId, Known>>>,
+}
+
+/// What is known of a record in the cluster.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    name: String,
+    /// None if there is no record, as far as is known.
+    version: Option<String>,
+    /// What the record of this version names.
+    shards: Vec<Shard>,
+    /// Shards of ours that it does not name: written for a record that was not, or not removed yet.
+    loose: Vec<Shard>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,96 +49,275 @@ pub enum RecordError {
     #[error("the record was changed by somebody else")]
     Stale,
     #[error("the record cannot be read or written at the API server")]
-    Api(#[source] kube::Error),
-    #[error("the API server did not answer in time")]
-    Timeout,
+    Request(#[source] RequestError),
     #[error(transparent)]
     Pack(#[from] PackError),
+    #[error(
+        "the record {record} names the inventory shard {shard}, which is missing or damaged, so the stack is left \
+         alone; put that ConfigMap back from a backup, or take the finalizer off the record and delete it: what \
+         the broker's newest deployment object no longer contains is then forgotten"
+    )]
+    Shard { record: String, shard: String },
+}
+
+impl From<RequestError> for RecordError {
+    fn from(error: RequestError) -> Self {
+        if error.is(409) { Self::Stale } else { Self::Request(error) }
+    }
 }
 
 impl Records {
     #[must_use]
-    pub fn new(client: Client, agent: AgentId) -> Self {
-        let resource = ApiResource {
-            group: wire::GROUP.into(),
-            version: wire::VERSION.into(),
-            api_version: format!("{}/{}", wire::GROUP, wire::VERSION),
-            kind: wire::KIND.into(),
-            plural: wire::PLURAL.into(),
-        };
-        Self { api: Api::all_with(client, &resource), agent }
+    pub fn new(client: Client, namespace: &str, agent: AgentId) -> Self {
+        Self {
+            shelf: Shelf::new(&client, namespace, agent),
+            api: Api::all_with(client, &wire::kind().api_resource()),
+            agent,
+            turns: Turns::default(),
+            known: Arc::default(),
+        }
     }
 
-    /// Everything this agent owns, as the cluster knows it.
+    /// Everything this agent owns, as the cluster knows it. What is on its way out, because somebody
+    /// deleted it by hand, is made again.
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
-        let mut page = ListParams::default().limit(100);
-        loop {
-            let list = timely(self.api.list(&page)).await?;
-            for object in list.items {
-                let name = object.metadata.name.clone().unwrap_or_default();
+        for (stack, objects) in self.list().await? {
+            let _turn = self.turns.take(stack).await;
+            match self.settle(stack, objects).await {
+                Ok(record) => records.extend(record),
+                Err(error @ (RecordError::Request(_) | RecordError::Stale)) => return Err(error),
                 // One record that cannot be read stops its own stack, not the agent.
-                match self.read(object) {
-                    Ok(record) => records.extend(record),
-                    Err(error) => tracing::error!(record = name, %error, "record cannot be read; left alone"),
+                Err(error) => {
+                    tracing::error!(stack.id = %stack, %error, "record cannot be read; stack left alone")
                 }
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(records),
+        }
+        Ok(records)
+    }
+
+    /// The stacks that have a record here, readable or not: all of them are held.
+    #[must_use]
+    pub fn stacks(&self) -> BTreeSet<StackId> {
+        self.known().iter().filter(|(_, known)| known.version.is_some()).map(|(stack, _)| *stack).collect()
+    }
+
+    /// The record as it is in the cluster. One that is on its way out is made again.
+    pub async fn fetch(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
+        let _turn = self.turns.take(stack).await;
+        self.find(stack_name, stack).await
+    }
+
+    async fn find(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
+        let name = record_name(stack_name, stack);
+        let names = [wire::other_name(&name), name];
+        let mut objects = Vec::new();
+        // Twice if need be: it may move from one name to the other while it is looked for.
+        for _ in 0..2 {
+            for name in &names {
+                let found = timely(self.api.get_opt(name)).await?;
+                objects.extend(found.filter(|object| wire::stack_of(object, self.agent) == Some(stack)));
+            }
+            if !objects.is_empty() {
+                break;
             }
         }
+        self.settle(stack, objects).await
+    }
+
+    /// Leaves one record of those that were found, makes it again if it is on its way out, and reads it.
+    async fn settle(
+        &self,
+        stack: StackId,
+        objects: Vec<DynamicObject>,
+    ) -> Result<Option<Record>, RecordError> {
+        let Some((chosen, others)) = choose::choose(objects) else {
+            // Its shards, if any, go after the next record is written, or with the next run.
+            if let Some(known) = self.known().get_mut(&stack) {
+                known.version = None;
+                known.loose.append(&mut known.shards);
+            }
+            return Ok(None);
+        };
+        let mut object = retire::leave_one(self, chosen, others).await?;
+        for _ in 0..READS {
+            let header = inventory_of(&object);
+            self.note(
+                stack,
+                &object,
+                header.as_ref().map(|header| header.shards.clone()).unwrap_or_default(),
+            );
+            let (name, header) = (object.name_any(), header?);
+            match self.shelf.read(&header.shards).await? {
+                Ok(parts) => {
+                    let mut record = from_object(object)?;
+                    record.inventory = header.join(&parts)?;
+                    return Ok(Some(record));
+                }
+                Err(shard) => {
+                    let again = timely(self.api.get(&name)).await?;
+                    if again.resource_version() == object.resource_version() {
+                        return Err(RecordError::Shard { record: name, shard });
+                    }
+                    object = again;
+                }
+            }
+        }
+        Err(RecordError::Stale)
     }
 
     /// Creates or replaces it; answers the new resourceVersion.
     pub async fn write(&self, record: &Record) -> Result<String, RecordError> {
-        let object: DynamicObject =
-            serde_json::from_value(to_object(record, self.agent)?).map_err(PackError::Json)?;
-        let name = record_name(&record.stack_name, record.stack);
+        let _turn = self.turns.take(record.stack).await;
+        let mut known = self.known().get(&record.stack).cloned().unwrap_or_default();
+        // The API server would say so, too, but only after the shards were written.
+        if record.version != known.version {
+            return Err(RecordError::Stale);
+        }
+        if known.name.is_empty() {
+            known.name = record_name(&record.stack_name, record.stack);
+        }
+        let header = match cut(&record.inventory)? {
+            Cut::Inline(header) => header,
+            Cut::Parts(parts) => self.shelve(record, &mut known, &parts).await?,
+        };
+        let object = to_object(record, self.agent, &known.name, header.clone())?;
+        let version = self.put(record, &known.name, object).await?;
+        let garbage = std::mem::take(&mut known.shards).into_iter().chain(std::mem::take(&mut known.loose));
+        let garbage = garbage.filter(|shard| !header.shards.contains(shard)).collect();
+        known.version = Some(version.clone());
+        known.shards = header.shards;
+        known.loose = self.shelf.discard(garbage).await;
+        self.known().insert(record.stack, known);
+        Ok(version)
+    }
+
+    /// Writes the parts that no shard holds yet.
+    async fn shelve(
+        &self,
+        record: &Record,
+        known: &mut Known,
+        parts: &[Part],
+    ) -> Result<Header, RecordError> {
+        let mut shards = Vec::new();
+        let mut new = Vec::new();
+        for part in parts {
+            // What the record names that is about to be replaced is there, and nobody removes it before.
+            let there = known.shards.iter().find(|shard| shard.digest == part.digest);
+            let shard = there.cloned().unwrap_or_else(|| {
+                let name = Shelf::name(record.stack, record.session, part);
+                let shard = Shard { name, digest: part.digest };
+                new.push((shard.clone(), part));
+                shard
+            });
+            shards.push(shard);
+        }
+        // Ours from here on, whatever becomes of the record.
+        known.loose.extend(new.iter().map(|(shard, _)| shard.clone()));
+        self.known().insert(record.stack, known.clone());
+        self.shelf.write(record.stack, record.session, &new).await?;
+        Ok(Header { entries: record.inventory.len(), packed: None, shards })
+    }
+
+    async fn put(&self, record: &Record, name: &str, object: DynamicObject) -> Result<String, RecordError> {
         let written = match &record.version {
-            None => timely(self.api.create(&PostParams::default(), &object)).await,
-            Some(_) => match timely(self.api.replace(&name, &PostParams::default(), &object)).await {
-                // Deleted by hand: made again.
-                Err(RecordError::Api(kube::Error::Api(status))) if status.code == 404 => {
+            None => timely(self.api.create(&PostParams::default(), &object)).await?,
+            Some(_) => match timely(self.api.replace(name, &PostParams::default(), &object)).await {
+                // Gone, its finalizer torn off: made again, unless it is there under its other name.
+                Err(error) if error.is(404) => {
+                    if timely(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
+                        return Err(RecordError::Stale);
+                    }
                     let mut object = object;
                     object.metadata.resource_version = None;
-                    timely(self.api.create(&PostParams::default(), &object)).await
+                    timely(self.api.create(&PostParams::default(), &object)).await?
                 }
-                other => other,
+                other => other?,
             },
         };
-        match written {
-            Ok(object) => Ok(object.metadata.resource_version.unwrap_or_default()),
-            Err(RecordError::Api(kube::Error::Api(status))) if status.code == 409 => Err(RecordError::Stale),
-            Err(error) => Err(error),
-        }
+        Ok(written.resource_version().unwrap_or_default())
     }
 
-    pub async fn fetch(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
-        match timely(self.api.get_opt(&record_name(stack_name, stack))).await? {
-            Some(object) => self.read(object),
-            None => Ok(None),
-        }
-    }
-
+    /// Drops the record of a stack of which nothing is left: takes the finalizer off, and deletes it if
+    /// nobody wrote since. Its shards go after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
-        let name = record_name(stack_name, stack);
-        match timely(self.api.delete(&name, &DeleteParams::default())).await {
-            Ok(_) => Ok(()),
-            Err(RecordError::Api(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
+        let _turn = self.turns.take(stack).await;
+        if self.known().get(&stack).is_none_or(|known| known.version.is_none()) {
+            self.find(stack_name, stack).await?;
+        }
+        let known = self.known().get(&stack).cloned();
+        if let Some(known) = known.filter(|known| known.version.is_some()) {
+            match timely(self.api.get_opt(&known.name)).await? {
+                Some(object) if object.resource_version() != known.version => {
+                    return Err(RecordError::Stale);
+                }
+                Some(object) => retire::let_go(self, object).await?,
+                None if timely(self.api.get_opt(&wire::other_name(&known.name))).await?.is_some() => {
+                    return Err(RecordError::Stale);
+                }
+                None => {}
+            }
+        }
+        self.shelf.clear(stack).await?;
+        self.known().remove(&stack);
+        Ok(())
+    }
+
+    /// Removes the shards of earlier runs that no record names: a crash came between them and the record.
+    /// Waits first, so that an earlier run which is just about to end can still name what it wrote.
+    pub async fn sweep(&self, session: i64, grace: Duration) -> Result<(), RecordError> {
+        let candidates = self.shelf.older_than(session).await?;
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(grace).await;
+        let (mut named, mut unclear) = (BTreeSet::new(), BTreeSet::new());
+        for (stack, objects) in self.list().await? {
+            for object in objects {
+                match inventory_of(&object) {
+                    Ok(header) => named.extend(header.shards.into_iter().map(|shard| shard.name)),
+                    Err(_) => {
+                        unclear.insert(stack);
+                    }
+                }
+            }
+        }
+        let orphans = candidates
+            .into_iter()
+            .filter(|old| !named.contains(&old.name) && !unclear.contains(&old.stack))
+            .map(|old| old.name)
+            .collect();
+        Ok(self.shelf.remove_all(&orphans).await?)
+    }
+
+    /// Every record of this agent. Not by label: one that lost it is still a record.
+    async fn list(&self) -> Result<BTreeMap<StackId, Vec<DynamicObject>>, RecordError> {
+        let mut found: BTreeMap<StackId, Vec<DynamicObject>> = BTreeMap::new();
+        let mut page = ListParams::default().limit(100);
+        loop {
+            let list = timely(self.api.list(&page)).await?;
+            for object in list.items {
+                if let Some(stack) = wire::stack_of(&object, self.agent) {
+                    found.entry(stack).or_default().push(object);
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(found),
+            }
         }
     }
 
-    fn read(&self, object: DynamicObject) -> Result<Option<Record>, RecordError> {
-        let object: Value = serde_json::to_value(object).map_err(PackError::Json)?;
-        Ok(from_object(object, self.agent)?)
+    fn note(&self, stack: StackId, object: &DynamicObject, shards: Vec<Shard>) {
+        let mut all = self.known();
+        let known = all.entry(stack).or_default();
+        known.name = object.name_any();
+        known.version = object.resource_version();
+        known.loose.retain(|shard| !shards.contains(shard));
+        known.shards = shards;
     }
-}
 
-async fn timely<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, RecordError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(answer) => answer.map_err(RecordError::Api),
-        Err(_) => Err(RecordError::Timeout),
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<StackId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

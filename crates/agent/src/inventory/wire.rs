@@ -5,16 +5,36 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff::Timestamp;
+use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::pack::{PackError, pack, unpack};
+use super::pack::PackError;
+use super::shard::Header;
+use crate::keep::own::{KEPT_BY, tail};
 use crate::plan::types::{Made, Outcome, Record};
+use crate::resource::{Kind, Served};
 
 pub const GROUP: &str = "brokkr.io";
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
+/// E5: keeps a record that somebody deletes until it was copied, or the cleanup is done.
+pub const FINALIZER: &str = "brokkr.io/cleanup";
+/// A record that is on its way out is copied to the other name.
+const OTHER: &str = "-2";
+
+/// The record's own kind, to be watched by the label `brokkr.io/kept-by`.
+#[must_use]
+pub fn kind() -> Kind {
+    Kind::from(Served {
+        group: GROUP.into(),
+        version: VERSION.into(),
+        kind: KIND.into(),
+        plural: PLURAL.into(),
+        namespaced: false,
+    })
+}
 
 /// What people see with `kubectl get stacks.brokkr.io`, and what the agent reads back at start.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,8 +53,7 @@ struct Spec {
     session: i64,
     #[serde(default)]
     made: Made,
-    /// See `pack`. Shards come here when one text is no longer enough.
-    inventory: String,
+    inventory: Header,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -97,28 +116,30 @@ impl From<WireCondition> for Condition {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Object {
-    #[serde(default)]
-    metadata: Metadata,
     spec: Spec,
     #[serde(default)]
     status: Status,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    resource_version: String,
-}
-
 /// The stack's name, and enough of its id to be unique.
 #[must_use]
 pub fn record_name(stack_name: &str, stack: StackId) -> String {
-    // The tail: the head of a time-ordered id is shared by everything of the same moment.
-    let id = stack.0.simple().to_string();
-    format!("{stack_name}-{}", &id[id.len() - 12..])
+    format!("{stack_name}-{}", tail(stack))
 }
 
-pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
+/// Where a record goes whose name is taken by one that is on its way out.
+#[must_use]
+pub fn other_name(name: &str) -> String {
+    name.strip_suffix(OTHER).map_or_else(|| format!("{name}{OTHER}"), ToOwned::to_owned)
+}
+
+/// The record under a name, with its inventory as the header says.
+pub fn to_object(
+    record: &Record,
+    agent: AgentId,
+    name: &str,
+    inventory: Header,
+) -> Result<DynamicObject, PackError> {
     let spec = Spec {
         agent_id: agent,
         project: record.project.clone(),
@@ -130,7 +151,7 @@ pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
         stamp: record.stamp,
         session: record.session,
         made: record.made.clone(),
-        inventory: pack(&record.inventory)?,
+        inventory,
     };
     let state = match (&record.outcome, record.removal) {
         (Some(outcome), _) => outcome.transition.to_string(),
@@ -149,27 +170,51 @@ pub fn to_object(record: &Record, agent: AgentId) -> Result<Value, PackError> {
         conditions: record.conditions.iter().map(WireCondition::from).collect(),
         reports: record.reports.clone(),
     };
-    let mut metadata = json!({"name": record_name(&record.stack_name, record.stack)});
-    if let Some(version) = &record.version {
-        metadata["resourceVersion"] = json!(version);
-    }
-    Ok(json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": KIND,
-        "metadata": metadata,
-        "spec": serde_json::to_value(spec)?,
-        "status": serde_json::to_value(status)?,
-    }))
+    Ok(object(name, agent, record.version.clone(), serde_json::to_value(Object { spec, status })?))
 }
 
-/// Reads a record back; `None` if it is another agent's.
-pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, PackError> {
-    if object["spec"]["agentId"] != agent.to_string() {
-        return Ok(None);
+/// What stands around every record: its label and its finalizer.
+#[must_use]
+pub fn object(name: &str, agent: AgentId, version: Option<String>, data: Value) -> DynamicObject {
+    DynamicObject {
+        types: Some(TypeMeta { api_version: format!("{GROUP}/{VERSION}"), kind: KIND.into() }),
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(KEPT_BY.to_owned(), agent.to_string())].into()),
+            finalizers: Some(vec![FINALIZER.to_owned()]),
+            resource_version: version,
+            ..ObjectMeta::default()
+        },
+        data,
     }
-    let object: Object = serde_json::from_value(object)?;
-    let (spec, status) = (object.spec, object.status);
-    Ok(Some(Record {
+}
+
+/// Which stack of this agent it is about; `None` if it is another agent's.
+#[must_use]
+pub fn stack_of(object: &DynamicObject, agent: AgentId) -> Option<StackId> {
+    let spec = &object.data["spec"];
+    if spec["agentId"] != json!(agent) {
+        return None;
+    }
+    serde_json::from_value(spec["stackId"].clone()).ok()
+}
+
+/// Run and sequence id: of two records of a stack, the higher one counts.
+#[must_use]
+pub fn age(object: &DynamicObject) -> (i64, i64) {
+    let spec = &object.data["spec"];
+    (spec["session"].as_i64().unwrap_or_default(), spec["sequence"].as_i64().unwrap_or_default())
+}
+
+/// What the record says about its inventory, whatever else is in it.
+pub fn inventory_of(object: &DynamicObject) -> Result<Header, PackError> {
+    Ok(Header::deserialize(&object.data["spec"]["inventory"])?)
+}
+
+/// Reads a record back, but for its inventory.
+pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
+    let Object { spec, status } = serde_json::from_value(object.data)?;
+    Ok(Record {
         project: spec.project,
         stack: spec.stack_id,
         stack_name: spec.stack,
@@ -178,7 +223,7 @@ pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, Pack
         checksum: spec.checksum,
         stamp: spec.stamp,
         applied: status.applied,
-        inventory: unpack(&spec.inventory)?,
+        inventory: Default::default(),
         made: spec.made,
         hops: status.hops,
         outcome: status.outcome,
@@ -187,6 +232,6 @@ pub fn from_object(object: Value, agent: AgentId) -> Result<Option<Record>, Pack
         total: status.total,
         reports: status.reports,
         session: spec.session,
-        version: Some(object.metadata.resource_version),
-    }))
+        version: object.metadata.resource_version,
+    })
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brokkr_api::{AgentId, StackId};
@@ -12,12 +13,15 @@ use kube::api::{DeleteParams, ListParams, PartialObjectMeta, PostParams};
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// On everything that the agent keeps for itself. Not `brokkr.io/agent`, which watches select by.
 pub const KEPT_BY: &str = "brokkr.io/kept-by";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
+/// Stacks that share a turn wait for each other; more turns would only cost memory.
+const TURNS: usize = 64;
 
 /// Why the API server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +57,22 @@ pub fn labels(agent: AgentId, of: &str, stack: StackId) -> BTreeMap<String, Stri
 pub fn tail(stack: StackId) -> String {
     let id = stack.0.simple().to_string();
     id[id.len() - 12..].to_owned()
+}
+
+/// Whose turn it is: what is done for one stack's kept objects is done one after another.
+#[derive(Clone)]
+pub struct Turns(Arc<[Mutex<()>; TURNS]>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(std::array::from_fn(|_| Mutex::new(()))))
+    }
+}
+
+impl Turns {
+    pub async fn take(&self, stack: StackId) -> MutexGuard<'_, ()> {
+        self.0[usize::from(stack.0.as_bytes()[15]) % TURNS].lock().await
+    }
 }
 
 /// One sort of object in the agent's namespace.

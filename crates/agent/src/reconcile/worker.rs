@@ -46,17 +46,6 @@ impl Worker {
         }
     }
 
-    /// The record goes last: whatever a crash leaves, it is still named.
-    async fn drop_record(&self, target: &TargetStack) -> Answer {
-        if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
-            return Answer::Failed(content::not_kept(&error));
-        }
-        match self.records.delete(&target.stack_name, target.stack_id).await {
-            Ok(()) => Answer::RecordDropped,
-            Err(error) => Answer::Failed(record_failure(&error)),
-        }
-    }
-
     /// The broker must know that the stack is held before the first write for it.
     async fn hold(&self, target: &TargetStack) -> Answer {
         match self.holds.hold(target.stack_id).await {
@@ -81,11 +70,15 @@ impl Worker {
             match self.records.write(&record).await {
                 Ok(version) => return Answer::RecordWritten { version },
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
-                    Ok(Some(found)) if found.session > self.session => {
+                    Ok(Some(found)) if found.session > self.session => return superseded(),
+                    Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {
                         return Answer::Failed(Failure {
                             class: FailureClass::Permanent,
-                            reason: "Superseded".into(),
-                            message: "a newer run of this agent writes this record".into(),
+                            reason: "RecordFound".into(),
+                            message:
+                                "there is a record that this run did not know at its start; restart the \
+                                      agent, so that it is taken up"
+                                    .into(),
                             retry_after: None,
                         });
                     }
@@ -97,11 +90,45 @@ impl Worker {
         }
         Answer::Failed(record_failure(&RecordError::Stale))
     }
+
+    /// The record goes last: whatever a crash leaves, it is still named.
+    async fn drop_record(&self, target: &TargetStack) -> Answer {
+        if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
+            return Answer::Failed(content::not_kept(&error));
+        }
+        let (name, stack) = (&target.stack_name, target.stack_id);
+        for _ in 0..3 {
+            match self.records.delete(name, stack).await {
+                Ok(()) => return Answer::RecordDropped,
+                Err(RecordError::Stale) => match self.records.fetch(name, stack).await {
+                    Ok(Some(found)) if found.session > self.session => return superseded(),
+                    Ok(_) => {}
+                    Err(error) => return Answer::Failed(record_failure(&error)),
+                },
+                Err(error) => return Answer::Failed(record_failure(&error)),
+            }
+        }
+        Answer::Failed(record_failure(&RecordError::Stale))
+    }
+}
+
+/// Whether writing the one over the other would forget what it owns.
+fn forgets(record: &Record, found: &Record) -> bool {
+    !found.inventory.keys().all(|key| record.inventory.contains_key(key))
+}
+
+fn superseded() -> Answer {
+    Answer::Failed(Failure {
+        class: FailureClass::Permanent,
+        reason: "Superseded".into(),
+        message: "a newer run of this agent writes this record".into(),
+        retry_after: None,
+    })
 }
 
 fn record_failure(error: &RecordError) -> Failure {
-    use std::error::Error as _;
-    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let cause: String = causes.map(|cause| format!(": {cause}")).collect();
     Failure {
         class: FailureClass::Transient,
         reason: "RecordNotWritten".into(),

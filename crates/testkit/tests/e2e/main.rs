@@ -14,6 +14,7 @@ mod observe;
 mod pull;
 mod quiet;
 mod readme;
+mod records;
 mod retarget;
 mod validation;
 mod world;

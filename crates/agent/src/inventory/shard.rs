@@ -1,0 +1,180 @@
+//! How an inventory is cut: small ones stay in the record, larger ones go into shards beside it.
+//!
+//! Which shard an entry belongs to is a matter of its key alone, so that a small change leaves most
+//! shards as they are, and what did not change is not written again.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use brokkr_api::ids::Checksum;
+use brokkr_manifest::Key;
+use serde::{Deserialize, Serialize};
+
+use super::pack::{PackError, pack, unpack};
+use crate::plan::types::Entry;
+
+/// The most text that stays in the record: what a person who describes it can still scroll past.
+const INLINE: usize = 16 * 1024;
+/// About how many entries share a shard. About 100 bytes each when packed; a ConfigMap may hold 1 MiB.
+const ENTRIES: usize = 1024;
+
+/// The inventory as the record holds it: either the text itself, or the names of the shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    pub entries: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<Shard>,
+}
+
+/// One ConfigMap with a part of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    pub name: String,
+    pub digest: Checksum,
+}
+
+/// A part that is to be in a shard.
+pub struct Part {
+    pub digest: Checksum,
+    pub bytes: Vec<u8>,
+}
+
+pub enum Cut {
+    Inline(Header),
+    Parts(Vec<Part>),
+}
+
+pub fn cut(inventory: &BTreeMap<Key, Entry>) -> Result<Cut, PackError> {
+    let entries = inventory.len();
+    if entries <= ENTRIES {
+        let packed = STANDARD.encode(pack(inventory)?);
+        if packed.len() <= INLINE {
+            return Ok(Cut::Inline(Header { entries, packed: Some(packed), shards: Vec::new() }));
+        }
+    }
+    let count = entries.div_ceil(ENTRIES).next_power_of_two();
+    let mut parts = vec![Vec::new(); count];
+    for line in inventory {
+        parts[place(line.0) % count].push(line);
+    }
+    let packed = parts.into_iter().filter(|part| !part.is_empty()).map(|part| {
+        let bytes = pack(part)?;
+        Ok(Part { digest: Checksum::of(&bytes), bytes })
+    });
+    Ok(Cut::Parts(packed.collect::<Result<_, PackError>>()?))
+}
+
+fn place(key: &Key) -> usize {
+    let digest = Checksum::of(key.to_string().as_bytes()).0;
+    usize::from(u16::from_be_bytes([digest[0], digest[1]]))
+}
+
+impl Header {
+    /// The inventory again, given what the shards hold.
+    pub fn join(&self, parts: &[Vec<u8>]) -> Result<BTreeMap<Key, Entry>, PackError> {
+        let mut inventory = match &self.packed {
+            Some(text) => unpack(&STANDARD.decode(text).map_err(|_| PackError::Base64)?)?,
+            None => BTreeMap::new(),
+        };
+        for part in parts {
+            inventory.extend(unpack(part)?);
+        }
+        // A record that lost its text or its shards must never look like one that owns nothing.
+        if inventory.len() != self.entries {
+            return Err(PackError::Incomplete { counted: self.entries, found: inventory.len() });
+        }
+        Ok(inventory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::plan::types::{Fingerprint, Origin};
+    use crate::resource::{Kind, Served};
+
+    /// As random as real ones: regular ones would pack better than the truth.
+    fn inventory(entries: u32) -> BTreeMap<Key, Entry> {
+        let kind = |group: &str, kind: &str, plural: &str| {
+            Kind::from(Served {
+                group: group.into(),
+                version: "v1".into(),
+                kind: kind.into(),
+                plural: plural.into(),
+                namespaced: true,
+            })
+        };
+        let kinds = [kind("apps", "Deployment", "deployments"), kind("", "ConfigMap", "configmaps")];
+        let line = |number: u32| {
+            let kind = &kinds[number as usize % 2];
+            let key = format!("{}/{}/shop-{}/web-{number}", kind.group, kind.kind, number % 100);
+            let noise = Checksum::of(&number.to_be_bytes()).to_string();
+            let entry = Entry {
+                kind: kind.clone(),
+                origin: if number % 3 == 0 { Origin::Adopted } else { Origin::Created },
+                uid: Some(uuid::Uuid::new_v4().to_string()),
+                digest: Some(Checksum::of(noise.as_bytes())),
+                fields: (number % 5 != 0).then(|| Fingerprint(format!("v1:{}", &noise[..32]))),
+            };
+            (key.parse().unwrap(), entry)
+        };
+        (0..entries).map(line).collect()
+    }
+
+    fn parts(inventory: &BTreeMap<Key, Entry>) -> Vec<Part> {
+        match cut(inventory).unwrap() {
+            Cut::Parts(parts) => parts,
+            Cut::Inline(_) => panic!("{} entries are inline", inventory.len()),
+        }
+    }
+
+    #[test]
+    fn small_inventories_stay_in_the_record() {
+        for entries in [0, 1, 100] {
+            let inventory = inventory(entries);
+            let Cut::Inline(header) = cut(&inventory).unwrap() else { panic!("{entries} are sharded") };
+            assert_eq!(header.join(&[]).unwrap(), inventory);
+        }
+    }
+
+    #[test]
+    fn thirty_thousand_entries_survive_in_shards_that_fit() {
+        for entries in [1_000, 10_000, 30_000] {
+            let inventory = inventory(entries);
+            let parts = parts(&inventory);
+            assert!(parts.len() <= 32, "{} shards", parts.len());
+            let largest = parts.iter().map(|part| part.bytes.len()).max().unwrap();
+            assert!(largest < 200_000, "{largest} bytes");
+            let header = Header { entries: inventory.len(), packed: None, shards: Vec::new() };
+            let bytes: Vec<_> = parts.into_iter().map(|part| part.bytes).collect();
+            assert_eq!(header.join(&bytes).unwrap(), inventory);
+            assert!(header.join(&bytes[1..]).is_err(), "one shard is missing");
+        }
+    }
+
+    #[test]
+    fn one_changed_entry_changes_one_shard() {
+        let mut inventory = inventory(10_000);
+        let digests =
+            |inventory| -> BTreeSet<Checksum> { parts(inventory).iter().map(|part| part.digest).collect() };
+        let before = digests(&inventory);
+        inventory.values_mut().nth(4_321).unwrap().uid = Some("another".into());
+        assert_eq!(digests(&inventory).difference(&before).count(), 1);
+        let removed = inventory.keys().next().unwrap().clone();
+        let before = digests(&inventory);
+        inventory.remove(&removed);
+        assert_eq!(digests(&inventory).difference(&before).count(), 1);
+    }
+
+    #[test]
+    fn a_header_that_lost_its_text_is_an_error_and_not_empty() {
+        let header = Header { entries: 3, packed: None, shards: Vec::new() };
+        assert!(matches!(header.join(&[]), Err(PackError::Incomplete { counted: 3, found: 0 })));
+    }
+}
