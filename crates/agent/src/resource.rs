@@ -5,6 +5,8 @@ use std::fmt;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
+use crate::health;
+
 /// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
 /// again what it owns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,11 +68,7 @@ impl Kind {
     /// so that the data of live Secrets never enters this process.
     #[must_use]
     pub fn has_status(&self) -> bool {
-        match self.group.as_str() {
-            "" => matches!(self.kind.as_str(), "Namespace" | "Pod" | "Service" | "PersistentVolumeClaim"),
-            "apps" | "batch" | "apiextensions.k8s.io" => true,
-            group => group.contains('.') && !group.ends_with(".k8s.io"),
-        }
+        health::reads_status(&self.group, &self.kind)
     }
 }
 
