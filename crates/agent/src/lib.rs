@@ -19,3 +19,4 @@ pub mod plan;
 pub mod reconcile;
 pub mod resource;
 pub mod run;
+pub mod yields;
