@@ -2,6 +2,8 @@
 //! real clusters. Each reads like the promise that it proves, and names its id.
 
 mod adoption;
+mod causes;
+mod conditions;
 mod crashes;
 mod deletion;
 mod delivery;
@@ -14,3 +16,4 @@ mod retarget;
 mod validation;
 mod world;
 mod wrong_answers;
+mod yielding;
