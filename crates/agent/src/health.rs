@@ -3,10 +3,14 @@
 //! They are those of kstatus, so that Brokkr agrees with the tools that people know, with its known traps fixed:
 //! a Job is ready when it is complete rather than started, a failed Pod has failed, a claim that waits for its
 //! first consumer is fine, a StatefulSet with `OnDelete` still needs its replicas, a condition about an older
-//! generation says nothing, and a custom resource that its controller has not looked at yet gets a moment.
+//! generation says nothing, a paused rollout is held rather than on its way, and a custom resource that its
+//! controller has not looked at yet gets a moment.
 //!
 //! Health is an observation. Nothing waits for it but people, and edges that a manifest asks for.
 
+use std::collections::BTreeMap;
+
+use brokkr_manifest::order::is_built_in;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +20,7 @@ mod conditions;
 mod custom;
 mod replicas;
 mod running;
+mod scaling;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +42,7 @@ pub struct ObjectView<'a> {
     pub deletion: bool,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    pub annotations: &'a BTreeMap<String, String>,
     /// `Null` if there is none.
     pub spec: &'a Value,
     /// `Null` if there is none.
@@ -63,6 +69,8 @@ pub enum HealthState {
     Progressing,
     /// It will not get there by itself.
     Failed,
+    /// Held on purpose, half-way: it goes on when somebody lets it.
+    Suspended,
     /// Being deleted.
     Terminating,
     /// The API server does not say.
@@ -96,6 +104,39 @@ fn shortened(message: &str) -> String {
     }
 }
 
+type Rule = fn(&ObjectView<'_>, Timestamp) -> Health;
+
+/// The built-in kinds whose status tells something. All other built-in kinds are ready once they are applied, and
+/// custom resources are what their conditions say.
+const RULES: &[(&str, &str, Rule)] = &[
+    ("apps", "Deployment", replicas::deployment),
+    ("apps", "StatefulSet", replicas::stateful_set),
+    ("apps", "DaemonSet", replicas::daemon_set),
+    ("apps", "ReplicaSet", replicas::replica_set),
+    ("", "ReplicationController", replicas::replica_set),
+    ("batch", "Job", running::job),
+    ("batch", "CronJob", running::cron_job),
+    ("", "Pod", running::pod),
+    ("autoscaling", "HorizontalPodAutoscaler", scaling::autoscaler),
+    ("policy", "PodDisruptionBudget", scaling::disruption_budget),
+    ("", "Service", cluster::service),
+    ("networking.k8s.io", "Ingress", cluster::ingress),
+    ("", "PersistentVolumeClaim", cluster::claim),
+    ("", "Namespace", cluster::namespace),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", cluster::definition),
+    ("apiregistration.k8s.io", "APIService", cluster::api_service),
+];
+
+fn rule(group: &str, kind: &str) -> Option<Rule> {
+    RULES.iter().find(|rule| (rule.0, rule.1) == (group, kind)).map(|rule| rule.2)
+}
+
+/// Whether the health of this kind is read from more than its metadata.
+#[must_use]
+pub fn reads_status(group: &str, kind: &str) -> bool {
+    rule(group, kind).is_some() || !is_built_in(group)
+}
+
 /// The health of one object.
 pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if object.deletion {
@@ -104,27 +145,14 @@ pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if let Some(health) = not_observed(object) {
         return health;
     }
-    match (object.group, object.kind) {
-        ("apps", "Deployment") => replicas::deployment(object),
-        ("apps", "StatefulSet") => replicas::stateful_set(object),
-        ("apps", "DaemonSet") => replicas::daemon_set(object),
-        ("apps", "ReplicaSet") | ("", "ReplicationController") => replicas::replica_set(object),
-        ("batch", "Job") => running::job(object),
-        ("", "Pod") => running::pod(object, now),
-        ("", "Service") => cluster::service(object),
-        ("", "PersistentVolumeClaim") => cluster::claim(object),
-        ("", "Namespace") => cluster::namespace(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::definition(object),
-        ("apiregistration.k8s.io", "APIService") => cluster::api_service(object),
-        _ => custom::resource(object, now),
-    }
+    rule(object.group, object.kind).unwrap_or(custom::resource)(object, now)
 }
 
 /// When the passing of time alone may change the verdict: the time to ask again, if no event comes before it.
 pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> {
     let grace = match (object.group, object.kind) {
         ("", "Pod") if running::waits_for_a_node(object) => SCHEDULING_GRACE,
-        (group, _) if custom::is_custom(group) && custom::has_no_status(object) => STATUS_GRACE,
+        (group, _) if !is_built_in(group) && custom::has_no_status(object) => STATUS_GRACE,
         _ => return None,
     };
     in_grace(object, grace, now).then(|| object.created?.checked_add(grace).ok()).flatten()
@@ -139,8 +167,10 @@ fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Timestamp) -> b
 fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
     let observed = object.status.get("observedGeneration").and_then(Value::as_i64);
     // These controllers always write it, so its absence means that they have not been here yet.
-    let always = object.group == "apps"
-        && matches!(object.kind, "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet");
+    let always = match object.group {
+        "apps" => rule(object.group, object.kind).is_some(),
+        group => group.is_empty() && object.kind == "ReplicationController",
+    };
     match (observed, object.generation) {
         (Some(observed), Some(generation)) if observed != generation => Some(waiting_for_controller()),
         (None, Some(_)) if always => Some(waiting_for_controller()),
@@ -155,6 +185,10 @@ fn waiting_for_controller() -> Health {
 /// A count in a status or specification; the API server leaves out zeros.
 fn count(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn is_set(value: &Value, field: &str) -> bool {
+    value.get(field).and_then(Value::as_bool).unwrap_or(false)
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

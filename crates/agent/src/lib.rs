@@ -7,6 +7,7 @@
 //! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for every decision.
 
 pub mod args;
+pub mod diagnose;
 pub mod execute;
 pub mod health;
 pub mod install;
@@ -20,3 +21,4 @@ pub mod plan;
 pub mod reconcile;
 pub mod resource;
 pub mod run;
+pub mod yields;

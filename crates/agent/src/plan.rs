@@ -16,11 +16,13 @@
 //! | `remove`  | a stack to remove, until everything is seen to be gone                      |
 //! | `steady`  | putting back what others changed, and health                               |
 //! | `outcome` | the record and the reports that go with a transition                        |
+//! | `conditions` | what is said of the stack at a glance (F5)                          |
 //! | `types`, `seen`, `steps` | what is looked at, and what is answered                      |
 //! | `absorb`  | what an answer changes                                                      |
 
 pub mod absorb;
 mod attempt;
+pub mod conditions;
 mod deliver;
 mod dispose;
 mod ground;

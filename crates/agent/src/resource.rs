@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
+use crate::health;
 use crate::intern::Shelf;
 
 /// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
@@ -84,11 +85,7 @@ impl Kind {
     /// so that the data of live Secrets never enters this process.
     #[must_use]
     pub fn has_status(&self) -> bool {
-        match self.group.as_str() {
-            "" => matches!(self.kind.as_str(), "Namespace" | "Pod" | "Service" | "PersistentVolumeClaim"),
-            "apps" | "batch" | "apiextensions.k8s.io" => true,
-            group => group.contains('.') && !group.ends_with(".k8s.io"),
-        }
+        health::reads_status(&self.group, &self.kind)
     }
 }
 

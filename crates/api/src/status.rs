@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{AgentId, SequenceId, StackId};
-use crate::report::{Hops, ObjectNote};
+use crate::report::{Condition, Hops, ObjectNote};
 
 /// Where a stack is on an agent, in one word.
 #[derive(
@@ -45,5 +45,8 @@ pub struct StackStatus {
     pub reason: String,
     pub message: String,
     pub objects: Vec<ObjectNote>,
+    /// What the agent says of it at a glance; empty before its first report.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     pub hops: Hops,
 }

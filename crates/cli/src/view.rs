@@ -1,6 +1,7 @@
 //! Text for people, from API types. Time is passed in, so that the same answer always reads the same.
 
 pub mod agents;
+pub mod conditions;
 pub mod events;
 pub mod history;
 pub mod progress;

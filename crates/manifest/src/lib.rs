@@ -12,7 +12,7 @@
 //! 4. [`normal`]: the one form in which an object is compared, hashed and applied.
 //! 5. [`canonical`]: that form as bytes, and their digests.
 //!
-//! [`order`] says what is applied before what, [`redact`] what may be shown.
+//! [`order`] says what is applied before what, [`yields`] what is left to others, [`redact`] what may be shown.
 
 pub mod budget;
 pub mod canonical;
@@ -24,6 +24,7 @@ pub mod parse;
 pub mod redact;
 pub mod refuse;
 pub mod shape;
+pub mod yields;
 
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ use crate::budget::Budget;
 use crate::error::{ManifestError, ManifestErrors, Place, Problem};
 use crate::identity::Key;
 use crate::parse::yaml::problem_of;
-use crate::{Manifest, Object, canonical, normal, order, refuse, shape};
+use crate::{Manifest, Object, canonical, normal, order, refuse, shape, yields};
 
 mod yaml;
 
@@ -150,6 +150,7 @@ impl<'a> Reading<'a> {
         let resource = identity.to_string();
         let mut problems = refuse::problems(&identity, &body);
         problems.extend(order::problem(&body));
+        problems.extend(yields::problem(&body));
         problems.extend(normal::normalise(&identity, &mut body));
 
         let bytes = canonical::to_bytes(&body);

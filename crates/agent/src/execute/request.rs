@@ -20,6 +20,7 @@ use crate::observe::tracked;
 use crate::plan::steps::Answer;
 use crate::plan::types::{Failure, FailureClass, Seen, Uid, Wanted};
 use crate::resource::Kind;
+use crate::yields;
 
 /// A request that takes longer than this is given up; whether it was carried out is found out later.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -53,17 +54,13 @@ impl Reply {
     }
 
     fn refusal(&self, kind: &Kind) -> Failure {
-        let retry_after = self
-            .headers
-            .get(http::header::RETRY_AFTER)
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .map(Duration::from_secs);
-        classify::refusal(
-            self.status,
-            &self.body,
-            retry_after,
-            kind.group.is_empty() && kind.kind == "Secret",
-        )
+        let secret = kind.group.is_empty() && kind.kind == "Secret";
+        classify::refusal(self.status, &self.body, self.retry_after(), secret)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let value = self.headers.get(http::header::RETRY_AFTER)?;
+        value.to_str().ok()?.parse().ok().map(Duration::from_secs)
     }
 }
 
@@ -144,9 +141,25 @@ impl Cluster {
             "{}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict{dry}",
             wanted.kind.object_path(&wanted.key)
         );
-        let body = dress(wanted.body.to_value(), &wanted.key, stamp, uid).to_string().into_bytes();
+        let body = wanted.body.to_value();
+        let body = if dry_run { body } else { self.yielding(wanted, body).await? };
+        let body = dress(body, &wanted.key, stamp, uid).to_string().into_bytes();
         let reply = self.send(Method::PATCH, &path, APPLY, Self::accept(&wanted.kind), body).await?;
         if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&wanted.kind)) }
+    }
+
+    /// What to send of the manifest's object where fields of it are left to others.
+    async fn yielding(&self, wanted: &Wanted, body: Value) -> Result<Value, Failure> {
+        // What cannot be read as paths was refused with the whole manifest.
+        let paths = brokkr_manifest::yields::paths(&body).unwrap_or_default();
+        if paths.is_empty() {
+            return Ok(body);
+        }
+        let live = self.read(&wanted.kind.object_path(&wanted.key)).await?;
+        Ok(match live {
+            Some(live) => yields::yielded(body, &live, &paths),
+            None => body,
+        })
     }
 
     /// B2: would it be accepted?
@@ -177,6 +190,19 @@ impl Cluster {
                 Err(failure) => Answer::Failed(failure),
             },
             Ok(reply) => Answer::Failed(reply.refusal(kind)),
+        }
+    }
+
+    /// Whatever is at this path, whole; none if there is nothing.
+    pub async fn read(&self, path: &str) -> Result<Option<Value>, Failure> {
+        let json = "application/json";
+        let reply = self.send(Method::GET, path, json, json, Vec::new()).await?;
+        match reply.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => serde_json::from_slice(&reply.body)
+                .map(Some)
+                .map_err(|error| classify::unreachable(&format!("its answer cannot be read: {error}"))),
+            status => Err(classify::refusal(status, &reply.body, reply.retry_after(), false)),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Kinds that give other kinds their place: Service, PersistentVolumeClaim, Namespace, definitions and APIs.
+//! Kinds that give other kinds their place: Service, Ingress, PersistentVolumeClaim, Namespace, definitions, APIs.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
@@ -7,28 +8,52 @@ use super::{Health, HealthState, ObjectView, text};
 
 /// An address from the cloud is not required: many clusters never hand one out, and inside the cluster the
 /// Service works without.
-pub(super) fn service(object: &ObjectView<'_>) -> Health {
+pub(super) fn service(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if text(object.spec, "type") != "LoadBalancer" {
         return Health::ready("Applied", "applied");
     }
     if text(object.spec, "clusterIP").is_empty() {
         return Health::progressing("NoClusterAddress", "no cluster address yet");
     }
-    let addresses = object.status.pointer("/loadBalancer/ingress").and_then(Value::as_array);
-    if addresses.is_some_and(|addresses| !addresses.is_empty()) {
+    if has_address(object.status) {
         Health::ready("Ready", "the load balancer has an address")
     } else {
         Health::ready("WaitingForAddress", "works in the cluster; the load balancer has no address yet")
     }
 }
 
-/// Whether a pending claim waits for its first consumer stands in its StorageClass, which cannot be seen from
-/// here. To call it unready would hold up every stack that uses such a class, and a Pod that cannot get its
-/// volume says so itself.
-pub(super) fn claim(object: &ObjectView<'_>) -> Health {
+/// Not every controller writes an address, and which controller is meant cannot be told from here.
+pub(super) fn ingress(object: &ObjectView<'_>, _: Timestamp) -> Health {
+    if has_address(object.status) {
+        Health::ready("Ready", "has an address")
+    } else {
+        Health::ready("WaitingForAddress", "applied; no controller has told its address yet")
+    }
+}
+
+fn has_address(status: &Value) -> bool {
+    let addresses = status.pointer("/loadBalancer/ingress").and_then(Value::as_array);
+    addresses.is_some_and(|addresses| !addresses.is_empty())
+}
+
+/// Set on a claim once a volume is being made for it: because its class does not wait, or because its first
+/// consumer is there.
+const PROVISIONING: [&str; 3] = [
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+];
+
+/// A claim that waits for its first consumer is as good as it can be; to call it unready would hold up every
+/// stack that uses such a class. That stands in the StorageClass, which cannot be seen from here, but such a claim
+/// has no volume being made for it.
+pub(super) fn claim(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {
         "Bound" => Health::ready("Bound", "bound"),
         "Lost" => Health::failed("Lost", "its volume is gone"),
+        "" | "Pending" if PROVISIONING.iter().any(|name| object.annotations.contains_key(*name)) => {
+            Health::progressing("Provisioning", "its volume is being made")
+        }
         "" | "Pending" => {
             Health::ready("WaitingForConsumer", "not bound yet; may be waiting for its first consumer")
         }
@@ -36,7 +61,7 @@ pub(super) fn claim(object: &ObjectView<'_>) -> Health {
     }
 }
 
-pub(super) fn namespace(object: &ObjectView<'_>) -> Health {
+pub(super) fn namespace(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {
         "Active" => Health::ready("Active", "active"),
         "Terminating" => Health::new(HealthState::Terminating, "Terminating", "being deleted"),
@@ -44,7 +69,7 @@ pub(super) fn namespace(object: &ObjectView<'_>) -> Health {
     }
 }
 
-pub(super) fn definition(object: &ObjectView<'_>) -> Health {
+pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
         return Health::failed(names.reason_or("NamesNotAccepted"), names.message_or("its names are taken"));
     }
@@ -60,7 +85,7 @@ pub(super) fn definition(object: &ObjectView<'_>) -> Health {
     }
 }
 
-pub(super) fn api_service(object: &ObjectView<'_>) -> Health {
+pub(super) fn api_service(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if find_true(object, "Available").is_some() {
         return Health::ready("Available", "available");
     }

@@ -23,14 +23,10 @@ pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
     }
     // Without the grace a resource counts as ready in the moment between its creation and the first look that its
     // controller takes at it, and whatever waits for it starts too early.
-    if is_custom(object.group) && has_no_status(object) && in_grace(object, STATUS_GRACE, now) {
+    if !is_built_in(object.group) && has_no_status(object) && in_grace(object, STATUS_GRACE, now) {
         return Health::progressing("WaitingForStatus", "its controller has not reported a status yet");
     }
     Health::ready("Applied", "applied")
-}
-
-pub(super) fn is_custom(group: &str) -> bool {
-    !is_built_in(group)
 }
 
 pub(super) fn has_no_status(object: &ObjectView<'_>) -> bool {

@@ -1,14 +1,15 @@
 //! Kinds that keep a number of Pods running: Deployment, StatefulSet, DaemonSet, ReplicaSet.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, ObjectView, count, text};
+use super::{Health, HealthState, ObjectView, count, is_set, text};
 
 /// `progressDeadlineSeconds` that means "none".
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-pub(super) fn deployment(object: &ObjectView<'_>) -> Health {
+pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let (spec, status) = (object.spec, object.status);
     let progress = find(object, "Progressing");
     if let Some(progress) = progress.filter(|progress| progress.reason() == "ProgressDeadlineExceeded") {
@@ -19,19 +20,19 @@ pub(super) fn deployment(object: &ObjectView<'_>) -> Health {
     }
 
     let wanted = wanted(spec);
-    let updated = count(status, "updatedReplicas");
-    let paused = spec.get("paused").and_then(Value::as_bool).unwrap_or(false);
-    let hold =
-        |health: Health| if paused && updated < wanted { paused_health(updated, wanted) } else { health };
-
-    if let Some(health) = cannot_create(object, count(status, "replicas") < wanted || updated < wanted) {
+    let (replicas, updated) = (count(status, "replicas"), count(status, "updatedReplicas"));
+    let paused = is_set(spec, "paused");
+    if let Some(health) = cannot_create(object, replicas < wanted || updated < wanted) {
         return health;
     }
-    if updated < wanted {
-        return hold(part(updated, wanted, "updated"));
+    if paused && (updated < wanted || replicas > updated) {
+        return held(updated, wanted);
     }
-    if count(status, "replicas") > updated {
-        return surplus(count(status, "replicas") - updated);
+    if updated < wanted {
+        return part(updated, wanted, "updated");
+    }
+    if replicas > updated {
+        return surplus(replicas - updated);
     }
     if let Some(health) = not_ready(status, wanted) {
         return health;
@@ -55,7 +56,7 @@ pub(super) fn deployment(object: &ObjectView<'_>) -> Health {
     all_ready(wanted)
 }
 
-pub(super) fn stateful_set(object: &ObjectView<'_>) -> Health {
+pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let (spec, status) = (object.spec, object.status);
     let wanted = wanted(spec);
     let replicas = count(status, "replicas");
@@ -93,7 +94,7 @@ pub(super) fn stateful_set(object: &ObjectView<'_>) -> Health {
     all_ready(wanted)
 }
 
-pub(super) fn daemon_set(object: &ObjectView<'_>) -> Health {
+pub(super) fn daemon_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let status = object.status;
     let wanted = count(status, "desiredNumberScheduled");
     let on_delete =
@@ -113,7 +114,7 @@ pub(super) fn daemon_set(object: &ObjectView<'_>) -> Health {
     Health::ready("Ready", format!("{wanted}/{wanted} pods ready"))
 }
 
-pub(super) fn replica_set(object: &ObjectView<'_>) -> Health {
+pub(super) fn replica_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let status = object.status;
     let wanted = wanted(object.spec);
     let replicas = count(status, "replicas");
@@ -171,8 +172,10 @@ fn surplus(old: i64) -> Health {
     Health::progressing("RollingOut", format!("{old} old {noun} still to stop"))
 }
 
-fn paused_health(updated: i64, wanted: i64) -> Health {
-    Health::progressing("Paused", format!("the rollout is paused with {updated}/{wanted} replicas updated"))
+/// Not ready, although nothing is wrong: what was asked for is not what runs.
+fn held(updated: i64, wanted: i64) -> Health {
+    let message = format!("the rollout is paused with {updated}/{wanted} replicas updated");
+    Health::new(HealthState::Suspended, "Paused", message)
 }
 
 fn all_ready(wanted: i64) -> Health {

@@ -1,19 +1,21 @@
-//! Kinds that run something once, or run it themselves: Job and Pod.
+//! Kinds that run something once, or run it themselves: Job, CronJob and Pod.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, text};
+use super::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, is_set, text};
 
-pub(super) fn job(object: &ObjectView<'_>) -> Health {
-    if let Some(failed) = find_true(object, "Failed") {
+pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
+    // The second is set first, while the last Pods are still being stopped.
+    let failed = find_true(object, "Failed").or_else(|| find_true(object, "FailureTarget"));
+    if let Some(failed) = failed {
         return Health::failed(failed.reason_or("Failed"), failed.message_or("the job has failed"));
     }
     if find_true(object, "Complete").is_some() {
         return Health::ready("Complete", "completed");
     }
-    if object.spec.get("suspend").and_then(Value::as_bool).unwrap_or(false) {
+    if is_set(object.spec, "suspend") {
         return Health::ready("Suspended", "suspended, as its manifest asks");
     }
     let status = object.status;
@@ -26,6 +28,14 @@ pub(super) fn job(object: &ObjectView<'_>) -> Health {
     }
     let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
     Health::progressing("Running", format!("{succeeded}/{wanted} completed, {active} active{failures}"))
+}
+
+/// Its runs are Jobs of their own, and one that fails leaves nothing here to see.
+pub(super) fn cron_job(object: &ObjectView<'_>, _: Timestamp) -> Health {
+    if is_set(object.spec, "suspend") {
+        return Health::ready("Suspended", "suspended, as its manifest asks");
+    }
+    Health::ready("Scheduled", "scheduled")
 }
 
 pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {

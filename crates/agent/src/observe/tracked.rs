@@ -181,6 +181,7 @@ impl Raw {
             generation: metadata.generation,
             deletion: metadata.deletion_timestamp.is_some(),
             created: metadata.creation_timestamp,
+            annotations: &metadata.annotations,
             spec: &self.spec,
             status: &self.status,
         };

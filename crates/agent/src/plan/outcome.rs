@@ -18,7 +18,7 @@ use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, attempt, dispose, due};
 use crate::health::HealthState;
 use crate::resource::{Kind, is_ground};
 
-const LONGEST_MESSAGE: usize = 800;
+pub(super) const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
 /// The most reports that are kept for a broker that cannot be reached.
 const KEPT_REPORTS: usize = 50;
@@ -429,7 +429,7 @@ fn report(
 }
 
 /// One long text must not hold up everything else that is to be reported.
-fn clip(text: &str, longest: usize) -> String {
+pub(super) fn clip(text: &str, longest: usize) -> String {
     let mut clipped: String = text.chars().filter(|character| *character != '\0').take(longest).collect();
     if text.chars().count() > longest {
         clipped.push('…');

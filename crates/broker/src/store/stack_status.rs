@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use brokkr_api::report::{Hops, ObjectNote, Report, Transition};
+use brokkr_api::report::{Condition, Hops, ObjectNote, Report, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
@@ -20,6 +20,7 @@ pub struct LastReport {
     pub message: String,
     pub objects: Vec<ObjectNote>,
     pub hops: Hops,
+    pub conditions: Vec<Condition>,
     pub ready: u32,
     pub total: u32,
 }
@@ -35,17 +36,21 @@ pub async fn stack_status_store_on_conn(
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     sqlx::query(
         "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, message,
-                                          objects, hops, ready, total, at)
+                                          objects, hops, ready, total, at, conditions, conditions_at)
          SELECT $1, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops,
-                r.ready, r.total, r.at
+                r.ready, r.total, r.at, r.conditions, r.at
          FROM unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[],
-                     $10::int[], $11::int[], $12::timestamptz[])
-              AS r (stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at)
+                     $10::int[], $11::int[], $12::timestamptz[], $13::jsonb[])
+              AS r (stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at, conditions)
          ORDER BY r.stack_id
          ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
             sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
             message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
             at = excluded.at,
+            conditions = CASE WHEN old.sequence_id = excluded.sequence_id AND old.conditions_at > excluded.at
+                              THEN old.conditions ELSE excluded.conditions END,
+            conditions_at = CASE WHEN old.sequence_id = excluded.sequence_id
+                                 THEN greatest(old.conditions_at, excluded.at) ELSE excluded.at END,
             hops = CASE WHEN old.sequence_id = excluded.sequence_id THEN old.hops || excluded.hops
                         ELSE excluded.hops END
          WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)",
@@ -62,10 +67,38 @@ pub async fn stack_status_store_on_conn(
     .bind(reports.iter().map(|report| count(report.ready)).collect::<Vec<_>>())
     .bind(reports.iter().map(|report| count(report.total)).collect::<Vec<_>>())
     .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map(|_| ())
     .doing("store the status")
+}
+
+/// Takes in the conditions alone, where they are newer: of reports that change no state. The reports have to be about
+/// different stacks.
+pub async fn stack_status_store_conditions_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    agent: AgentId,
+    reports: &[&Report],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE stack_status AS old SET conditions = r.conditions, conditions_at = r.at
+         FROM unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
+              AS r (stack_id, sequence_id, at, conditions)
+         WHERE old.project = $1 AND old.agent_id = $2 AND old.stack_id = r.stack_id
+           AND old.sequence_id = r.sequence_id AND old.conditions_at <= r.at",
+    )
+    .bind(project)
+    .bind(agent.0)
+    .bind(reports.iter().map(|report| report.stack_id.0).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.sequence_id.0).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(reports.iter().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("store the conditions")
 }
 
 /// Agents that ever reported about the stack, by name, after a name.
@@ -99,6 +132,7 @@ struct StatusRow {
     message: String,
     objects: Json<Vec<ObjectNote>>,
     hops: Json<Hops>,
+    conditions: Json<Vec<Condition>>,
     ready: i32,
     total: i32,
 }
@@ -111,7 +145,7 @@ pub async fn stack_status_fetch(
     agents: &[AgentId],
 ) -> Result<HashMap<AgentId, LastReport>, StoreError> {
     let rows: Vec<StatusRow> = sqlx::query_as(
-        "SELECT agent_id, sequence_id, transition, reason, message, objects, hops, ready, total
+        "SELECT agent_id, sequence_id, transition, reason, message, objects, hops, conditions, ready, total
          FROM stack_status WHERE project = $1 AND stack_id = $2 AND agent_id = ANY($3)",
     )
     .bind(project)
@@ -129,6 +163,7 @@ pub async fn stack_status_fetch(
                 message: row.message,
                 objects: row.objects.0,
                 hops: row.hops.0,
+                conditions: row.conditions.0,
                 ready: row.ready.unsigned_abs(),
                 total: row.total.unsigned_abs(),
             };

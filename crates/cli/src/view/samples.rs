@@ -4,7 +4,7 @@ use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::events::Event;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
@@ -73,6 +73,7 @@ pub fn row(agent: &str, wants: i64, has: i64, state: State) -> StackStatus {
         reason: String::new(),
         message: String::new(),
         objects: Vec::new(),
+        conditions: Vec::new(),
         hops,
     }
 }
@@ -85,6 +86,41 @@ pub fn failed_row(agent: &str) -> StackStatus {
     row.message =
         "1 of 14 resources was refused by the API server, the other ones stay as they were before".to_owned();
     row.objects = vec![note()];
+    row
+}
+
+/// All is well.
+pub fn conditions() -> Vec<Condition> {
+    let condition = |kind, status, reason: &str| Condition {
+        kind,
+        status,
+        reason: reason.to_owned(),
+        message: String::new(),
+        sequence_id: SequenceId(42),
+        since: ago(300),
+    };
+    vec![
+        condition(ConditionKind::Accepted, ConditionStatus::True, "Valid"),
+        condition(ConditionKind::Applied, ConditionStatus::True, "Applied"),
+        condition(ConditionKind::Ready, ConditionStatus::True, "Ready"),
+        condition(ConditionKind::Drifted, ConditionStatus::False, "NoDrift"),
+        condition(ConditionKind::Contested, ConditionStatus::False, "Uncontested"),
+        condition(ConditionKind::PrunePending, ConditionStatus::False, "NothingToPrune"),
+    ]
+}
+
+/// Was healthy; somebody fights over a field.
+pub fn contested_row(agent: &str) -> StackStatus {
+    let mut row = row(agent, 42, 42, State::Healthy);
+    row.hops.healthy = Some(ago(170));
+    row.conditions = conditions();
+    row.conditions[2].status = ConditionStatus::False;
+    row.conditions[2].reason = "NotReady".to_owned();
+    row.conditions[2].message = "Deployment shop/web: 2/3 replicas ready".to_owned();
+    row.conditions[4].status = ConditionStatus::True;
+    row.conditions[4].reason = "FieldsContested".to_owned();
+    row.conditions[4].message =
+        "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)".to_owned();
     row
 }
 

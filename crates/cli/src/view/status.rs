@@ -4,6 +4,7 @@ use brokkr_api::SequenceId;
 use brokkr_api::status::StackStatus;
 use jiff::Timestamp;
 
+use super::conditions::{summary, wrong};
 use super::table::{Table, style_of};
 use super::text::{age_or_dash, short};
 
@@ -33,8 +34,17 @@ pub fn ready(row: &StackStatus) -> String {
     if row.total == 0 { "-".to_owned() } else { format!("{}/{}", row.ready, row.total) }
 }
 
+/// What was reported; or, if nothing was, what is wrong all the same.
+fn message(row: &StackStatus) -> String {
+    let reported = reported(row);
+    match wrong(row).first() {
+        Some(condition) if reported.is_empty() => summary(condition),
+        _ => reported,
+    }
+}
+
 /// The reason for programs and the sentence for people, as one.
-pub fn message(row: &StackStatus) -> String {
+pub fn reported(row: &StackStatus) -> String {
     match (row.reason.is_empty(), row.message.is_empty()) {
         (false, false) => format!("{}: {}", row.reason, row.message),
         (false, true) => row.reason.clone(),
@@ -49,7 +59,7 @@ fn last_hop(row: &StackStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{failed_row, now, row};
+    use super::super::samples::{contested_row, failed_row, now, row};
     use super::*;
     use brokkr_api::status::State;
 
@@ -57,6 +67,7 @@ mod tests {
     fn status() {
         let rows = [
             row("eu-1", 42, 42, State::Healthy),
+            contested_row("eu-2"),
             failed_row("store-0412"),
             row("us-1", 42, 41, State::Pending),
         ];

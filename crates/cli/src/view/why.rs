@@ -6,7 +6,8 @@ use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
-use super::status::{message, sequence};
+use super::conditions::{line, wrong};
+use super::status::{reported, sequence};
 use super::text::{age, clean};
 
 /// More than these are counted, not told.
@@ -16,9 +17,14 @@ pub fn is_in_sync(row: &StackStatus) -> bool {
     matches!(row.state, State::Healthy | State::Removed)
 }
 
+/// Not in sync, or in sync with something wrong about it: a fight, a prune that waits.
+fn is_worth_telling(row: &StackStatus) -> bool {
+    !is_in_sync(row) || !wrong(row).is_empty()
+}
+
 /// The rows that [`why`] will tell about.
 pub fn told(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
-    rows.iter().filter(|row| !is_in_sync(row)).take(TOLD)
+    rows.iter().filter(|row| is_worth_telling(row)).take(TOLD)
 }
 
 /// `agents` by name, as far as they were asked for: an agent that is silent or held explains a lot.
@@ -38,10 +44,11 @@ pub fn why(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestam
                 .collect();
             lines.push(format!("  {}: {}", clean(&note.object), clean(&what.join(": "))));
         }
+        lines.extend(wrong(row).into_iter().map(|condition| format!("  {}", line(condition, now))));
     }
-    let more = rows.iter().filter(|row| !is_in_sync(row)).count().saturating_sub(TOLD);
+    let more = rows.iter().filter(|row| is_worth_telling(row)).count().saturating_sub(TOLD);
     if more > 0 {
-        lines.push(format!("… and {more} more that are not in sync"));
+        lines.push(format!("… and {more} more that are not as they should be"));
     }
     lines.join("\n")
 }
@@ -49,7 +56,7 @@ pub fn why(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestam
 fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
     let mut parts = vec![verdict(row)];
     parts.extend(hop(row, now));
-    let told = clean(&message(row));
+    let told = clean(&reported(row));
     // With the agent at hand, its part below says the same and what to do about it.
     let is_told_below = row.reason == "AgentInactive" && agent.is_some();
     if !told.is_empty() && !is_told_below {
@@ -104,7 +111,7 @@ fn agents_part(agent: &Agent, now: Timestamp) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{agent, failed_row, now, row};
+    use super::super::samples::{agent, contested_row, failed_row, now, row};
     use super::*;
 
     #[test]
@@ -115,7 +122,8 @@ mod tests {
         fresh.sequence_id = None;
         fresh.reason = "AgentInactive".to_owned();
         fresh.message = "the agent is INACTIVE and gets no deployment objects".to_owned();
-        let mut rows = vec![row("eu-1", 42, 42, State::Healthy), failed_row("store-0412"), fresh];
+        let mut rows =
+            vec![row("eu-1", 42, 42, State::Healthy), contested_row("eu-2"), failed_row("store-0412"), fresh];
         rows.extend((1..=5).map(|number| row(&format!("far-{number}"), 42, 41, State::Pending)));
         let agents = BTreeMap::from([("us-1".to_owned(), held)]);
         insta::assert_snapshot!(why(&rows, &agents, now()));

@@ -3,6 +3,8 @@
 
 mod adoption;
 mod alone;
+mod causes;
+mod conditions;
 mod crashes;
 mod deletion;
 mod delivery;
@@ -19,3 +21,4 @@ mod retarget;
 mod validation;
 mod world;
 mod wrong_answers;
+mod yielding;

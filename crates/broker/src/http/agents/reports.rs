@@ -16,9 +16,11 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::events::event_insert_on_conn;
-use crate::store::stack_status::stack_status_store_on_conn;
+use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
 
 const LONGEST_TEXT: usize = 4096;
+/// An agent says six. One that is broken must not fill the database.
+const CONDITIONS: usize = 20;
 
 /// Report transitions. What the receipt names is durable: the agent forgets it.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/reports", tag = "agents", request_body = ReportBatch,
@@ -40,9 +42,16 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
         Begun::Again(response) => return Ok(response),
     };
     let new = event_insert_on_conn(write.conn(), project, agent, &reports).await?;
-    let newest = newest_of_each_stack(reports.iter().filter(|report| new.contains(&report.id)));
+    let new_ones = || reports.iter().filter(|report| new.contains(&report.id));
+    // A repair is an event, and changes no state; but it may tell of a fight.
+    let is_repair = |report: &&Report| report.transition == Transition::Repaired;
+    let newest = newest_of_each_stack(new_ones().filter(|report| !is_repair(report)));
     if !newest.is_empty() {
         stack_status_store_on_conn(write.conn(), project, agent, &newest).await?;
+    }
+    let repairs = newest_of_each_stack(new_ones().filter(is_repair));
+    if !repairs.is_empty() {
+        stack_status_store_conditions_on_conn(write.conn(), project, agent, &repairs).await?;
     }
     let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
         reports.iter().map(|report| report.id).partition(|id| new.contains(id));
@@ -76,6 +85,11 @@ fn trim(report: &mut Report) {
         clip(&mut note.reason);
         clip(&mut note.message);
     }
+    report.conditions.truncate(CONDITIONS);
+    for condition in &mut report.conditions {
+        clip(&mut condition.reason);
+        clip(&mut condition.message);
+    }
 }
 
 fn clip(text: &mut String) {
@@ -102,10 +116,10 @@ fn fill_hops(broker: &Broker, agent: AgentId, reports: &mut [Report], now: Times
     }
 }
 
-/// The last word about each stack. A repair is an event, and changes no state.
+/// The last word about each stack.
 fn newest_of_each_stack<'a>(reports: impl Iterator<Item = &'a Report>) -> Vec<&'a Report> {
     let mut newest: HashMap<StackId, &Report> = HashMap::new();
-    for report in reports.filter(|report| report.transition != Transition::Repaired) {
+    for report in reports {
         let last = newest.entry(report.stack_id).or_insert(report);
         if (report.sequence_id, report.at) >= (last.sequence_id, last.at) {
             *last = report;

@@ -101,6 +101,7 @@ fn status(stack: &Stack, agent_name: String, known: Known, report: Option<LastRe
         reason: String::new(),
         message: String::new(),
         objects: Vec::new(),
+        conditions: Vec::new(),
         hops: Hops::default(),
     };
     // What was reported about an older object says nothing about the wanted one.
@@ -111,6 +112,7 @@ fn status(stack: &Stack, agent_name: String, known: Known, report: Option<LastRe
         status.reason = report.reason;
         status.message = report.message;
         status.objects = report.objects;
+        status.conditions = report.conditions;
         status.hops = report.hops;
     }
     if let Some(wanted) = &known.wanted {

@@ -1,0 +1,177 @@
+//! The nearest cause: why a workload is not ready, in the words of whoever knows.
+//!
+//! A workload only counts its Pods; the reason stands on the Pods, on a ReplicaSet or in an event. None of these is
+//! watched: they are many, and mostly well. So they are read on demand, when a workload has been unready for a
+//! while, by one to three requests ([`look`]), and judged by a pure function ([`cause`]).
+
+mod containers;
+mod selector;
+#[cfg(test)]
+mod tests;
+
+use brokkr_manifest::Key;
+use serde_json::Value;
+
+use crate::execute::Cluster;
+use crate::plan::types::Failure;
+use crate::resource::Kind;
+
+/// So many Pods are looked at; what is wrong with one is mostly wrong with all.
+const PODS: usize = 20;
+/// Controllers put whole stack traces into messages.
+const LONGEST: usize = 400;
+
+/// Why a workload is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// One word in CamelCase, as Kubernetes has it where it has one: `ImagePullBackOff`.
+    pub reason: String,
+    /// One sentence for people.
+    pub message: String,
+}
+
+/// What was found around a workload.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence<'a> {
+    pub pods: &'a [Value],
+    /// Those of a Deployment.
+    pub replica_sets: &'a [Value],
+    pub events: &'a [Value],
+}
+
+/// How telling a cause is, the most telling first: a cause above explains those below it, never the reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Image,
+    Config,
+    Memory,
+    Crash,
+    Refused,
+    Unschedulable,
+    Mount,
+    Probe,
+}
+
+impl Cause {
+    fn new(reason: &str, message: &str) -> Self {
+        let message = message.trim();
+        let message = match message.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{}…", &message[..end]),
+            None => message.to_owned(),
+        };
+        Self { reason: reason.to_owned(), message }
+    }
+}
+
+/// The most telling cause, if anything found tells one.
+#[must_use]
+pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
+    let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_leaving(pod));
+    let mut found: Vec<(Weight, Cause)> = unready().filter_map(containers::cause).collect();
+    found.extend(unready().filter_map(unschedulable));
+    found.extend(unready().filter_map(|pod| mount(pod, evidence.events)));
+    found.extend(unready().filter_map(|pod| containers::probe(pod, evidence.events)));
+    found.extend(refused(workload, evidence));
+    found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
+}
+
+/// Reads what is around a workload, and tells the nearest cause. For kinds without Pods there is none.
+pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Result<Option<Cause>, Failure> {
+    let Some(namespace) = key.namespace.as_deref() else { return Ok(None) };
+    let Some(selected) = selector::pods_of(kind, key, body) else { return Ok(None) };
+    let list = async |path: &str, limit: usize, selected: &str| {
+        let path = format!("{path}?limit={limit}&{selected}");
+        let list = cluster.read(&path).await?.unwrap_or_default();
+        Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
+    };
+    let pods: Vec<Value> = list(&format!("/api/v1/namespaces/{namespace}/pods"), PODS, &selected).await?;
+    let mut evidence = Evidence { pods: &pods, ..Evidence::default() };
+    if let Some(cause) = cause(key, &evidence) {
+        return Ok(Some(cause));
+    }
+    let replica_sets: Vec<Value>;
+    if kind.group == "apps" && kind.kind == "Deployment" {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets");
+        replica_sets = list(&path, PODS, &selected).await?;
+        evidence.replica_sets = &replica_sets;
+        if let Some(cause) = cause(key, &evidence) {
+            return Ok(Some(cause));
+        }
+    }
+    // What is wrong with one Pod, or, if there is none, with the making of them.
+    let subject = pods.iter().find(|pod| !is_ready(pod) && !is_leaving(pod));
+    let name = subject.and_then(|pod| pod.pointer("/metadata/name")?.as_str()).unwrap_or(&key.name);
+    let path = format!("/api/v1/namespaces/{namespace}/events");
+    let events: Vec<Value> = list(&path, 100, &selector::events_of(name)).await?;
+    evidence.events = &events;
+    Ok(cause(key, &evidence))
+}
+
+/// The scheduler's own words.
+fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
+    let scheduled = condition(&pod["status"], "PodScheduled")?;
+    if scheduled["status"] != "False" || scheduled["reason"] != "Unschedulable" {
+        return None;
+    }
+    let told = text(scheduled, "message");
+    let claim = told.contains("PersistentVolumeClaim") || told.contains("persistentvolumeclaim");
+    let reason = if claim { "VolumeClaimPending" } else { "Unschedulable" };
+    let message = if told.is_empty() { "no node fits" } else { told };
+    Some((Weight::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
+}
+
+/// A volume that cannot be mounted holds every container at `ContainerCreating`, and only an event says why.
+fn mount(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
+    let event = newest(events, name(pod), &["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])?;
+    let message = format!("pod {}: {}", name(pod), text(event, "message"));
+    Some((Weight::Mount, Cause::new(text(event, "reason"), &message)))
+}
+
+/// Quota, admission, a missing account: there is no Pod to look at, because none may be made.
+fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
+    let failing = evidence.replica_sets.iter().find_map(|set| {
+        let failure = condition(&set["status"], "ReplicaFailure")?;
+        (failure["status"] == "True").then(|| (text(failure, "reason"), text(failure, "message")))
+    });
+    let told = failing.or_else(|| {
+        let event = newest(evidence.events, &workload.name, &["FailedCreate"])?;
+        Some((text(event, "reason"), text(event, "message")))
+    });
+    let (reason, message) = told?;
+    let reason = if message.contains("exceeded quota") { "QuotaExceeded" } else { reason };
+    let reason = if reason.is_empty() { "FailedCreate" } else { reason };
+    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be made: {message}"))))
+}
+
+/// The last event with one of these reasons that is about this object.
+fn newest<'a>(events: &'a [Value], about: &str, reasons: &[&str]) -> Option<&'a Value> {
+    let matching = events.iter().filter(|event| {
+        event.pointer("/involvedObject/name").and_then(Value::as_str) == Some(about)
+            && reasons.contains(&text(event, "reason"))
+    });
+    matching.max_by_key(|event| {
+        ["lastTimestamp", "eventTime"].map(|field| text(event, field)).into_iter().max().map(str::to_owned)
+    })
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let status = &pod["status"];
+    text(status, "phase") == "Succeeded"
+        || condition(status, "Ready").is_some_and(|ready| ready["status"] == "True")
+}
+
+fn is_leaving(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+    status.get("conditions")?.as_array()?.iter().find(|condition| text(condition, "type") == kind)
+}
+
+fn name(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! What the containers of one Pod tell: image, configuration, memory, crash, probe.
+
+use serde_json::Value;
+
+use super::{Cause, Weight, name, newest, text};
+
+/// The most telling cause among the containers of a Pod, those that run first included.
+pub(super) fn cause(pod: &Value) -> Option<(Weight, Cause)> {
+    let found = statuses(pod).filter_map(|status| one(pod, status));
+    found.min_by_key(|(weight, _)| *weight)
+}
+
+fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
+    let container = text(status, "name");
+    let told = |weight, reason: &str, what: String| {
+        Some((weight, Cause::new(reason, &format!("pod {}, container {container}: {what}", name(pod)))))
+    };
+    let waiting = status.pointer("/state/waiting").unwrap_or(&Value::Null);
+    let (reason, message) = (text(waiting, "reason"), text(waiting, "message"));
+    match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable"
+        | "ImageInspectError" => {
+            let image = text(status, "image");
+            told(Weight::Image, reason, with_words(&format!("image {image} cannot be pulled"), message))
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            told(Weight::Config, reason, with_words("cannot be started", message))
+        }
+        _ => {
+            let ended = ended(status)?;
+            let times = status.get("restartCount").and_then(Value::as_i64).unwrap_or(0);
+            let again = if times > 0 { format!(", restarted {times} times") } else { String::new() };
+            if text(ended, "reason") == "OOMKilled" {
+                let limit = memory_limit(pod, container);
+                let limit = limit.map_or_else(String::new, |limit| format!(" (its limit is {limit})"));
+                return told(Weight::Memory, "OOMKilled", format!("killed, out of memory{limit}{again}"));
+            }
+            let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or(-1);
+            // An init container that is done, or a Pod that lives on after a clean end.
+            if code == 0 && reason != "CrashLoopBackOff" {
+                return None;
+            }
+            let reason = if reason.is_empty() { "Error" } else { reason };
+            let what = format!("ends with exit code {code}{again}");
+            told(Weight::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
+        }
+    }
+}
+
+/// Runs, and is not ready: a probe does not succeed.
+pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
+    let status = statuses(pod)
+        .find(|status| status.pointer("/state/running").is_some() && status["ready"] == Value::Bool(false))?;
+    let container = text(status, "name");
+    let spec = spec(pod, container)?;
+    let starting = spec.get("startupProbe").is_some() && status["started"] != Value::Bool(true);
+    let (reason, which) = match starting {
+        true => ("StartupProbeFailing", "startup"),
+        false if spec.get("readinessProbe").is_some() => ("ReadinessProbeFailing", "readiness"),
+        false => return None,
+    };
+    let told = newest(events, name(pod), &["Unhealthy"]).map_or("", |event| text(event, "message"));
+    let what = with_words(&format!("runs, but its {which} probe does not succeed"), told);
+    let message = format!("pod {}, container {container}: {what}", name(pod));
+    Some((Weight::Probe, Cause::new(reason, &message)))
+}
+
+/// How it ended, now or before its last restart.
+fn ended(status: &Value) -> Option<&Value> {
+    status.pointer("/state/terminated").or_else(|| status.pointer("/lastState/terminated"))
+}
+
+fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainerStatuses", "containerStatuses"]
+        .into_iter()
+        .filter_map(|field| pod["status"].get(field)?.as_array())
+        .flatten()
+}
+
+fn spec<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
+    ["containers", "initContainers"]
+        .into_iter()
+        .filter_map(|field| pod["spec"].get(field)?.as_array())
+        .flatten()
+        .find(|spec| text(spec, "name") == container)
+}
+
+fn memory_limit<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
+    spec(pod, container)?.pointer("/resources/limits/memory")?.as_str()
+}
+
+fn with_words(what: &str, words: &str) -> String {
+    if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
+}
+
+/// Where programs say why they die: the last line of what they leave behind.
+fn last_line(message: &str) -> &str {
+    message.trim_end().rsplit('\n').next().unwrap_or_default().trim()
+}

@@ -1,0 +1,230 @@
+//! The causes as a table: statuses as kubelet and controllers write them, and what is then said.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn workload() -> Key {
+    "apps/Deployment/shop/web".parse().unwrap()
+}
+
+fn kind(group: &str, kind: &str) -> Kind {
+    Kind {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        plural: "x".into(),
+        namespaced: true,
+    }
+}
+
+/// A Pod of one container `app`, in this state.
+fn pod(name: &str, phase: &str, container: Value) -> Value {
+    let mut status = json!({"name": "app", "image": "registry.example/shop/web:7", "ready": false});
+    status.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+    json!({
+        "metadata": {"name": name},
+        "spec": {"containers": [{
+            "name": "app",
+            "resources": {"limits": {"memory": "64Mi"}},
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": 80}},
+        }]},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+            "containerStatuses": [status],
+        },
+    })
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({"state": {"waiting": {"reason": reason, "message": message}}})
+}
+
+fn unscheduled(name: &str, message: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message},
+        ]},
+    })
+}
+
+fn event(about: &str, reason: &str, message: &str, at: &str) -> Value {
+    json!({
+        "involvedObject": {"name": about}, "reason": reason, "message": message, "lastTimestamp": at,
+    })
+}
+
+#[track_caller]
+fn tells(pods: &[Value], reason: &str, message: &str) {
+    let found = cause(&workload(), &Evidence { pods, ..Evidence::default() });
+    assert_eq!(found, Some(Cause { reason: reason.into(), message: message.into() }));
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_is_named() {
+    let words = "rpc error: code = NotFound desc = no such manifest";
+    tells(
+        &[pod("web-1", "Pending", waiting("ErrImagePull", words))],
+        "ErrImagePull",
+        &format!("pod web-1, container app: image registry.example/shop/web:7 cannot be pulled: {words}"),
+    );
+    tells(
+        &[pod("web-1", "Pending", waiting("ImagePullBackOff", ""))],
+        "ImagePullBackOff",
+        "pod web-1, container app: image registry.example/shop/web:7 cannot be pulled",
+    );
+    // It is the init container's image, although the other one waits as well.
+    let mut first = pod("web-1", "Pending", waiting("PodInitializing", ""));
+    first["status"]["initContainerStatuses"] = json!([
+        {"name": "migrate", "image": "m:1", "state": {"waiting": {"reason": "InvalidImageName", "message": "bad"}}},
+    ]);
+    tells(&[first], "InvalidImageName", "pod web-1, container migrate: image m:1 cannot be pulled: bad");
+}
+
+#[test]
+fn a_missing_secret_is_named() {
+    tells(
+        &[pod("web-1", "Pending", waiting("CreateContainerConfigError", "secret \"db\" not found"))],
+        "CreateContainerConfigError",
+        "pod web-1, container app: cannot be started: secret \"db\" not found",
+    );
+}
+
+#[test]
+fn a_crash_tells_its_exit_code_and_last_words() {
+    let crash = |code: i64, reason: &str, message: &str| {
+        json!({
+            "restartCount": 5,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}},
+            "lastState": {"terminated": {"exitCode": code, "reason": reason, "message": message}},
+        })
+    };
+    tells(
+        &[pod("web-1", "Running", crash(2, "Error", "starting\nno DATABASE_URL\n"))],
+        "CrashLoopBackOff",
+        "pod web-1, container app: ends with exit code 2, restarted 5 times: no DATABASE_URL",
+    );
+    tells(
+        &[pod("web-1", "Running", crash(137, "OOMKilled", ""))],
+        "OOMKilled",
+        "pod web-1, container app: killed, out of memory (its limit is 64Mi), restarted 5 times",
+    );
+    // A server that ends at once and without complaint crashes, too.
+    tells(
+        &[pod("web-1", "Running", crash(0, "Completed", ""))],
+        "CrashLoopBackOff",
+        "pod web-1, container app: ends with exit code 0, restarted 5 times",
+    );
+    let first = json!({"restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error"}}});
+    tells(&[pod("web-1", "Failed", first)], "Error", "pod web-1, container app: ends with exit code 1");
+}
+
+#[test]
+fn the_scheduler_is_quoted() {
+    let words = "0/3 nodes are available: 3 Insufficient cpu.";
+    tells(&[unscheduled("web-1", words)], "Unschedulable", &format!("pod web-1: {words}"));
+    let words = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    tells(&[unscheduled("web-1", words)], "VolumeClaimPending", &format!("pod web-1: {words}"));
+}
+
+#[test]
+fn a_container_that_runs_without_being_ready_fails_its_probe() {
+    let running = json!({"state": {"running": {}}, "started": true});
+    let pods = [pod("web-1", "Running", running)];
+    let plain = "pod web-1, container app: runs, but its readiness probe does not succeed";
+    tells(&pods, "ReadinessProbeFailing", plain);
+    let words = "Readiness probe failed: HTTP probe failed with statuscode: 503";
+    let events = [
+        event("web-1", "Unhealthy", "Readiness probe failed: connection refused", "2026-01-01T00:00:01Z"),
+        event("web-1", "Unhealthy", words, "2026-01-01T00:00:09Z"),
+        event("web-2", "Unhealthy", "somebody else's", "2026-01-01T00:00:10Z"),
+    ];
+    let found = cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() });
+    assert_eq!(found.unwrap().message, format!("{plain}: {words}"));
+    let mut starting = pods[0].clone();
+    starting["spec"]["containers"][0]["startupProbe"] = json!({});
+    starting["status"]["containerStatuses"][0]["started"] = json!(false);
+    let plain = "pod web-1, container app: runs, but its startup probe does not succeed";
+    tells(&[starting], "StartupProbeFailing", plain);
+}
+
+#[test]
+fn pods_that_may_not_be_made_are_told_by_the_replica_set_or_an_event() {
+    let words = "pods \"web-x\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2";
+    let sets = [
+        json!({"status": {"replicas": 2}}),
+        json!({"status": {"conditions": [
+            {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words},
+        ]}}),
+    ];
+    let found = cause(&workload(), &Evidence { replica_sets: &sets, ..Evidence::default() }).unwrap();
+    assert_eq!(found.reason, "QuotaExceeded");
+    assert_eq!(found.message, format!("pods cannot be made: {words}"));
+
+    let denied = "admission webhook \"policy.example.com\" denied the request: no latest tags";
+    let events = [event("db", "FailedCreate", denied, "2026-01-01T00:00:01Z")];
+    let stateful: Key = "apps/StatefulSet/shop/db".parse().unwrap();
+    let found = cause(&stateful, &Evidence { events: &events, ..Evidence::default() }).unwrap();
+    assert_eq!(
+        (found.reason.as_str(), found.message),
+        ("FailedCreate", format!("pods cannot be made: {denied}"))
+    );
+}
+
+#[test]
+fn a_volume_that_cannot_be_mounted_is_told_by_an_event() {
+    let pods = [pod("web-1", "Pending", waiting("ContainerCreating", ""))];
+    let words = "MountVolume.SetUp failed for volume \"tls\" : secret \"web-tls\" not found";
+    let events = [event("web-1", "FailedMount", words, "2026-01-01T00:00:01Z")];
+    let found =
+        cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() }).unwrap();
+    assert_eq!((found.reason.as_str(), found.message), ("FailedMount", format!("pod web-1: {words}")));
+}
+
+#[test]
+fn the_most_telling_comes_first_and_what_is_well_or_on_its_way_out_tells_nothing() {
+    let pulling = pod("web-2", "Pending", waiting("ImagePullBackOff", ""));
+    let stuck = unscheduled("web-1", "no room");
+    for pods in [[stuck.clone(), pulling.clone()], [pulling.clone(), stuck]] {
+        let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
+        assert_eq!(found.reason, "ImagePullBackOff");
+    }
+    let mut leaving = pulling.clone();
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    // It crashed once, long ago, and is well.
+    let mut well = pod(
+        "web-3",
+        "Running",
+        json!({
+            "ready": true, "restartCount": 1, "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 1}},
+        }),
+    );
+    well["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    let young = pod("web-4", "Pending", waiting("ContainerCreating", ""));
+    let pods = [leaving, well, young];
+    assert_eq!(cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }), None);
+}
+
+#[test]
+fn pods_are_selected_as_the_workload_selects_them() {
+    let body = |selector: Value| json!({"spec": {"selector": selector}});
+    let select = |group: &str, name: &str, selector: Value| {
+        selector::pods_of(&kind(group, name), &workload(), &body(selector))
+    };
+    let labels = || json!({"matchLabels": {"app": "web", "example.com/tier": "front"}});
+    let encoded = "labelSelector=app%3Dweb%2Cexample.com%2Ftier%3Dfront";
+    assert_eq!(select("apps", "Deployment", labels()).as_deref(), Some(encoded));
+    let expressions = json!({"matchExpressions": [
+        {"key": "app", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"},
+    ]});
+    let encoded = "labelSelector=app%20in%20%28a%2Cb%29%2C%21old";
+    assert_eq!(select("apps", "StatefulSet", expressions).as_deref(), Some(encoded));
+    // It would select everything.
+    assert_eq!(select("apps", "Deployment", json!({})), None);
+    assert_eq!(select("batch", "Job", json!(null)).as_deref(), Some("labelSelector=job-name%3Dweb"));
+    assert_eq!(select("", "Pod", json!(null)).as_deref(), Some("fieldSelector=metadata.name%3Dweb"));
+    assert_eq!(select("", "ConfigMap", json!(null)), None);
+}

@@ -1,0 +1,41 @@
+//! Kinds that watch over the number of others: HorizontalPodAutoscaler and PodDisruptionBudget.
+
+use jiff::Timestamp;
+
+use super::conditions::{find, find_true};
+use super::{Health, ObjectView};
+
+/// Ready when it has numbers to scale by. At its limits it does what it was told.
+pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
+    for kind in ["AbleToScale", "ScalingActive"] {
+        let Some(condition) = find(object, kind).filter(|condition| condition.is_false()) else { continue };
+        // Scaled to zero by hand: it pauses until somebody scales up again.
+        if condition.reason() == "ScalingDisabled" {
+            return Health::ready("ScalingDisabled", condition.message_or("scaled to zero"));
+        }
+        // Metrics of new Pods take a minute to come; so it is not a failure, however long it lasts.
+        return Health::progressing(condition.reason_or("CannotScale"), condition.message_or("cannot scale"));
+    }
+    if find_true(object, "ScalingActive").is_some() {
+        return Health::ready("Active", "scales");
+    }
+    // Version 1 of the API keeps the conditions elsewhere.
+    let seen = ["currentReplicas", "desiredReplicas"].iter().any(|field| object.status.get(field).is_some());
+    if seen && find(object, "AbleToScale").is_none() {
+        return Health::ready("Active", "scales");
+    }
+    Health::progressing("NotObserved", "its controller has not looked at it yet")
+}
+
+/// That no disruption is allowed right now is no fault of the budget.
+pub(super) fn disruption_budget(object: &ObjectView<'_>, _: Timestamp) -> Health {
+    let failed = find(object, "DisruptionAllowed")
+        .filter(|condition| condition.is_false() && condition.reason() == "SyncFailed");
+    match failed {
+        Some(failed) => Health::progressing(
+            failed.reason_or("SyncFailed"),
+            failed.message_or("its controller cannot count the pods"),
+        ),
+        None => Health::ready("Applied", "applied"),
+    }
+}

@@ -1,0 +1,139 @@
+//! Service, Ingress, PersistentVolumeClaim, Namespace, definitions, APIs.
+
+use serde_json::json;
+
+use super::super::HealthState::{Failed, Progressing, Ready, Terminating, Unknown};
+use super::*;
+
+#[test]
+fn a_service_works_without_an_address_from_the_cloud() {
+    let balanced = || json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1" });
+    let address = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } });
+    expect(
+        "Service",
+        &[
+            (Ready, "Applied", "applied", json!({ "type": "ClusterIP" }), json!({})),
+            (Ready, "Applied", "applied", json!({ "type": "ExternalName" }), json!({})),
+            (
+                Progressing,
+                "NoClusterAddress",
+                "no cluster address yet",
+                json!({ "type": "LoadBalancer" }),
+                json!({}),
+            ),
+            (
+                Ready,
+                "WaitingForAddress",
+                "works in the cluster; the load balancer has no address yet",
+                balanced(),
+                json!({ "loadBalancer": {} }),
+            ),
+            (Ready, "Ready", "the load balancer has an address", balanced(), address),
+        ],
+    );
+}
+
+#[test]
+fn a_claim_that_waits_for_its_first_consumer_is_fine() {
+    let none = || json!(null);
+    let waiting = "not bound yet; may be waiting for its first consumer";
+    expect(
+        "PersistentVolumeClaim",
+        &[
+            (Ready, "Bound", "bound", none(), json!({ "phase": "Bound" })),
+            (Ready, "WaitingForConsumer", waiting, none(), json!({ "phase": "Pending" })),
+            (Failed, "Lost", "its volume is gone", none(), json!({ "phase": "Lost" })),
+            (
+                Unknown,
+                "UnknownPhase",
+                "in a phase that Brokkr does not know",
+                none(),
+                json!({ "phase": "Resting" }),
+            ),
+        ],
+    );
+    // Its consumer is there, or its class waits for none: now it is a matter of time.
+    for name in ["volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner"] {
+        let marks = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
+        let judge =
+            |phase| judge_marked(&marks, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }));
+        assert_eq!(judge("Pending"), Health::progressing("Provisioning", "its volume is being made"));
+        assert_eq!(judge("Bound").state, Ready);
+    }
+}
+
+#[test]
+fn an_ingress_works_without_telling_its_address() {
+    let address = json!({ "loadBalancer": { "ingress": [{ "hostname": "lb.example.com" }] } });
+    let untold = "applied; no controller has told its address yet";
+    expect(
+        "networking.k8s.io/Ingress",
+        &[
+            (Ready, "WaitingForAddress", untold, json!({}), json!({ "loadBalancer": {} })),
+            (Ready, "WaitingForAddress", untold, json!({}), json!(null)),
+            (Ready, "Ready", "has an address", json!({}), address),
+        ],
+    );
+}
+
+#[test]
+fn namespaces_and_definitions_are_ready_when_others_can_use_them() {
+    let none = || json!(null);
+    let conditions = |conditions: &[Value]| json!({ "conditions": conditions });
+    expect(
+        "Namespace",
+        &[
+            (Ready, "Active", "active", none(), json!({ "phase": "Active" })),
+            (Terminating, "Terminating", "being deleted", none(), json!({ "phase": "Terminating" })),
+            (Progressing, "NotActive", "not active yet", none(), none()),
+        ],
+    );
+    expect(
+        "apiextensions.k8s.io/CustomResourceDefinition",
+        &[
+            (Progressing, "Installing", "not established yet", none(), none()),
+            (
+                Progressing,
+                "Installing",
+                "not established yet",
+                none(),
+                conditions(&[condition("Established", "False", "Installing")]),
+            ),
+            (
+                Ready,
+                "Established",
+                "established",
+                none(),
+                conditions(&[condition("NamesAccepted", "True", ""), condition("Established", "True", "")]),
+            ),
+            (
+                Failed,
+                "PluralConflict",
+                "so it is",
+                none(),
+                conditions(&[condition("NamesAccepted", "False", "PluralConflict")]),
+            ),
+            (
+                Failed,
+                "NotAccepted",
+                "so it is",
+                none(),
+                conditions(&[condition("Established", "False", "NotAccepted")]),
+            ),
+        ],
+    );
+    expect(
+        "apiregistration.k8s.io/APIService",
+        &[
+            (Progressing, "NotAvailable", "not available yet", none(), none()),
+            (
+                Progressing,
+                "MissingEndpoints",
+                "so it is",
+                none(),
+                conditions(&[condition("Available", "False", "MissingEndpoints")]),
+            ),
+            (Ready, "Available", "available", none(), conditions(&[condition("Available", "True", "")])),
+        ],
+    );
+}

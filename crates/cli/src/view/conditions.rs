@@ -1,0 +1,82 @@
+//! Of what an agent says of a stack at a glance, that which is not as it should be.
+
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
+use brokkr_api::status::StackStatus;
+use jiff::Timestamp;
+
+use super::text::{age, clean};
+
+/// What is wrong, the cause before what follows from it: what was not accepted is not applied either, and what is
+/// not applied is not ready. Neither is said again.
+pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
+    let find = |kind| row.conditions.iter().find(|condition| condition.kind == kind);
+    let missing = [ConditionKind::Accepted, ConditionKind::Applied, ConditionKind::Ready]
+        .into_iter()
+        .filter_map(find)
+        .find(|condition| condition.status != ConditionStatus::True);
+    let present = [ConditionKind::Contested, ConditionKind::Drifted, ConditionKind::PrunePending]
+        .into_iter()
+        .filter_map(find)
+        .filter(|condition| condition.status == ConditionStatus::True);
+    missing.into_iter().chain(present).collect()
+}
+
+/// `not Ready for 5m: ImagePullBackOff: Deployment shop/web: …`
+pub fn line(condition: &Condition, now: Timestamp) -> String {
+    let since = age(condition.since, now);
+    format!("{} for {since}: {}", title(condition), clean(&told(condition)))
+}
+
+/// `Contested: FieldsContested: Deployment shop/web: …`
+pub fn summary(condition: &Condition) -> String {
+    format!("{}: {}", title(condition), told(condition))
+}
+
+fn title(condition: &Condition) -> String {
+    match condition.status {
+        ConditionStatus::True => condition.kind.to_string(),
+        ConditionStatus::False => format!("not {}", condition.kind),
+        ConditionStatus::Unknown => format!("not yet {}", condition.kind),
+    }
+}
+
+fn told(condition: &Condition) -> String {
+    let texts = [condition.reason.as_str(), condition.message.as_str()];
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{conditions, contested_row, now, row};
+    use super::*;
+    use brokkr_api::status::State;
+
+    #[test]
+    fn only_what_is_wrong_is_told_and_a_cause_instead_of_what_follows() {
+        let mut well = row("eu-1", 42, 42, State::Healthy);
+        well.conditions = conditions();
+        assert_eq!(wrong(&well), Vec::<&Condition>::new());
+        assert_eq!(wrong(&row("old-agent", 42, 42, State::Healthy)), Vec::<&Condition>::new());
+        for condition in &mut well.conditions[1..3] {
+            condition.status = ConditionStatus::False;
+        }
+        let told: Vec<_> = wrong(&well).iter().map(|condition| condition.kind).collect();
+        assert_eq!(told, [ConditionKind::Applied], "of course it is not ready");
+        well.conditions[0].status = ConditionStatus::Unknown;
+        assert!(summary(wrong(&well)[0]).starts_with("not yet Accepted: "));
+    }
+
+    #[test]
+    fn a_line_tells_kind_time_reason_and_message() {
+        let row = contested_row("eu-1");
+        let lines: Vec<_> = wrong(&row).into_iter().map(|condition| line(condition, now())).collect();
+        assert_eq!(
+            lines,
+            [
+                "not Ready for 5m: NotReady: Deployment shop/web: 2/3 replicas ready",
+                "Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
+                 last minute)",
+            ]
+        );
+    }
+}

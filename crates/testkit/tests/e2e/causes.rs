@@ -1,0 +1,153 @@
+//! The nearest cause of an unready workload, read from a real cluster: a scheduler that finds no node, a quota that
+//! refuses Pods, and, since nothing pulls images here, Pods whose status says what kubelets would.
+
+use anyhow::{Context as _, Result};
+use brokkr_agent::diagnose::{self, Cause};
+use brokkr_agent::execute;
+use brokkr_agent::resource::Kind;
+use brokkr_testkit::{Cluster, Look, eventually, unique};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::world::{PATIENCE, deployment, namespace};
+
+/// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
+struct Patient {
+    client: kube::Client,
+    eyes: execute::Cluster,
+    space: String,
+}
+
+impl Patient {
+    /// `first` is applied before the Deployment is; `change` makes it ill.
+    async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
+        let cluster = Cluster::shared().await?;
+        let space = unique("causes");
+        cluster.apply(&format!("{}{}", namespace(&space), first(&space))).await?;
+        cluster.apply(&change(deployment(&space, "web", 1))).await?;
+        let client = cluster.admin().await?;
+        Ok(Self { eyes: execute::Cluster::new(client.clone(), 4), client, space })
+    }
+
+    async fn look(&self) -> Result<Option<Cause>> {
+        let kind = Kind {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            plural: "deployments".into(),
+            namespaced: true,
+        };
+        let key = format!("apps/Deployment/{}/web", self.space).parse()?;
+        let body = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        let found = diagnose::look(&self.eyes, &kind, &key, &body).await;
+        found.map_err(|failure| anyhow::anyhow!("{failure:?}"))
+    }
+
+    async fn tells(&self, reason: &str) -> Result<Cause> {
+        eventually(PATIENCE, &format!("the cause {reason}"), async || match self.look().await {
+            Ok(Some(cause)) if cause.reason == reason => Look::Yes(cause),
+            other => Look::NotYet(format!("{other:?}")),
+        })
+        .await
+    }
+
+    /// Writes the status that a kubelet would have written.
+    async fn suffer(&self, container: Value) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.space);
+        let name = eventually(PATIENCE, "a pod", async || {
+            let pods = pods.list(&ListParams::default().labels("app=web")).await;
+            match pods.ok().and_then(|pods| pods.items.into_iter().next()) {
+                Some(pod) => Look::Yes(pod.name_any()),
+                None => Look::NotYet("none yet".to_owned()),
+            }
+        })
+        .await?;
+        let mut status = json!({
+            "name": "web", "image": "registry.example/web:1", "imageID": "", "ready": false, "restartCount": 0,
+        });
+        let fields = container.as_object().context("fields of a container's status")?.clone();
+        status.as_object_mut().context("an object")?.extend(fields);
+        let patch = json!({"status": {
+            "phase": "Pending",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+            "containerStatuses": [status],
+        }});
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        Ok(())
+    }
+}
+
+fn nothing(_: &str) -> String {
+    String::new()
+}
+
+fn in_template(yaml: &str, lines: &str) -> String {
+    let changed =
+        yaml.replace("    spec:\n      containers:", &format!("    spec:\n{lines}      containers:"));
+    assert_ne!(changed, yaml);
+    changed
+}
+
+/// No node for it: kwok must not touch it either, so that only what the test writes is there.
+fn nowhere(yaml: String) -> String {
+    in_template(&yaml, "      schedulerName: nobody\n")
+}
+
+#[tokio::test]
+async fn f6_the_scheduler_is_quoted_where_no_node_fits() -> Result<()> {
+    let patient =
+        Patient::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
+    let cause = patient.tells("Unschedulable").await?;
+    assert!(cause.message.contains("nodes are available"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
+    let quota = |space: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: none-left\n  namespace: {space}\n\
+             spec:\n  hard: {{pods: \"0\"}}\n"
+        )
+    };
+    let patient = Patient::admit(quota, |yaml| yaml).await?;
+    let cause = patient.tells("QuotaExceeded").await?;
+    assert!(cause.message.contains("none-left"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_an_image_that_cannot_be_pulled_and_a_crash_are_told_with_their_words() -> Result<()> {
+    let patient = Patient::admit(nothing, nowhere).await?;
+    let words = "no such manifest: registry.example/web:1";
+    patient.suffer(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}})).await?;
+    let cause = patient.tells("ErrImagePull").await?;
+    assert!(cause.message.contains("registry.example/web:1") && cause.message.contains(words), "{cause:?}");
+
+    let crashed = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
+    patient
+        .suffer(json!({
+            "restartCount": 4,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": crashed},
+        }))
+        .await?;
+    let cause = patient.tells("CrashLoopBackOff").await?;
+    assert!(cause.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_a_workload_that_is_well_has_no_cause() -> Result<()> {
+    let patient = Patient::admit(nothing, |yaml| yaml).await?;
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+        Api::namespaced(patient.client.clone(), &patient.space);
+    eventually(PATIENCE, "the Deployment to be ready", async || {
+        let live = deployments.get("web").await.ok().and_then(|live| live.status);
+        live.and_then(|status| status.ready_replicas) == Some(1)
+    })
+    .await?;
+    assert_eq!(patient.look().await?, None);
+    Ok(())
+}
