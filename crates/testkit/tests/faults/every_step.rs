@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use brokkr_testkit::proxy::{Action, Matcher};
 use brokkr_testkit::{Agent, AgentOptions, Cluster, FaultProxy, Fleet, Look, eventually, unique};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};

@@ -20,6 +20,7 @@ fn deletes(world: &World, mark: usize) -> Vec<Exchange> {
 #[tokio::test]
 async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<()> {
     let world = World::start().await?;
+    world.without_streaming();
     world.deliver(&[("a", "0"), ("old", "0")]).await?;
     world.shop.restart()?;
     world.converged(&[("a", "0"), ("old", "0")]).await?;
@@ -52,6 +53,7 @@ async fn row_35_half_a_list_is_never_used() -> Result<()> {
     world.deliver(&MAPS).await?;
     world.shop.kill9();
     let mark = world.api.mark();
+    world.without_streaming();
     let further = |asked: &brokkr_testkit::proxy::Asked| asked.query.contains("continue=");
     let broken =
         world.api.when(Matcher::lists("configmaps").and(further), Action::Answer(Canned::internal()));

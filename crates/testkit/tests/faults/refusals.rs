@@ -175,7 +175,6 @@ async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() 
     namespaces.delete(&inner, &DeleteParams::default()).await?;
 
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    world.shop.requests(world.started)?;
     world.status("web", "that the namespace is waited for", |status| status["state"] == "blocked").await?;
     world
         .cluster

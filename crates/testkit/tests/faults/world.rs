@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::audit::Mark;
-use brokkr_testkit::proxy::Exchange;
+use brokkr_testkit::proxy::{Action, Canned, Exchange, Matcher};
 use brokkr_testkit::{Agent, AgentOptions, Cluster, FaultProxy, Fleet, Look, eventually, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -62,6 +62,22 @@ impl World {
             Self { shop, api, link, fleet, cluster, client, space, tag, started, foreign: (None, None) };
         world.foreign = footprint(&world.put_foreign("theirs").await?);
         Ok(world)
+    }
+
+    /// Lists are asked for as lists, not as the beginning of a watch: an API server that knows no better.
+    pub fn without_streaming(&self) {
+        let streaming = Matcher::new(|asked| asked.query.contains("sendInitialEvents=true"));
+        let refusal = Canned::refusal(422, "Invalid", "sendInitialEvents is forbidden for watch");
+        self.api.when(streaming, Action::Answer(refusal));
+    }
+
+    /// Waits until a watch on this resource has begun since the mark.
+    pub async fn watching(&self, resource: &str, mark: usize) -> Result<()> {
+        eventually(PATIENCE, &format!("a watch on {resource}"), async || {
+            let begun = |exchange: &Exchange| exchange.asked.is_watch() && exchange.told == Some(200);
+            self.api.since(mark).iter().any(|exchange| begun(exchange) && exchange.asked.is_about(resource))
+        })
+        .await
     }
 
     // ── what is delivered ──
