@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use brokkr_testkit::proxy::{Action, Matcher};
-use brokkr_testkit::{Agent, AgentOptions, Cluster, FaultProxy, Fleet, Look, eventually, unique};
+use brokkr_testkit::{Agent, AgentOptions, Cluster, FaultProxy, Fleet, eventually, unique};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
