@@ -4,4 +4,5 @@ pub mod contract;
 pub mod dev;
 pub mod e2e;
 pub mod engines;
+pub mod faults;
 pub mod test;

@@ -4,6 +4,7 @@
 //! commands/engines.rs    builds the real engines that tests run on
 //! commands/test.rs       every test, with shared engines: what CI runs
 //! commands/e2e.rs        the end-to-end tests
+//! commands/faults.rs     the agent's fault matrix in full, and bugs that it has to find
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
 //! runner.rs              cargo, the test runner, and becoming another program
@@ -15,7 +16,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{contract, dev, e2e, engines, test};
+use commands::{contract, dev, e2e, engines, faults, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -24,6 +25,8 @@ enum Command {
     Engines(engines::Args),
     Test(test::Args),
     E2e(e2e::Args),
+    #[command(subcommand)]
+    Faults(faults::Args),
     Contract(contract::Args),
     Dev(dev::Args),
 }
@@ -33,6 +36,7 @@ fn main() -> Result<()> {
         Command::Engines(args) => engines::run(&args),
         Command::Test(args) => test::run(&args),
         Command::E2e(args) => e2e::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Contract(args) => contract::run(&args),
         Command::Dev(args) => dev::run(&args),
     }

@@ -3,6 +3,7 @@
 //! The last step of a command replaces this process instead of waiting for a child: Ctrl-C and exit codes
 //! then need no passing on.
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,8 +14,8 @@ use anyhow::{Context, Result, bail};
 pub struct Tests<'a> {
     /// Packages and targets, as cargo takes them.
     pub selection: &'a [&'a str],
-    /// Only tests whose names contain this.
-    pub filter: Option<&'a str>,
+    /// Only tests whose names contain one of these; all if there are none.
+    pub filters: &'a [&'a str],
 }
 
 /// Runs `cargo build` with these arguments.
@@ -28,13 +29,7 @@ pub fn build(arguments: &[&str]) -> Result<()> {
 
 /// Becomes the test runner, inside the program that starts the shared engines for it.
 pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
-    let mut runner = cargo();
-    if has_nextest() {
-        runner.args(["nextest", "run"]).args(tests.selection).args(tests.filter);
-    } else {
-        eprintln!("cargo-nextest is not installed; `cargo test` does it more slowly");
-        runner.arg("test").args(tests.selection).args(tests.filter);
-    }
+    let runner = runner(tests);
     become_built("with-engines", |command| {
         if let Some(seed) = seed {
             command.env("BROKKR_SEED", seed.to_string());
@@ -43,13 +38,49 @@ pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
     })
 }
 
+/// Runs the tests as [`become_engines_then`] does, and hears every line of theirs; answers whether all passed.
+pub fn engines_then(
+    tests: &Tests<'_>,
+    environment: &[(&str, String)],
+    mut hear: impl FnMut(&str),
+) -> Result<bool> {
+    let runner = runner(tests);
+    let mut command = Command::new(built("with-engines")?);
+    command.current_dir(root()).arg(runner.get_program()).args(runner.get_args());
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    // One pipe for both, so that lines stay in order and stdout stays ours.
+    let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+    let mut child =
+        command.stdout(writer.try_clone()?).stderr(writer).spawn().context("cannot start the engines")?;
+    drop(command);
+    for line in BufReader::new(reader).lines() {
+        hear(&line?);
+    }
+    Ok(child.wait()?.success())
+}
+
+fn runner(tests: &Tests<'_>) -> Command {
+    let mut runner = cargo();
+    if has_nextest() {
+        runner.args(["nextest", "run"]).args(tests.selection).args(tests.filters);
+    } else {
+        eprintln!("cargo-nextest is not installed; `cargo test` does it more slowly");
+        runner.arg("test").args(tests.selection).arg("--").args(tests.filters);
+    }
+    runner
+}
+
 /// Becomes a binary of the workspace, which has to be built already.
 pub fn become_built(name: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
-    let this = std::env::current_exe().context("cannot tell where this program is")?;
-    let program = this.with_file_name(name);
+    let program = built(name)?;
     let mut command = Command::new(&program);
     let error = prepare(command.current_dir(root())).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
+}
+
+fn built(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe().context("cannot tell where this program is")?;
+    Ok(this.with_file_name(name))
 }
 
 /// The root of the workspace.

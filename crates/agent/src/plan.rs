@@ -54,6 +54,10 @@ pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 pub const GROUND_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// When a stack that stopped is tried again from the start.
 pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
+/// The same when it stopped for want of rights. An API server that has just started refuses everybody for some seconds.
+pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
+/// The API server's reason for a want of rights.
+pub const FORBIDDEN: &str = "Forbidden";
 /// How long transient errors are retried before they are reported.
 pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 /// What is missing and comes with nobody is told after this.

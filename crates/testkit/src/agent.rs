@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::names::unique;
 use crate::process::{Launch, Process, Tell, run};
 use crate::programs::program;
+use crate::proxy::Route;
 use crate::scratch::Scratch;
 
 const INSTALL_DEADLINE: Duration = Duration::from_secs(60);
@@ -22,6 +23,8 @@ pub const ACCOUNT: &str = "brokkr-agent";
 pub struct AgentOptions {
     /// Whom it talks to; the fleet's broker unless something stands in between.
     pub broker_url: Option<String>,
+    /// Where it finds its API server; the cluster itself unless something stands in between.
+    pub api_server: Option<Route>,
     /// Where it lives. Several agents in one cluster need different ones, so a unique one is made up.
     pub namespace: Option<String>,
     pub polling_interval: String,
@@ -34,6 +37,7 @@ impl Default for AgentOptions {
     fn default() -> Self {
         Self {
             broker_url: None,
+            api_server: None,
             namespace: None,
             polling_interval: "1s".into(),
             arguments: Vec::new(),
@@ -80,7 +84,7 @@ impl Agent {
             .args(["run", "--broker-url", options.broker_url.as_deref().unwrap_or(broker_url), "--ca-file"])
             .arg(authority_file)
             .arg("--kubeconfig")
-            .arg(cluster.kubeconfig_for(&namespace, ACCOUNT).await?)
+            .arg(cluster.kubeconfig_for_by(&namespace, ACCOUNT, options.api_server.as_ref()).await?)
             .args(["--namespace", &namespace, "--join-token-file"])
             .arg(token_file)
             .args(["--polling-interval", &options.polling_interval])
@@ -114,6 +118,13 @@ impl Agent {
         &self.process
     }
 
+    /// A second process with the same arguments, as a cloned pod would be: same account, same memory, same key.
+    pub fn twin(&self) -> Result<Twin> {
+        let scratch = Scratch::new("agent-twin")?;
+        let process = Process::start(self.process.launch(), scratch.path())?;
+        Ok(Twin { process, _scratch: scratch })
+    }
+
     /// Starts it again after it was killed or stopped.
     pub fn start(&self) -> Result<()> {
         self.process.start_again()
@@ -123,6 +134,21 @@ impl Agent {
     pub fn restart(&self) -> Result<()> {
         self.kill9();
         self.start()
+    }
+}
+
+/// A second process that claims to be an agent that already runs.
+#[derive(Debug)]
+pub struct Twin {
+    process: Process,
+    _scratch: Scratch,
+}
+
+impl Deref for Twin {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
     }
 }
 

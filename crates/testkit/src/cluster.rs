@@ -28,9 +28,10 @@ use serde::{Deserialize, Serialize};
 use crate::audit::AuditLog;
 use crate::names::unique;
 use crate::process::{Launch, Output, Process, run};
+use crate::proxy::Route;
 use crate::scratch::Scratch;
 use crate::shared;
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, Storage};
 use kubeconfig::Context as KubeContext;
 use workloads::Workloads;
 
@@ -71,9 +72,13 @@ impl Cluster {
     /// A cluster of one's own where nothing runs: no controllers, so no garbage collection, no namespace
     /// deletion, no pods. Starts fastest, and nobody but the test makes requests.
     pub async fn api_only() -> Result<Self> {
+        Self::api_only_storing(Storage::Fast).await
+    }
+
+    async fn api_only_storing(storage: Storage) -> Result<Self> {
         let engines = brokkr_engines::locate()?;
         let scratch = Scratch::new("cluster")?;
-        let control_plane = ControlPlane::start(&engines, &scratch).await?;
+        let control_plane = ControlPlane::start(&engines, &scratch, storage).await?;
         Ok(Self {
             facts: control_plane.facts(),
             workloads: None,
@@ -84,7 +89,16 @@ impl Cluster {
 
     /// A cluster of one's own where Deployments become available and Jobs complete.
     pub async fn with_workloads() -> Result<Self> {
-        let mut cluster = Self::api_only().await?;
+        Self::with_workloads_storing(Storage::Fast).await
+    }
+
+    /// The same, for tests that kill etcd: what was acknowledged is on the disk.
+    pub async fn durable() -> Result<Self> {
+        Self::with_workloads_storing(Storage::Durable).await
+    }
+
+    async fn with_workloads_storing(storage: Storage) -> Result<Self> {
+        let mut cluster = Self::api_only_storing(storage).await?;
         let engines = brokkr_engines::locate()?;
         let kubeconfigs =
             async |user: &str| cluster.kubeconfig_with_token(user, &accounts::token(user)).await;
@@ -120,8 +134,26 @@ impl Cluster {
 
     /// A kubeconfig file for a service account, with a token that lasts a day.
     pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        self.kubeconfig_for_by(namespace, account, None).await
+    }
+
+    /// The same, by a route that leads to this cluster's API server through something else.
+    pub async fn kubeconfig_for_by(
+        &self,
+        namespace: &str,
+        account: &str,
+        route: Option<&Route>,
+    ) -> Result<PathBuf> {
         let token = accounts::service_account_token(self.admin().await?, namespace, account).await?;
-        self.kubeconfig_with_token(&format!("{namespace}-{account}"), &token).await
+        let name = format!("{namespace}-{account}");
+        let direct = self.context(&name, &token);
+        let context = match route {
+            Some(Route { url, authority }) => KubeContext { url, authority, ..direct },
+            None => direct,
+        };
+        let path = self.scratch.join(format!("{}.kubeconfig", unique(&name)));
+        kubeconfig::write(&path, &[context])?;
+        Ok(path)
     }
 
     /// A client as a service account.
@@ -182,6 +214,12 @@ impl Cluster {
     pub async fn start_api_server(&self) -> Result<()> {
         let control_plane = self.control_plane.as_ref().context("a shared cluster is not to be restarted")?;
         control_plane.start_api_server_again().await
+    }
+
+    /// Kills etcd without warning, and starts it again on what is on the disk.
+    pub async fn restart_etcd(&self) -> Result<()> {
+        let control_plane = self.control_plane.as_ref().context("a shared cluster is not to be killed")?;
+        control_plane.restart_etcd().await
     }
 
     fn own_api_server(&self) -> Result<&Process> {

@@ -23,6 +23,7 @@
 //! postgres cluster audit               the engines, and what they witnessed
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
+//! scripted proxy                       a broker that lies, and a network that fails
 //! ```
 
 pub mod agent;
@@ -37,6 +38,7 @@ mod port;
 pub mod postgres;
 pub mod process;
 pub mod programs;
+pub mod proxy;
 mod scratch;
 pub mod scripted;
 pub mod shared;
@@ -53,4 +55,5 @@ pub use names::{seed, unique};
 pub use port::Port;
 pub use postgres::{Database, Postgres};
 pub use process::{Launch, Output, Process, Tell};
+pub use proxy::FaultProxy;
 pub use scratch::Scratch;

@@ -70,6 +70,11 @@ impl Process {
         &self.launch.name
     }
 
+    /// What was started, to start it once more beside this one.
+    pub fn launch(&self) -> Launch {
+        self.launch.clone()
+    }
+
     pub fn pid(&self) -> Option<u32> {
         self.child().as_ref().map(Child::id)
     }

@@ -29,7 +29,7 @@
 //! ```
 
 mod lie;
-mod listener;
+pub(crate) mod listener;
 mod routes;
 mod truth;
 

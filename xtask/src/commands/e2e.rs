@@ -21,6 +21,7 @@ pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
     // Binaries and tests in one selection: cargo would else build dependencies twice, with other features.
     build(&["--workspace", "--bins", "--test", TARGETS])?;
-    let tests = Tests { selection: &["--workspace", "--test", TARGETS], filter: args.filter.as_deref() };
+    let filter = args.filter.as_deref();
+    let tests = Tests { selection: &["--workspace", "--test", TARGETS], filters: filter.as_slice() };
     become_engines_then(&tests, args.seed)
 }

@@ -2,7 +2,6 @@
 
 use brokkr_manifest::Key;
 use http::Method;
-use kube::discovery::{Discovery, Scope, verbs};
 use serde::Deserialize;
 
 use super::Cluster;
@@ -11,6 +10,7 @@ use crate::resource::{Kind, KindName, Served};
 
 /// So many are named; the rest is only counted.
 const NAMED: usize = 3;
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 #[derive(Deserialize)]
@@ -80,19 +80,91 @@ fn comes_by_itself(kind: &Kind, name: &str) -> bool {
 }
 
 async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
-    let discovery = Discovery::new(cluster.client().clone())
-        .run_aggregated()
-        .await
-        .map_err(|error| unreadable(&format!("discovery failed: {error}")))?;
     let mut kinds = Vec::new();
-    for group in discovery.groups() {
-        for (resource, capabilities) in group.recommended_resources() {
-            if capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST) {
-                kinds.push(super::discovery::kind_of(&resource, true));
-            }
+    for root in ["/api", "/apis"] {
+        let reply = cluster.send(Method::GET, root, "application/json", AGGREGATED, Vec::new()).await?;
+        if !reply.status.is_success() {
+            return Err(unreadable(&format!("discovery at {root} was answered {}", reply.status)));
+        }
+        let served: Served = serde_json::from_slice(&reply.body)
+            .map_err(|error| unreadable(&format!("what {root} serves cannot be read: {error}")))?;
+        for group in served.items {
+            kinds.extend(group.namespaced()?);
         }
     }
     Ok(kinds)
+}
+
+/// What the API server serves. Read here and not by kube's discovery, which does not tell when a group is missing
+/// because the server behind it is away.
+#[derive(Deserialize)]
+struct Served {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMetadata,
+    /// The preferred one first.
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupMetadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    scope: String,
+    verbs: Vec<String>,
+    response_kind: ResponseKind,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
+impl Group {
+    /// Each resource once, in the version that comes first.
+    fn namespaced(self) -> Result<Vec<Kind>, Failure> {
+        let group = self.metadata.name;
+        let mut kinds: Vec<Kind> = Vec::new();
+        for version in self.versions {
+            if version.freshness == "Stale" {
+                let what = format!("the server behind {group}/{} is away", version.version);
+                return Err(unreadable(&format!("{what}, so what is inside cannot be listed")));
+            }
+            for resource in version.resources {
+                let listed =
+                    resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list");
+                if listed && kinds.iter().all(|kind| kind.plural != resource.resource) {
+                    kinds.push(Kind {
+                        group: group.clone(),
+                        version: version.version.clone(),
+                        kind: resource.response_kind.kind,
+                        plural: resource.resource,
+                        namespaced: true,
+                    });
+                }
+            }
+        }
+        Ok(kinds)
+    }
 }
 
 /// The kind that a definition makes known, as the definition itself says.

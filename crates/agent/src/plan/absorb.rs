@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::attempt::is_final;
 use super::steps::{Answer, Step, Why};
 use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
-use super::{NEXT_CYCLE, PARKED, backoff, steady};
+use super::{FORBIDDEN, NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff, steady};
 use crate::resource::is_ground;
 
 /// How often something that is missing is asked for again before only an event helps.
@@ -20,9 +20,12 @@ pub fn absorb(
     answer: &Answer,
     now: Timestamp,
 ) {
-    progress.waiting_since = None;
     if let Some(key) = step.key() {
         progress.unswept.remove(key);
+    }
+    // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
+    if !matches!(step, Step::Look { .. }) {
+        progress.waiting_since = None;
     }
     match (step, answer) {
         (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
@@ -150,6 +153,7 @@ fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> St
     let attempts = earlier.map_or(0, |standing| standing.attempts) + 1;
     let since = earlier.map_or(now, |standing| standing.since);
     let pause = match failure.class {
+        FailureClass::Permanent if failure.reason == FORBIDDEN => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
         // An event that it came may be ahead of what serves it: a few quick tries, then no more without an event.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,

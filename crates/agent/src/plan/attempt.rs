@@ -8,7 +8,7 @@ use brokkr_manifest::Key;
 
 use super::steps::{Ground, Plan, Stage, Step};
 use super::types::{Failure, FailureClass, Seen, Situation, Standing, Wanted};
-use super::{MISSING_PATIENCE, NEXT_CYCLE, TRANSIENT_PATIENCE, due, ground, outcome};
+use super::{FORBIDDEN, MISSING_PATIENCE, NEXT_CYCLE, TRANSIENT_PATIENCE, due, ground, outcome};
 use crate::resource::Kind;
 
 /// The live object, if there is one: labelled ones are observed, others were asked for.
@@ -95,13 +95,22 @@ pub(super) fn stop(s: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> P
     {
         return undoing;
     }
-    told.wake(Some(s.now + NEXT_CYCLE))
+    told.wake(Some(next_cycle(s)))
 }
 
 /// Told already; nothing more until the next cycle.
 pub(super) fn rest(s: &Situation<'_>) -> Plan {
     let told = s.record.and_then(|record| record.outcome.as_ref()).map(|outcome| outcome.message.clone());
-    Plan::waiting(Stage::Stopped, told.unwrap_or_default()).wake(Some(s.now + NEXT_CYCLE))
+    Plan::waiting(Stage::Stopped, told.unwrap_or_default()).wake(Some(next_cycle(s)))
+}
+
+/// When to start over. Rights come back sooner than other things change.
+fn next_cycle(s: &Situation<'_>) -> jiff::Timestamp {
+    let failures = s.progress.failures.values();
+    let rights =
+        failures.filter(|standing| standing.failure.reason == FORBIDDEN).map(|standing| standing.retry_at);
+    let cycle = s.now + NEXT_CYCLE;
+    rights.max().map_or(cycle, |again| again.min(cycle))
 }
 
 /// Transient failures that have lasted too long are told, while they are still retried. What is missing

@@ -45,6 +45,8 @@ pub struct StackState {
     /// Its plan depends on what other stacks mean to do.
     pub minds_others: bool,
     stage: Option<Stage>,
+    /// The stage whose waiting is counted.
+    waits_at: Option<Stage>,
     /// Resources whose picture changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
@@ -296,8 +298,11 @@ impl StackState {
     }
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
-        if self.stage != Some(plan.stage) {
+        // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
+        let looks = !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::Look { .. }));
+        if !looks && self.waits_at != Some(plan.stage) {
             self.progress.waiting_since = None;
+            self.waits_at = Some(plan.stage);
         }
         self.stage = Some(plan.stage);
         self.wake_at = plan.wake_at;

@@ -25,6 +25,13 @@ rules:
 - level: Metadata
 ";
 
+/// Whether etcd waits for the disk. Most tests kill no etcd, and are faster without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    Fast,
+    Durable,
+}
+
 /// etcd and the API server.
 #[derive(Debug)]
 pub(super) struct ControlPlane {
@@ -35,11 +42,11 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub(super) async fn start(engines: &Engines, scratch: &Scratch) -> Result<Self> {
+    pub(super) async fn start(engines: &Engines, scratch: &Scratch, storage: Storage) -> Result<Self> {
         let ports = [Port::free()?, Port::free()?, Port::free()?];
         let [client, peer, secure] = &ports;
         let etcd_url = format!("http://{}", client.address());
-        let etcd = Process::start(etcd(engines, scratch, &etcd_url, peer), scratch.path())?;
+        let etcd = Process::start(etcd(engines, scratch, &etcd_url, peer, storage), scratch.path())?;
 
         let authority = Authority::new("brokkr-test-kubernetes")?;
         let facts = Facts {
@@ -84,6 +91,12 @@ impl ControlPlane {
         self.ready().await
     }
 
+    pub(super) async fn restart_etcd(&self) -> Result<()> {
+        self.etcd.kill9();
+        self.etcd.start_again()?;
+        self.ready().await
+    }
+
     async fn ready(&self) -> Result<()> {
         let authority = reqwest::Certificate::from_pem(self.facts.authority.as_bytes())?;
         let client = reqwest::Client::builder()
@@ -100,17 +113,20 @@ impl ControlPlane {
     }
 }
 
-fn etcd(engines: &Engines, scratch: &Scratch, url: &str, peer: &Port) -> Launch {
+fn etcd(engines: &Engines, scratch: &Scratch, url: &str, peer: &Port, storage: Storage) -> Launch {
     let peer_url = format!("http://{}", peer.address());
-    Launch::new("etcd", engines.binary("etcd"))
+    let etcd = Launch::new("etcd", engines.binary("etcd"))
         .flag("data-dir", scratch.join("etcd"))
         .flag("listen-client-urls", url)
         .flag("advertise-client-urls", url)
         .flag("listen-peer-urls", &peer_url)
         .flag("initial-advertise-peer-urls", &peer_url)
         .flag("initial-cluster", format!("default={peer_url}"))
-        .flag("log-level", "warn")
-        .arg("--unsafe-no-fsync")
+        .flag("log-level", "warn");
+    match storage {
+        Storage::Fast => etcd.arg("--unsafe-no-fsync"),
+        Storage::Durable => etcd,
+    }
 }
 
 fn api_server(

@@ -43,7 +43,8 @@ pub async fn serve(identity: &Identity, router: Router) -> Result<(SocketAddr, J
     Ok((address, server))
 }
 
-fn config(identity: &Identity) -> Result<ServerConfig> {
+/// HTTP/1.1 over TLS as this identity.
+pub(crate) fn config(identity: &Identity) -> Result<ServerConfig> {
     let certificates =
         CertificateDer::pem_file_iter(&identity.certificate)?.collect::<std::result::Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_file(&identity.key)?;

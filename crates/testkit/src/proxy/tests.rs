@@ -1,0 +1,177 @@
+//! The proxy in front of a real server that counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::{Action, Canned, FaultProxy, Matcher};
+use crate::eventually::eventually;
+use crate::scratch::Scratch;
+use crate::scripted::listener;
+use crate::tls::Authority;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct House {
+    proxy: FaultProxy,
+    client: reqwest::Client,
+    /// How many writes the real server carried out.
+    written: Arc<AtomicUsize>,
+    server: JoinHandle<()>,
+    _scratch: Scratch,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl House {
+    async fn open() -> Result<Self> {
+        let (authority, scratch) = (Authority::new("house")?, Scratch::new("house")?);
+        let written = Arc::new(AtomicUsize::new(0));
+        let write = async |State(written): State<Arc<AtomicUsize>>, body: String| {
+            format!("{} {body}", written.fetch_add(1, Ordering::SeqCst) + 1)
+        };
+        let router = Router::new()
+            .route("/api/v1/things/{name}", post(write))
+            .route("/api/v1/things", get(things))
+            .with_state(written.clone());
+        let identity = authority.server(&scratch, "house", &[])?;
+        let (address, server) = listener::serve(&identity, router).await?;
+        let proxy =
+            FaultProxy::in_front_of(&format!("https://{address}"), &authority.pem(), &authority).await?;
+        let client = reqwest::Client::builder()
+            .tls_certs_only([reqwest::Certificate::from_pem(authority.pem().as_bytes())?])
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()?;
+        Ok(Self { proxy, client, written, server, _scratch: scratch })
+    }
+
+    async fn write(&self, name: &str) -> Result<String> {
+        let url = format!("{}/api/v1/things/{name}", self.proxy.url());
+        Ok(self.client.post(url).body("x").send().await?.error_for_status()?.text().await?)
+    }
+
+    async fn list(&self, query: &str) -> Result<reqwest::Response> {
+        Ok(self.client.get(format!("{}/api/v1/things{query}", self.proxy.url())).send().await?)
+    }
+
+    fn written(&self) -> usize {
+        self.written.load(Ordering::SeqCst)
+    }
+}
+
+/// The list, or as a watch three events and the end.
+async fn things(State(written): State<Arc<AtomicUsize>>, request: axum::extract::Request) -> Body {
+    if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+        let event = |name: &str| json!({"type": "ADDED", "object": {"metadata": {"name": name}}});
+        let lines = ["one", "two", "three"].map(|name| Ok::<_, std::io::Error>(format!("{}\n", event(name))));
+        return Body::from_stream(futures::stream::iter(lines));
+    }
+    Body::from(json!({"items": written.load(Ordering::SeqCst)}).to_string())
+}
+
+#[tokio::test]
+async fn the_nth_write_is_carried_out_and_its_answer_lost() -> Result<()> {
+    let house = House::open().await?;
+    let rule = house.proxy.when(Matcher::writes().nth(2), Action::LoseAnswer);
+    assert_eq!(house.write("a").await?, "1 x");
+    house.write("b").await.expect_err("no answer");
+    assert_eq!(house.write("c").await?, "3 x", "the second was carried out");
+    assert_eq!(rule.count(), 1);
+    let trace = house.proxy.trace();
+    let seen: Vec<_> = trace.iter().map(|exchange| (exchange.upstream, exchange.told)).collect();
+    assert_eq!(seen, [(Some(200), Some(200)), (Some(200), None), (Some(200), Some(200))]);
+    assert_eq!(trace[1].asked.place.as_ref().and_then(|place| place.name.as_deref()), Some("b"));
+    assert_eq!(trace[1].asked.body, Bytes::from("x"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_held_write_lands_after_its_sender_has_gone() -> Result<()> {
+    let house = House::open().await?;
+    let rule = house.proxy.when(Matcher::writes().named("a"), Action::Hold);
+    let given_up = tokio::time::timeout(Duration::from_millis(300), house.write("a")).await;
+    assert!(given_up.is_err() && rule.count() == 1 && house.written() == 0, "held");
+    house.write("b").await?;
+    rule.release();
+    eventually(PATIENCE, "the held write to land", async || house.written() == 2).await
+}
+
+#[tokio::test]
+async fn a_halt_stops_everything_after_it_and_what_is_discarded_never_lands() -> Result<()> {
+    let house = House::open().await?;
+    let rule = house.proxy.when(Matcher::writes().nth(2), Action::HaltAfter);
+    house.write("a").await?;
+    let (second, third) = futures::join!(
+        tokio::time::timeout(Duration::from_millis(400), house.write("b")),
+        tokio::time::timeout(Duration::from_millis(400), house.write("c")),
+    );
+    assert!(second.is_err() && third.is_err(), "nobody is answered");
+    assert_eq!(house.written(), 2, "the one that halted was carried out, the one after it was not");
+    rule.discard();
+    assert_eq!(house.write("d").await?, "3 x");
+    Ok(())
+}
+
+#[tokio::test]
+async fn answers_are_made_up_changed_and_cut() -> Result<()> {
+    let house = House::open().await?;
+    house.proxy.when(Matcher::path("/things").nth(1), Action::Answer(Canned::too_many(7)));
+    let busy = house.list("").await?;
+    assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].to_str()?), (429, "7"));
+    assert_eq!(busy.json::<Value>().await?["reason"], "TooManyRequests");
+    house.proxy.heal();
+    let then = house.proxy.snapshot_of_lists();
+    house.proxy.when(Matcher::any().nth(1), Action::Truncate);
+    house.proxy.when(Matcher::any().nth(1), Action::CutShort);
+    house.proxy.when(Matcher::any().nth(1), Action::Cut);
+    serde_json::from_str::<Value>(&house.list("").await?.text().await?).expect_err("half of it, as if whole");
+    house.list("").await?.text().await.expect_err("cut in the middle");
+    house.list("").await.expect_err("cut at once");
+    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0);
+    house.proxy.when(Matcher::lists("things"), Action::Older(then));
+    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0, "nothing was listed before: asked");
+    let then = house.proxy.snapshot_of_lists();
+    house.proxy.heal();
+    house.write("a").await?;
+    house.proxy.when(Matcher::lists("things"), Action::Older(then));
+    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0, "as it was then");
+    house.proxy.heal();
+    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn watches_lose_events_freeze_and_end() -> Result<()> {
+    let house = House::open().await?;
+    let watch = async || anyhow::Ok(house.list("?watch=true").await?.text().await?);
+    assert_eq!(watch().await?.lines().count(), 3);
+    let rule = house.proxy.when(Matcher::watches("things"), Action::swallow("two"));
+    let told = watch().await?;
+    assert!(told.contains("one") && !told.contains("two") && told.contains("three"), "{told}");
+    assert_eq!(rule.count(), 1);
+    house.proxy.heal();
+    house.proxy.when(Matcher::watches("things").nth(1), Action::Line(Canned::gone_line()));
+    assert!(watch().await?.contains("Expired"));
+    let rule = house.proxy.when(Matcher::watches("things").nth(1), Action::Freeze);
+    let mut frozen = house.list("?watch=true").await?.bytes_stream();
+    let first = tokio::time::timeout(Duration::from_millis(300), frozen.next()).await;
+    assert!(first.is_err(), "it says nothing");
+    rule.remove();
+    frozen.next().await.expect("an end").expect_err("and then it is cut");
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Rows 43 and 44: a broker that is away for long, or something in its place that answers nonsense.
+
+use anyhow::Result;
+use brokkr_testkit::proxy::{Action, Asked, Canned, Matcher};
+use brokkr_testkit::{Look, eventually};
+use serde_json::{Value, json};
+
+use crate::in_full;
+use crate::world::{PATIENCE, World, brief};
+
+const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
+/// More than the agent keeps for one stack.
+const TOO_MANY: usize = 70;
+
+fn is_poll(asked: &Asked) -> bool {
+    asked.path.ends_with("/target-state")
+}
+
+/// The broker is away while things happen. All of it is told afterwards, in order and once; what is more than the
+/// agent keeps is told as a gap.
+#[tokio::test]
+async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -> Result<()> {
+    let world = World::start().await?;
+    let group = format!("{}.faults.example", world.tag);
+    let yaml = format!(
+        "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: gears.{group}\n\
+         spec:\n  group: {group}\n  scope: Namespaced\n  names: {{plural: gears, singular: gear, kind: Gear}}\n  \
+         versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n      openAPIV3Schema:\n        \
+         type: object\n        x-kubernetes-preserve-unknown-fields: true\n\
+         ---\napiVersion: {group}/v1\nkind: Gear\nmetadata:\n  name: first\n  namespace: {}\nspec:\n  teeth: 12\n{}",
+        world.space,
+        world.yaml(&MAPS),
+    );
+    let turn = async |ready: bool| {
+        let status = json!({"status": {"conditions": [
+            {"type": "Ready", "status": if ready { "True" } else { "False" }, "reason": "Turned", "message": "by hand"},
+        ]}});
+        let kind = format!("gears.{group}");
+        let patch = status.to_string();
+        world
+            .cluster
+            .kubectl(["patch", &kind, "first", "-n", &world.space, "--type=merge", "-p", &patch])
+            .await?
+            .ok()
+    };
+    world.fleet.submit("web", "env=prod", &yaml).await?;
+    world.told_healthy("web").await?;
+    let before = world.events("web").await?.len();
+
+    world.link.when(Matcher::any(), Action::Cut);
+    let rounds = if in_full() { TOO_MANY / 2 } else { 2 };
+    for _ in 0..rounds {
+        turn(false).await?;
+        world.reports_kept("degraded").await?;
+        turn(true).await?;
+        world.reports_kept("healthy").await?;
+    }
+    // L5: what is there is still kept.
+    world.edit("a", "drifted").await?;
+    world.sees_value("a", "1").await?;
+    let record = world.record().await?;
+    let kept = record["status"]["reports"].as_array().map_or(0, Vec::len);
+    assert!(kept <= 50, "S22: bounded, not {kept}");
+
+    world.link.heal();
+    let expected = before + if in_full() { 40 } else { rounds * 2 };
+    let events = eventually(PATIENCE, "what happened to be told", async || match world.events("web").await {
+        Ok(events) if events.len() >= expected => Look::Yes(events),
+        other => Look::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
+    })
+    .await?;
+    if in_full() {
+        assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
+    }
+    let mut told: Vec<String> =
+        events.iter().map(|event| format!("{} {}", event["transition"], event["at"])).collect();
+    told.sort();
+    let all = told.len();
+    told.dedup();
+    assert_eq!(told.len(), all, "S12: nothing twice");
+    world.delete_stack().await?;
+    world.gone().await?;
+    world.invariants().await
+}
+
+/// One wrong answer after the other, each told several times, and none of them deletes or changes anything.
+#[tokio::test]
+async fn row_44_nonsense_in_the_place_of_the_broker_changes_nothing() -> Result<()> {
+    let world = World::start().await?;
+    world.deliver(&MAPS).await?;
+    let mark = world.api.mark();
+    let empty = |_: &Asked, body: bytes::Bytes| {
+        let mut envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if envelope.is_object() {
+            envelope["stacks"] = json!([]);
+        }
+        bytes::Bytes::from(envelope.to_string())
+    };
+    let nonsense: [(&str, Action); 8] = [
+        ("HTML", Action::Answer(Canned::html())),
+        ("nothing", Action::Answer(Canned::json(200, ""))),
+        ("an empty object", Action::Answer(Canned::json(200, "{}"))),
+        ("no stacks", Action::Answer(Canned::json(200, r#"{"stacks":[]}"#))),
+        ("half of it as if whole", Action::Truncate),
+        ("half of it", Action::CutShort),
+        ("its own list, emptied", Action::rewrite(empty)),
+        ("not found", Action::Answer(Canned::json(404, "{}"))),
+    ];
+    for (what, action) in nonsense {
+        let rule = world.link.when(Matcher::new(is_poll), action);
+        // Without its tag the broker has to answer whole, so that there is something to spoil.
+        world.shop.restart()?;
+        rule.reached(3, PATIENCE).await.map_err(|error| error.context(what))?;
+        let writes: Vec<_> = world.writes(mark).iter().map(brief).collect();
+        assert!(writes.is_empty(), "S8: {what} made the agent write: {writes:?}");
+        rule.remove();
+    }
+    world.link.heal();
+    world.deliver(&[("a", "2"), ("b", "1")]).await?;
+    world.invariants().await
+}
+
+impl World {
+    /// This agent's record of the stack `web`.
+    async fn record(&self) -> Result<Value> {
+        let names = self.records().await?;
+        let name = names.first().ok_or_else(|| anyhow::anyhow!("no record"))?;
+        self.cluster.kubectl(["get", "stacks.brokkr.io", name, "-o", "json"]).await?.ok()?.json()
+    }
+
+    /// Waits until the last thing that the record has to tell is this.
+    async fn reports_kept(&self, transition: &str) -> Result<()> {
+        eventually(PATIENCE, &format!("the record to say {transition}"), async || match self.record().await {
+            Ok(record) if record["status"]["outcome"]["transition"] == transition => Look::Yes(()),
+            other => Look::NotYet(format!("{:?}", other.map(|record| record["status"].clone()))),
+        })
+        .await
+    }
+}

@@ -1,0 +1,124 @@
+//! What holds at every moment, whatever fails: read from the proxy's trace, which saw every request of the
+//! agent, and from the API server's audit log, which saw whatever reached it.
+//!
+//! The numbers are those of the reliability report: S1 nothing foreign is written, S2 no object goes back to
+//! an older deployment object, S7 only the very object that was meant is deleted, S9 nothing is written
+//! before the record of the intention.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use brokkr_testkit::proxy::Exchange;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::world::{World, brief};
+
+const SEQUENCE: &str = "brokkr.io/sequence";
+const STACK: &str = "brokkr.io/stack-id";
+
+pub async fn hold(world: &World) -> Result<()> {
+    let trace = world.api.trace();
+    only_ours_is_written(world, &trace)?;
+    deletes_carry_a_uid(&trace);
+    sequences_never_go_back(&trace);
+    intentions_come_first(&trace);
+    Ok(())
+}
+
+fn is_record(exchange: &Exchange) -> bool {
+    exchange.asked.place.as_ref().is_some_and(|place| place.group == "brokkr.io")
+}
+
+/// S1
+fn only_ours_is_written(world: &World, trace: &[Exchange]) -> Result<()> {
+    let ours = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
+    for exchange in trace.iter().filter(|exchange| exchange.asked.is_write() && exchange.succeeded()) {
+        let Some(place) = &exchange.asked.place else { continue };
+        let own = place.namespace.as_deref() == Some(world.shop.namespace());
+        let name = place.name.as_deref().unwrap_or_default();
+        assert!(
+            own || is_record(exchange) || ours(&exchange.asked.path, name),
+            "S1: the agent wrote what is not its own: {}",
+            brief(exchange)
+        );
+        assert!(exchange.asked.method != http::Method::DELETE || !name.is_empty(), "S1: a whole collection");
+    }
+    for request in world.shop.requests(world.started)? {
+        let own = request.namespace == world.shop.namespace() || request.group == "brokkr.io";
+        let changed = request.is_write() && request.code < 300 && !request.resource.is_empty();
+        let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
+        assert!(
+            !changed || own || reviews || ours(&request.uri, &request.name),
+            "S1: the API server saw the agent write what is not its own: {request:?}"
+        );
+    }
+    Ok(())
+}
+
+/// S7: another object under the same name is never hit.
+fn deletes_carry_a_uid(trace: &[Exchange]) {
+    let deletes = trace.iter().filter(|exchange| exchange.asked.method == http::Method::DELETE);
+    for exchange in deletes.filter(|exchange| !is_record(exchange)) {
+        let options = exchange.asked.json();
+        assert!(
+            options["preconditions"]["uid"].is_string(),
+            "S7: a delete that would hit whatever has that name: {} {options}",
+            brief(exchange)
+        );
+    }
+}
+
+/// S2: in the order in which the API server carried them out.
+fn sequences_never_go_back(trace: &[Exchange]) {
+    let mut applied: Vec<&Exchange> = trace
+        .iter()
+        .filter(|exchange| exchange.asked.is_apply() && exchange.succeeded() && !is_record(exchange))
+        .collect();
+    applied.sort_by_key(|exchange| exchange.order);
+    let mut highest: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for exchange in applied {
+        let body = exchange.asked.json();
+        let annotations = &body["metadata"]["annotations"];
+        let sequence = number(&annotations[SEQUENCE]);
+        let stack = annotations[STACK].as_str().unwrap_or_default().to_owned();
+        let before = highest.entry((exchange.asked.path.clone(), stack)).or_default();
+        assert!(*before <= sequence, "S2: {} went from {before} back to {sequence}", brief(exchange));
+        *before = sequence;
+    }
+}
+
+/// S9: whoever crashes after a write finds in the record what it was about to do.
+fn intentions_come_first(trace: &[Exchange]) {
+    let records: Vec<Intention> = trace.iter().filter_map(Intention::of).collect();
+    for apply in trace.iter().filter(|exchange| exchange.asked.is_apply() && !is_record(exchange)) {
+        let body = apply.asked.json();
+        let annotations = &body["metadata"]["annotations"];
+        let sequence = number(&annotations[SEQUENCE]);
+        let recorded = records.iter().any(|record| {
+            record.stack == annotations[STACK] && record.stamp >= sequence && record.written <= apply.at
+        });
+        assert!(recorded, "S9: written before its intention was recorded: {}", brief(apply));
+    }
+}
+
+/// A record that the API server has stored.
+struct Intention {
+    stack: Value,
+    stamp: i64,
+    written: Timestamp,
+}
+
+impl Intention {
+    fn of(exchange: &Exchange) -> Option<Self> {
+        let stored = is_record(exchange) && exchange.asked.is_write() && exchange.succeeded();
+        let spec = exchange.asked.json()["spec"].take();
+        let written = exchange.finished.filter(|_| stored)?;
+        Some(Self { stack: spec["stackId"].clone(), stamp: number(&spec["stamp"]), written })
+    }
+}
+
+/// Sequence ids are text in some places and numbers in others.
+fn number(value: &Value) -> i64 {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+}

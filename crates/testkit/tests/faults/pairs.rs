@@ -1,0 +1,194 @@
+//! Pairs of faults, drawn by seed: two of them at the same time, while a small stack is delivered, changed and
+//! deleted; then everything heals, and has to converge. Faults that are harmless alone are not always so together.
+//!
+//! `BROKKR_FAULT_PAIRS` says how many (200 in `cargo xtask faults agent`), `BROKKR_SEED` replays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_testkit::proxy::{Action, Asked, Canned, Matcher};
+use brokkr_testkit::seed;
+use futures::StreamExt as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::world::World;
+
+/// Without the variable: so many that an ordinary run stays short.
+const FIXED: usize = 6;
+/// Worlds at the same time, each with an agent and a broker of its own; pairs are shared out among them.
+const WORLDS: usize = 3;
+
+/// What can go wrong. Each says what the proxy, or the process, does.
+const FAULTS: [(&str, fn(&World, &mut StdRng)); 20] = [
+    ("an apply is not answered", |world, random| lose(world, Matcher::applies(), random)),
+    ("a delete is not answered", |world, random| lose(world, Matcher::deletes(), random)),
+    ("a write of the record is not answered", |world, random| {
+        lose(world, Matcher::writes().about("stacks"), random)
+    }),
+    ("an apply is cut off", |world, random| cut(world, Matcher::applies(), random)),
+    ("anything to the API server is cut off", |world, random| cut(world, Matcher::any(), random)),
+    ("conflict", |world, random| refuse(world, Matcher::writes(), Canned::conflict(), random)),
+    ("too many requests", |world, random| refuse(world, Matcher::any(), Canned::too_many(1), random)),
+    ("internal error", |world, random| refuse(world, Matcher::any(), Canned::internal(), random)),
+    ("unavailable", |world, random| refuse(world, Matcher::writes(), Canned::unavailable(), random)),
+    ("a captive portal before the API server", |world, random| {
+        refuse(world, Matcher::new(Asked::is_list), Canned::html(), random);
+    }),
+    ("lists are cut short", |world, random| {
+        world.api.when(Matcher::new(Asked::is_list).first(few(random)), Action::CutShort);
+    }),
+    ("watches freeze", |world, random| {
+        world.api.when(Matcher::new(Asked::is_watch).first(few(random)), Action::Freeze);
+    }),
+    ("watches have forgotten", |world, random| {
+        let forgotten = Action::Line(Canned::gone_line());
+        world.api.when(Matcher::new(Asked::is_watch).first(few(random)), forgotten);
+    }),
+    ("watches leave out an object", |world, _| {
+        world.api.when(Matcher::watches("configmaps"), Action::swallow("b"));
+    }),
+    ("lists are old", |world, _| {
+        let older = world.api.snapshot_of_lists();
+        world.without_streaming();
+        world.api.when(Matcher::lists("configmaps"), Action::Older(older));
+    }),
+    ("a write is held", |world, random| {
+        world.api.when(Matcher::writes().nth(random.random_range(1..8)), Action::Hold);
+    }),
+    ("the broker is away", |world, random| {
+        world.link.when(Matcher::any().first(few(random) * 2), Action::Cut);
+    }),
+    ("the broker's answers are lost", |world, random| {
+        world.link.when(Matcher::any().first(few(random)), Action::LoseAnswer);
+    }),
+    ("the broker answers half", |world, random| {
+        world.link.when(Matcher::any().first(few(random)), Action::Truncate);
+    }),
+    ("a captive portal before the broker", |world, random| {
+        world.link.when(Matcher::any().first(few(random)), Action::Answer(Canned::html()));
+    }),
+];
+
+fn few(random: &mut StdRng) -> usize {
+    random.random_range(1..5)
+}
+
+fn lose(world: &World, what: Matcher, random: &mut StdRng) {
+    world.api.when(what.nth(random.random_range(1..5)), Action::LoseAnswer);
+}
+
+fn cut(world: &World, what: Matcher, random: &mut StdRng) {
+    world.api.when(what.first(few(random)), Action::Cut);
+}
+
+fn refuse(world: &World, what: Matcher, with: Canned, random: &mut StdRng) {
+    world.api.when(what.first(few(random)), Action::Answer(with));
+}
+
+/// What is done to the process beside the two faults.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    None,
+    Kill,
+    Pause,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_pairs_by_seed() -> Result<()> {
+    let seed = seed();
+    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
+    let worlds = futures::future::try_join_all((0..WORLDS.min(pairs)).map(|_| World::start())).await?;
+    let worlds: Vec<Arc<World>> = worlds.into_iter().map(Arc::new).collect();
+    let shares = worlds.iter().enumerate().map(|(place, world)| {
+        let numbers = (place..pairs).step_by(worlds.len());
+        async move {
+            let mut failed = Vec::new();
+            for number in numbers {
+                let (first, second, blow) = draw(seed, number);
+                let what = format!("pair {number}: {} + {} + {blow:?}", FAULTS[first].0, FAULTS[second].0);
+                println!("{what}");
+                if let Err(error) = withstand(world, seed, number).await {
+                    failed.push(format!("{what}: {error:#}\n{}", world.shop.log_tail(12)));
+                    break;
+                }
+            }
+            failed
+        }
+    });
+    let failed: Vec<String> = futures::stream::iter(shares)
+        .buffer_unordered(WORLDS)
+        .flat_map(futures::stream::iter)
+        .collect()
+        .await;
+    println!("pairs: {pairs}, violations: {}", failed.len());
+    anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
+    Ok(())
+}
+
+fn random(seed: u64, number: usize) -> StdRng {
+    StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64))
+}
+
+/// The two faults of a pair, and what else happens. Each pair has its own randomness: one can be replayed alone.
+fn draw(seed: u64, number: usize) -> (usize, usize, Blow) {
+    let mut random = random(seed, number);
+    let first = random.random_range(0..FAULTS.len());
+    let second = random.random_range(0..FAULTS.len());
+    let blow = [Blow::None, Blow::None, Blow::Kill, Blow::Pause][random.random_range(0..4)];
+    (first, second, blow)
+}
+
+/// Delivery, change and deletion, each under the pair; healed, it has to converge.
+async fn withstand(world: &World, seed: u64, number: usize) -> Result<()> {
+    let (first, second, blow) = draw(seed, number);
+    let mut random = random(seed.wrapping_add(1), number);
+    let (old, new) = (format!("{number}-1"), format!("{number}-2"));
+    let delivered = [("a", old.as_str()), ("b", old.as_str()), ("c", old.as_str())];
+    let changed = [("a", new.as_str()), ("b", old.as_str()), ("d", new.as_str())];
+    let under_fault = async |random: &mut StdRng| {
+        FAULTS[first].1(world, random);
+        FAULTS[second].1(world, random);
+        strike(world, blow, random).await
+    };
+    world.submit(&delivered).await?;
+    under_fault(&mut random).await?;
+    heal(world);
+    world.converged(&delivered).await.context("delivery")?;
+
+    under_fault(&mut random).await?;
+    world.submit(&changed).await?;
+    strike(world, Blow::None, &mut random).await?;
+    heal(world);
+    world.converged(&changed).await.context("change")?;
+
+    under_fault(&mut random).await?;
+    world.delete_stack().await?;
+    strike(world, blow, &mut random).await?;
+    heal(world);
+    world.gone().await.context("deletion")?;
+    world.invariants().await
+}
+
+/// Time for the faults to bite is the point here, and it is drawn.
+async fn strike(world: &World, blow: Blow, random: &mut StdRng) -> Result<()> {
+    let mut while_ = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
+    while_().await;
+    match blow {
+        Blow::None => {}
+        Blow::Kill => world.shop.restart()?,
+        Blow::Pause => {
+            world.shop.pause()?;
+            while_().await;
+            world.shop.resume()?;
+        }
+    }
+    while_().await;
+    Ok(())
+}
+
+fn heal(world: &World) {
+    world.api.heal();
+    world.link.heal();
+}

@@ -1,0 +1,65 @@
+//! Rows that exist because a seeded bug would else pass (`cargo xtask faults seeded`).
+
+use anyhow::Result;
+use brokkr_testkit::proxy::{Action, Matcher};
+use bytes::Bytes;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::world::{PATIENCE, World, brief};
+
+const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
+
+/// Whose an object is, is asked of the object and not of a copy that may be old.
+#[tokio::test]
+async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
+    let world = World::start().await?;
+    world.deliver(&MAPS).await?;
+    let frozen = world.api.when(Matcher::watches("configmaps"), Action::Freeze);
+    world.shop.restart()?;
+    frozen.reached(1, PATIENCE).await?;
+    let other = uuid::Uuid::new_v4().to_string();
+    let theirs = json!({"metadata": {
+        "labels": {"brokkr.io/agent": other}, "annotations": {"brokkr.io/stack-id": other},
+    }});
+    world.maps().patch("a", &PatchParams::default(), &Patch::Merge(theirs)).await?;
+    let mark = world.api.mark();
+    world.submit(&[("a", "2"), ("b", "2"), ("c", "2")]).await?;
+    world.status("web", "the refusal to be told", |status| status["state"] == "failed").await?;
+    assert_eq!(world.value("a").await?.as_deref(), Some("1"), "C4: refused, not taken over");
+    let taken: Vec<_> = world
+        .writes(mark)
+        .into_iter()
+        .filter(|write| write.asked.is_named("a") && write.succeeded())
+        .collect();
+    assert!(taken.is_empty(), "{:?}", taken.iter().map(brief).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// A list that is whole, new and empty. Nothing goes because of it: what is missing is looked for, and found.
+#[tokio::test]
+async fn row_34_a_list_that_is_empty_by_mistake_deletes_nothing() -> Result<()> {
+    let world = World::start().await?;
+    world.deliver(&MAPS).await?;
+    let before = world.live().await?;
+    world.without_streaming();
+    let emptied = world.api.when(Matcher::lists("configmaps"), Action::rewrite(|_, body| empty(&body)));
+    let mark = world.api.mark();
+    world.shop.restart()?;
+    emptied.reached(1, PATIENCE).await?;
+    world.polls(3).await?;
+    let deletes: Vec<_> =
+        world.writes(mark).into_iter().filter(|write| write.asked.method == http::Method::DELETE).collect();
+    assert!(deletes.is_empty(), "S8: {:?}", deletes.iter().map(brief).collect::<Vec<_>>());
+    assert_eq!(world.live().await?, before);
+
+    world.api.heal();
+    world.deliver(&[("a", "2"), ("b", "1")]).await?;
+    world.invariants().await
+}
+
+fn empty(body: &Bytes) -> Bytes {
+    let mut list: Value = serde_json::from_slice(body).unwrap_or_default();
+    list["items"] = json!([]);
+    Bytes::from(list.to_string())
+}

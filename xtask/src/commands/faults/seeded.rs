@@ -1,0 +1,93 @@
+//! Bugs on purpose: a harness that never failed proves nothing.
+//!
+//! The agent is built with the feature `seeded-bugs` into a folder of its own, told by `BROKKR_SEEDED_BUG` which bug
+//! to have, and the tests that should find it are run. One of them has to fail.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use super::tally::Tally;
+use crate::commands::engines;
+use crate::runner::{Tests, build, engines_then, root};
+
+/// Require that bugs put in on purpose are found.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the result as JSON, and nothing else to stdout.
+    #[arg(long)]
+    json: bool,
+    /// Only these bugs.
+    bugs: Vec<String>,
+}
+
+/// A bug, and names of the tests that should find it.
+struct Bug {
+    name: &'static str,
+    tests: &'static [&'static str],
+}
+
+const BUGS: [Bug; 6] = [
+    Bug { name: "delete-without-uid", tests: &["row_22_", "row_27_"] },
+    Bug { name: "prune-on-empty-list", tests: &["row_34_", "row_35_", "e4_an_empty"] },
+    Bug { name: "report-before-apply", tests: &["row_23_", "row_25_"] },
+    Bug { name: "older-sequence-accepted", tests: &["e4_a_wrong_answer", "e4_an_empty"] },
+    Bug { name: "owner-check-on-cached-copy", tests: &["row_31_", "row_34_"] },
+    Bug { name: "inventory-after-apply", tests: &["row_19_", "row_21_"] },
+];
+
+pub fn run(args: &Args) -> Result<()> {
+    let bugs: Vec<&Bug> = BUGS
+        .iter()
+        .filter(|bug| args.bugs.is_empty() || args.bugs.iter().any(|name| name == bug.name))
+        .collect();
+    if bugs.is_empty() {
+        bail!("no such bug; there are {}", BUGS.map(|bug| bug.name).join(", "));
+    }
+    engines::ensure()?;
+    build(&["--workspace", "--bins", "--test", "faults", "--test", "e2e"])?;
+    let programs = seeded_programs()?;
+    let mut survived = Vec::new();
+    for bug in &bugs {
+        let environment = [("BROKKR_BIN_DIR", programs.clone()), ("BROKKR_SEEDED_BUG", bug.name.to_owned())];
+        let tests =
+            Tests { selection: &["--workspace", "--test", "faults", "--test", "e2e"], filters: bug.tests };
+        let mut tally = Tally::default();
+        let passed = engines_then(&tests, &environment, |line| {
+            eprintln!("{line}");
+            tally.hear(line);
+        })?;
+        if passed {
+            survived.push(bug.name);
+        }
+        let found = if passed {
+            "NOT FOUND".to_owned()
+        } else {
+            format!("found {}", tally.failed_tests().join(", "))
+        };
+        eprintln!("══ {}: {found}", bug.name);
+    }
+    let found = bugs.len() - survived.len();
+    println!(r#"{{"bugs":{},"found":{found},"survived":{}}}"#, bugs.len(), serde_json::to_string(&survived)?);
+    if !args.json && survived.is_empty() {
+        println!("every bug was found");
+    }
+    if !survived.is_empty() {
+        bail!("no test found: {}", survived.join(", "));
+    }
+    Ok(())
+}
+
+/// A folder with the agent that has the bugs, and everything else as it is.
+fn seeded_programs() -> Result<String> {
+    let target = root().join("target/seeded");
+    let folder = target.to_string_lossy().into_owned();
+    build(&["--package", "brokkr-agent", "--bins", "--features", "seeded-bugs", "--target-dir", &folder])?;
+    let seeded = target.join("debug");
+    let this = std::env::current_exe().context("cannot tell where this program is")?;
+    for name in ["brokkr", "brokkr-broker"] {
+        fs::copy(this.with_file_name(name), seeded.join(name))
+            .with_context(|| format!("cannot copy {name}"))?;
+    }
+    Ok(seeded.to_string_lossy().into_owned())
+}
