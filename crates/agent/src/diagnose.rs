@@ -75,6 +75,17 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
 }
 
+/// Whether there are Pods to ask.
+#[must_use]
+pub fn has_pods(kind: &Kind) -> bool {
+    match kind.group.as_str() {
+        "apps" => matches!(kind.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
+        "batch" => kind.kind == "Job",
+        "" => matches!(kind.kind.as_str(), "Pod" | "ReplicationController"),
+        _ => false,
+    }
+}
+
 /// Reads what is around a workload, and tells the nearest cause. For kinds without Pods there is none.
 pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Result<Option<Cause>, Failure> {
     let Some(namespace) = key.namespace.as_deref() else { return Ok(None) };

@@ -15,6 +15,8 @@
 //! | `dispose` | what may be done with one resource that should go (B6, C5, C6)              |
 //! | `remove`  | a stack to remove, until everything is seen to be gone                      |
 //! | `steady`  | putting back what others changed, and health                               |
+//! | `readiness` | what is not ready, and why; told when it changes                          |
+//! | `conditions`, `view` | what is said of the stack as a whole                             |
 //! | `outcome` | the record and the reports that go with a transition                        |
 //! | `conditions` | what is said of the stack at a glance (F5)                          |
 //! | `types`, `seen`, `steps` | what is looked at, and what is answered                      |
@@ -29,6 +31,7 @@ mod ground;
 mod outcome;
 mod ownership;
 mod prune;
+mod readiness;
 mod remove;
 pub mod seen;
 pub mod steady;
@@ -36,6 +39,7 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 pub mod types;
+mod view;
 mod write;
 
 use jiff::{SignedDuration, Timestamp};
@@ -72,6 +76,10 @@ pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// What to do now.
 #[must_use]
 pub fn plan(situation: &Situation<'_>) -> Plan {
+    view::with_conditions(situation, decide(situation))
+}
+
+fn decide(situation: &Situation<'_>) -> Plan {
     if situation.goal.target.removal.is_some() {
         remove::plan(situation)
     } else {

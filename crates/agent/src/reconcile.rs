@@ -20,10 +20,12 @@ use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
+use crate::inventory::wire;
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
 use crate::plan::steps::{Answer, Ground, Step};
 use crate::plan::types::{Goal, Record};
+use crate::resource::KindName;
 use claims::{Around, Claims};
 use stack::{StackState, Surroundings};
 pub use sweeps::Sweeps;
@@ -91,6 +93,7 @@ impl Reconciler {
             answers,
             reports,
         };
+        reconciler.watches.ensure([&wire::kind()]);
         for record in records {
             reconciler.resume(record);
         }
@@ -168,6 +171,7 @@ impl Reconciler {
             kinds.extend(stack.kinds());
             self.dirty.insert(*id);
         }
+        kinds.insert(wire::kind().name());
         self.watches.retain(&kinds);
         self.watches.relist_all();
     }
@@ -257,6 +261,37 @@ impl Reconciler {
         }
     }
 
+    /// E5: a record that somebody deletes is made again, at once.
+    fn mind_record(&mut self, change: &Change) {
+        let key = match change {
+            Change::Present(key, seen) if seen.deleting => key,
+            Change::Gone(key, _) => key,
+            _ => return,
+        };
+        if KindName::of(key) != wire::kind().name() {
+            return;
+        }
+        for (id, stack) in &mut self.stacks {
+            let name =
+                stack.record.as_ref().map(|record| wire::record_name(&record.stack_name, record.stack));
+            if name.is_some_and(|name| key.name == name || key.name == wire::other_name(&name)) {
+                stack.record_lost = true;
+                self.dirty.insert(*id);
+            }
+        }
+    }
+
+    /// What carries our marks and is in no record is told, and left.
+    fn tell_strays(&self) {
+        for stray in self.index.strays(|key| self.claims.holders(key).next().is_some()) {
+            tracing::warn!(
+                object = %stray.key.for_people(), uid = %stray.uid, stack.id = stray.stack.map(|id| id.to_string()),
+                "carries this agent's marks and is in no record: left over from something that went wrong; \
+                 delete it by hand, or apply a stack that names it"
+            );
+        }
+    }
+
     fn see(&mut self, change: Change) {
         if let Change::Stirred(ground, name) = &change {
             tracing::debug!(?ground, name, "stirred");
@@ -268,6 +303,7 @@ impl Reconciler {
             }
             return;
         }
+        self.mind_record(&change);
         let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
         let touched: Vec<Key> = match &change {
             Change::Present(key, _) | Change::Gone(key, _) => vec![key.clone()],
@@ -291,6 +327,7 @@ impl Reconciler {
         }
         if listed {
             self.dirty.extend(self.stacks.keys());
+            self.tell_strays();
         }
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::health;
 use crate::intern::Shelf;
+use crate::inventory::wire;
 
 /// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
 /// again what it owns; so it is a pointer to what all entries of that kind share.
@@ -85,7 +86,8 @@ impl Kind {
     /// so that the data of live Secrets never enters this process.
     #[must_use]
     pub fn has_status(&self) -> bool {
-        health::reads_status(&self.group, &self.kind)
+        // Our own record says nothing that is not known here.
+        self.group != wire::GROUP && health::reads_status(&self.group, &self.kind)
     }
 }
 

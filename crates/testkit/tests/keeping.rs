@@ -8,7 +8,7 @@ use brokkr_agent::inventory::{RecordError, Records};
 use brokkr_agent::keep::{Contents, Kept};
 use brokkr_agent::link::memory::{CONFIG_MAP, Memory};
 use brokkr_agent::plan::types::{Entry, Origin, Record};
-use brokkr_agent::resource::Kind;
+use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -16,7 +16,7 @@ use brokkr_manifest::Key;
 use brokkr_testkit::{Cluster, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt};
 use rand::RngExt as _;
 use serde_json::json;
 
@@ -30,13 +30,13 @@ async fn own_namespace() -> Result<(Client, String)> {
 }
 
 fn kind(name: &str) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: String::new(),
         version: "v1".into(),
         kind: name.into(),
         plural: format!("{}s", name.to_lowercase()),
         namespaced: true,
-    }
+    })
 }
 
 fn parsed() -> Checksum {
@@ -173,7 +173,7 @@ impl Archive {
     }
 
     fn objects(&self) -> Api<DynamicObject> {
-        Api::all_with(self.client.clone(), &brokkr_agent::inventory::wire::kind().api_resource())
+        Api::all_with(self.client.clone(), &brokkr_agent::inventory::wire::api_resource())
     }
 
     async fn ours(&self) -> Result<Vec<DynamicObject>> {
@@ -202,13 +202,14 @@ fn record(session: i64, entries: u32) -> Record {
         let entry = Entry {
             kind: kind("ConfigMap"),
             origin: Origin::Created,
-            uid: Some(unique("uid")),
+            uid: Some(unique("uid").into()),
             digest: Some(Checksum::of(&number.to_be_bytes())),
             fields: None,
         };
         (key, entry)
     };
     Record {
+        made: Default::default(),
         project: "default".into(),
         stack: StackId::generate(),
         stack_name: "shop".into(),

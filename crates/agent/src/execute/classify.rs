@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::plan::types::{Failure, FailureClass};
+use crate::plan::types::{Failure, FailureClass, Rival};
 
 /// The part of Kubernetes' `Status` that decisions need.
 #[derive(Debug, Default, Deserialize)]
@@ -27,6 +27,8 @@ struct Details {
 #[serde(default)]
 struct Cause {
     reason: String,
+    message: String,
+    field: String,
 }
 
 /// `secret` keeps the server's words about a Secret out of reports: they may quote its values.
@@ -60,6 +62,22 @@ fn class(code: StatusCode, status: &Status) -> FailureClass {
         _ if status.message.contains("failed calling webhook") => FailureClass::Transient,
         _ => FailureClass::Permanent,
     }
+}
+
+/// The field managers that a refused apply names, with what they hold.
+#[must_use]
+pub fn rivals(body: &[u8]) -> Vec<Rival> {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let mut rivals: Vec<Rival> = Vec::new();
+    for cause in status.details.causes.into_iter().filter(|cause| cause.reason == "FieldManagerConflict") {
+        // `conflict with "kubectl-edit" using apps/v1`
+        let Some(manager) = cause.message.split('"').nth(1) else { continue };
+        match rivals.iter_mut().find(|rival| rival.manager == manager) {
+            Some(rival) => rival.fields.push(cause.field),
+            None => rivals.push(Rival { manager: manager.to_owned(), fields: vec![cause.field] }),
+        }
+    }
+    rivals
 }
 
 #[must_use]

@@ -86,7 +86,7 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
         if !reply.status.is_success() {
             return Err(unreadable(&format!("discovery at {root} was answered {}", reply.status)));
         }
-        let served: Served = serde_json::from_slice(&reply.body)
+        let served: Groups = serde_json::from_slice(&reply.body)
             .map_err(|error| unreadable(&format!("what {root} serves cannot be read: {error}")))?;
         for group in served.items {
             kinds.extend(group.namespaced()?);
@@ -98,7 +98,7 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
 /// What the API server serves. Read here and not by kube's discovery, which does not tell when a group is missing
 /// because the server behind it is away.
 #[derive(Deserialize)]
-struct Served {
+struct Groups {
     items: Vec<Group>,
 }
 
@@ -153,13 +153,13 @@ impl Group {
                 let listed =
                     resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list");
                 if listed && kinds.iter().all(|kind| kind.plural != resource.resource) {
-                    kinds.push(Kind {
+                    kinds.push(Kind::from(Served {
                         group: group.clone(),
                         version: version.version.clone(),
                         kind: resource.response_kind.kind,
                         plural: resource.resource,
                         namespaced: true,
-                    });
+                    }));
                 }
             }
         }

@@ -171,6 +171,20 @@ impl Cluster {
         }
     }
 
+    /// Who holds fields of ours: a dry run that does not insist is refused with their names.
+    pub async fn rivals(&self, wanted: &Wanted, stamp: &Stamp) -> Answer {
+        let path =
+            format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", wanted.kind.object_path(&wanted.key));
+        let body = dress(wanted.body.to_value(), &wanted.key, stamp, None).to_string().into_bytes();
+        match self.send(Method::PATCH, &path, APPLY, METADATA, body).await {
+            Ok(reply) if reply.status == StatusCode::CONFLICT => {
+                Answer::Contended(classify::rivals(&reply.body))
+            }
+            Ok(_) => Answer::Contended(Vec::new()),
+            Err(failure) => Answer::Failed(failure),
+        }
+    }
+
     /// B3: server-side apply, force on, as the field manager `brokkr`.
     pub async fn apply(&self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
         let answer = self.patch(wanted, uid, stamp, false).await.and_then(|reply| {

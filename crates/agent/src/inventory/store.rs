@@ -71,7 +71,7 @@ impl Records {
     pub fn new(client: Client, namespace: &str, agent: AgentId) -> Self {
         Self {
             shelf: Shelf::new(&client, namespace, agent),
-            api: Api::all_with(client, &wire::kind().api_resource()),
+            api: Api::all_with(client, &wire::api_resource()),
             agent,
             turns: Turns::default(),
             known: Arc::default(),

@@ -6,12 +6,14 @@ use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::core::ApiResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::pack::PackError;
 use super::shard::Header;
 use crate::keep::own::{KEPT_BY, tail};
+use crate::marks::AGENT_LABEL;
 use crate::plan::types::{Made, Outcome, Record};
 use crate::resource::{Kind, Served};
 
@@ -24,7 +26,7 @@ pub const FINALIZER: &str = "brokkr.io/cleanup";
 /// A record that is on its way out is copied to the other name.
 const OTHER: &str = "-2";
 
-/// The record's own kind, to be watched by the label `brokkr.io/kept-by`.
+/// The record's own kind: watched as what it records is, so that a record deleted by hand is made again at once.
 #[must_use]
 pub fn kind() -> Kind {
     Kind::from(Served {
@@ -121,6 +123,18 @@ struct Object {
     status: Status,
 }
 
+/// The same, as kube's own client wants it.
+#[must_use]
+pub fn api_resource() -> ApiResource {
+    ApiResource {
+        group: GROUP.into(),
+        version: VERSION.into(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: KIND.into(),
+        plural: PLURAL.into(),
+    }
+}
+
 /// The stack's name, and enough of its id to be unique.
 #[must_use]
 pub fn record_name(stack_name: &str, stack: StackId) -> String {
@@ -180,7 +194,7 @@ pub fn object(name: &str, agent: AgentId, version: Option<String>, data: Value) 
         types: Some(TypeMeta { api_version: format!("{GROUP}/{VERSION}"), kind: KIND.into() }),
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some([(KEPT_BY.to_owned(), agent.to_string())].into()),
+            labels: Some([KEPT_BY, AGENT_LABEL].map(|label| (label.to_owned(), agent.to_string())).into()),
             finalizers: Some(vec![FINALIZER.to_owned()]),
             resource_version: version,
             ..ObjectMeta::default()

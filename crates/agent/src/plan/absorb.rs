@@ -112,6 +112,19 @@ pub fn absorb(
                 entry.kind = wanted.kind.clone();
             }
         }
+        (Step::Contend { wanted, .. }, Answer::Contended(rivals)) => {
+            progress.rivals.insert(wanted.key.clone(), rivals.clone());
+        }
+        (Step::Diagnose { wanted }, Answer::Diagnosed(cause)) => {
+            progress.causes.insert(wanted.key.clone(), (now, cause.clone()));
+        }
+        // Only what would have been said is lost.
+        (Step::Contend { wanted, .. }, Answer::Failed(_)) => {
+            progress.rivals.insert(wanted.key.clone(), Vec::new());
+        }
+        (Step::Diagnose { wanted }, Answer::Failed(_)) => {
+            progress.causes.insert(wanted.key.clone(), (now, None));
+        }
         (Step::Delete { key, .. }, Answer::DeleteAccepted) => {
             progress.failures.remove(key);
             progress.looked.remove(key);

@@ -14,8 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Entry, Failure, Made, Origin, Outcome, Record, Seen, Situation, Wanted};
-use super::{DEGRADED_AFTER, REPAIR_REPORTS, SLOW_AFTER, attempt, dispose, due};
-use crate::health::HealthState;
+use super::{SLOW_AFTER, dispose, due, readiness};
 use crate::resource::{Kind, is_ground};
 
 pub(super) const LONGEST_MESSAGE: usize = 800;
@@ -163,7 +162,7 @@ pub(super) fn settled(s: &Situation<'_>, content: &Content, record: &Record) -> 
     record.hops.pruned = Some(after(record.hops.applied));
     let left: Vec<String> =
         s.progress.left.iter().map(|(key, why)| format!("left {}: {why}", key.for_people())).collect();
-    let (ready, worst) = readiness(s, content);
+    let (ready, worst) = readiness::of(s, content);
     record.ready = ready;
     report(s, &mut record, Transition::Applied, "", &left.join("; "), Vec::new());
     if worst.is_none() {
@@ -290,106 +289,7 @@ fn summary(notes: &[ObjectNote]) -> String {
     }
 }
 
-/// How many are ready, and the first that is not.
-fn readiness(s: &Situation<'_>, content: &Content) -> (u32, Option<(String, String, HealthState)>) {
-    let (mut ready, mut worst) = (0, None);
-    for key in content.objects.keys() {
-        let mut unready = |message: String, state| {
-            if worst.is_none() || state == HealthState::Failed {
-                worst = Some((key.for_people().to_string(), message, state));
-            }
-        };
-        let refused = s.progress.failures.get(key).filter(|standing| attempt::is_final(&standing.failure));
-        match s.observed.seen(key) {
-            _ if refused.is_some() => {
-                let message = refused.map(|standing| standing.failure.message.clone()).unwrap_or_default();
-                unready(format!("cannot be put back: {message}"), HealthState::Failed);
-            }
-            Some(seen) if seen.other_owner(s.agent, s.goal.target.stack_id, key).is_some() => {
-                unready("belongs to another stack or agent now".to_owned(), HealthState::Failed);
-            }
-            Some(seen) if seen.is_ready(s.now) => ready += 1,
-            Some(seen) => {
-                let health = seen.health_at(s.now);
-                unready(health.message.clone(), health.state);
-            }
-            None => unready("missing".to_owned(), HealthState::Unknown),
-        }
-    }
-    (ready, worst)
-}
-
-pub(super) struct Told {
-    pub step: Option<Record>,
-    pub wake_at: Option<Timestamp>,
-    pub unready: bool,
-}
-
-/// The transitions of the steady state: healthy, degraded, repaired.
-pub(super) fn health(s: &Situation<'_>, content: &Content, record: &Record) -> Told {
-    let (ready, worst) = readiness(s, content);
-    let last = record.outcome.as_ref().map(|outcome| outcome.transition);
-    let mut next = Record { session: s.session, ready, ..record.clone() };
-    let graces = content.objects.keys().filter_map(|key| Some(s.observed.seen(key)?.later.as_ref()?.0));
-    let mut wake_at = graces.filter(|at| !due(*at, s.now)).min();
-    let mut changed = false;
-    let unready = worst.is_some();
-    match worst {
-        None if last != Some(Transition::Healthy) => {
-            if next.hops.healthy.is_none() {
-                next.hops.healthy = Some(next.hops.pruned.map_or(s.now, |pruned| pruned.max(s.now)));
-            }
-            report(s, &mut next, Transition::Healthy, "", "", Vec::new());
-            changed = true;
-        }
-        None => changed = record.ready != ready,
-        Some((object, message, state)) => {
-            let since = s.progress.unready_since.unwrap_or(s.now);
-            let patient = last == Some(Transition::Applied) && state != HealthState::Failed;
-            let settled = due(since + DEGRADED_AFTER, s.now);
-            if !patient && last != Some(Transition::Degraded) && settled {
-                let note = ObjectNote {
-                    object: object.clone(),
-                    reason: "NotReady".into(),
-                    message: message.clone(),
-                };
-                report(
-                    s,
-                    &mut next,
-                    Transition::Degraded,
-                    "NotReady",
-                    &format!("{object}: {message}"),
-                    vec![note],
-                );
-                changed = true;
-            } else if !patient && !settled {
-                // Not told yet, and so not shown: it may be a repair that is just under way.
-                next.ready = record.ready;
-                wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
-            }
-        }
-    }
-    if s.progress.repairs > 0 {
-        let free_at = s.progress.repairs_reported.map(|last| last + REPAIR_REPORTS);
-        if free_at.is_none_or(|free_at| due(free_at, s.now)) {
-            let times = if s.progress.repairs == 1 {
-                "once".to_owned()
-            } else {
-                format!("{} times", s.progress.repairs)
-            };
-            let message = format!("put back what others had changed, {times}");
-            let keep = next.outcome.clone();
-            report(s, &mut next, Transition::Repaired, "Drift", &message, attempt::overdue(s));
-            next.outcome = keep;
-            changed = true;
-        } else {
-            wake_at = wake_at.or(free_at);
-        }
-    }
-    Told { step: changed.then_some(next), wake_at, unready }
-}
-
-fn report(
+pub(super) fn report(
     s: &Situation<'_>,
     record: &mut Record,
     transition: Transition,

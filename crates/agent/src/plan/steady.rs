@@ -1,14 +1,23 @@
 //! The steady state: nothing is asked of anybody. What others change is put back at once, and the
 //! health of the whole is told when it changes.
 
+use std::fmt;
+use std::sync::Arc;
+
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Plan, Stage, Step, Why};
-use super::types::{Content, Fight, Record, Seen, Situation};
-use super::{dispose, due, outcome, prune};
+use super::types::{Content, Fight, Record, Rival, Seen, Situation, Wanted};
+use super::{dispose, due, outcome, prune, readiness};
+use crate::diagnose;
 use crate::marks::Stamp;
 
+/// So many repairs of one object, with no truce between them, and it is called contested.
+const CONTESTED_AFTER: u32 = 6;
+/// How long a workload may be unready before its Pods are looked at, and when again.
+const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
+const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
 /// So many repairs of one object go through at once; after that they slow down.
 const FREE_ROUNDS: u32 = 20;
 /// A sweep takes its time: it must not be felt.
@@ -50,10 +59,19 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
     if let Some(kind) = plan.watch.first() {
         plan.waiting_for = Some(format!("the watch on {kind}"));
     } else if plan.steps.is_empty() && s.busy.is_empty() {
-        let told = outcome::health(s, content, record);
+        let told = readiness::tell(s, content, record);
         plan.steps.extend(told.step.map(|record| Step::WriteRecord(Box::new(record))));
         plan.unready = told.unready;
         plan = plan.wake(told.wake_at);
+        if told.unready && plan.steps.is_empty() {
+            plan.steps.extend(unexplained(s, content));
+            let since = s.progress.unready_since.unwrap_or(s.now);
+            let next =
+                [since + DIAGNOSED_AFTER, s.now + DIAGNOSED_AGAIN].into_iter().find(|at| !due(*at, s.now));
+            plan = plan.wake(next);
+        }
+        let truces = s.progress.fights.values().filter(|fight| is_contested(fight, s.now));
+        plan = plan.wake(truces.map(|fight| fight.last + TRUCE).min());
     }
     plan
 }
@@ -104,6 +122,10 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
         }
         let stamp =
             Stamp { agent: s.agent, stack: record.stack, checksum: content.checksum, sequence: record.stamp };
+        let contested = s.progress.fights.get(key).is_some_and(|fight| is_contested(fight, s.now));
+        if contested && seen.is_some() && !s.progress.rivals.contains_key(key) {
+            return (Some(Step::Contend { wanted: wanted.clone(), stamp }), None);
+        }
         let uid = seen.map(|seen| seen.uid.clone());
         (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, why }), None)
     };
@@ -123,6 +145,71 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
         (None, Some(Some(seen))) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
         (None, Some(Some(seen))) => apply(Some(seen), Why::Repair),
     }
+}
+
+/// Put back so often, and so lately, that somebody must be at work against us.
+#[must_use]
+pub fn is_contested(fight: &Fight, now: Timestamp) -> bool {
+    fight.rounds >= CONTESTED_AFTER && !due(fight.last + TRUCE, now)
+}
+
+/// A resource that somebody else changes as often as it is put back.
+pub struct Contested<'a> {
+    pub key: &'a Key,
+    pub rounds: u32,
+    pub rival: Option<&'a Rival>,
+}
+
+impl fmt::Display for Contested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = self.rival.map_or("somebody", |rival| &rival.manager);
+        let what = self.rival.map(|rival| rival.fields.join(", ")).unwrap_or_else(|| "it".to_owned());
+        write!(
+            f,
+            "{}: {who} changes {what} as often as it is put back ({} times)",
+            self.key.for_people(),
+            self.rounds
+        )
+    }
+}
+
+/// The fights that are going on.
+#[must_use]
+pub fn contests<'a>(s: &'a Situation<'_>) -> Vec<Contested<'a>> {
+    let fights = s.progress.fights.iter().filter(|(_, fight)| is_contested(fight, s.now));
+    let mut contests: Vec<Contested<'a>> = fights
+        .map(|(key, fight)| Contested {
+            key,
+            rounds: fight.rounds,
+            rival: s.progress.rivals.get(key).and_then(|rivals| rivals.first()),
+        })
+        .collect();
+    contests.sort_by_key(|contest| contest.key);
+    contests
+}
+
+/// Not as it was applied, as far as is seen.
+pub fn drifted<'a>(s: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
+    let applied = s.record.into_iter().flat_map(|record| &record.inventory);
+    applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(|(key, entry)| {
+        let seen = s.observed.seen(key)?;
+        (!seen.deleting && entry.fields != seen.fields).then_some(key)
+    })
+}
+
+/// The first workload that has been unready for so long that people will ask why.
+fn unexplained(s: &Situation<'_>, content: &Content) -> Option<Step> {
+    let since = s.progress.unready_since.filter(|since| due(*since + DIAGNOSED_AFTER, s.now))?;
+    let unready = |wanted: &&Arc<Wanted>| {
+        diagnose::has_pods(&wanted.kind)
+            && s.observed.seen(&wanted.key).is_some_and(|seen| !seen.deleting && !seen.is_ready(s.now))
+            && s.progress
+                .causes
+                .get(&wanted.key)
+                .is_none_or(|(asked, _)| *asked < since || due(*asked + DIAGNOSED_AGAIN, s.now))
+    };
+    let wanted = content.objects.values().find(unready)?;
+    Some(Step::Diagnose { wanted: wanted.clone() })
 }
 
 /// Until when an object that is fought over has to wait.

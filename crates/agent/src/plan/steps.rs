@@ -7,7 +7,8 @@ use brokkr_api::SequenceId;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::types::{Content, Failure, Record, Seen, Uid, Wanted};
+use super::types::{Content, Failure, Record, Rival, Seen, Uid, Wanted};
+use crate::diagnose::Cause;
 use crate::marks::Stamp;
 use crate::resource::Kind;
 
@@ -51,6 +52,15 @@ pub enum Step {
         stamp: Stamp,
         why: Why,
     },
+    /// Who takes our fields away? A dry run that does not insist tells.
+    Contend {
+        wanted: Arc<Wanted>,
+        stamp: Stamp,
+    },
+    /// Why is it not ready? Its Pods know.
+    Diagnose {
+        wanted: Arc<Wanted>,
+    },
     Delete {
         key: Key,
         kind: Kind,
@@ -74,7 +84,10 @@ impl Step {
             | Self::Resolve { key, .. }
             | Self::Delete { key, .. }
             | Self::Release { key, .. } => Some(key),
-            Self::DryRun { wanted, .. } | Self::Apply { wanted, .. } => Some(&wanted.key),
+            Self::DryRun { wanted, .. }
+            | Self::Apply { wanted, .. }
+            | Self::Contend { wanted, .. }
+            | Self::Diagnose { wanted } => Some(&wanted.key),
             Self::Hold
             | Self::Fetch
             | Self::WriteRecord(_)
@@ -97,6 +110,8 @@ impl Step {
             Self::LookInside { .. } => "look-inside",
             Self::DryRun { .. } => "dry-run",
             Self::Apply { .. } => "apply",
+            Self::Contend { .. } => "contend",
+            Self::Diagnose { .. } => "diagnose",
             Self::Delete { .. } => "delete",
             Self::Release { .. } => "release",
         }
@@ -135,6 +150,8 @@ pub enum Answer {
         seen: Seen,
         created: bool,
     },
+    Contended(Vec<Rival>),
+    Diagnosed(Option<Cause>),
     DeleteAccepted,
     Gone,
     Released,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use super::seen::{Fingerprint, Owner, Seen, Uid};
+use crate::diagnose::Cause;
 use crate::resource::{Kind, KindName};
 
 /// One resource of a deployment object, resolved against what the API server serves.
@@ -216,9 +217,20 @@ pub struct Progress {
     pub unswept: BTreeSet<Key>,
     /// How often each object was put back lately.
     pub fights: HashMap<Key, Fight>,
+    /// Who fights, as far as the API server tells.
+    pub rivals: HashMap<Key, Vec<Rival>>,
+    /// Why something is not ready, and when that was asked.
+    pub causes: HashMap<Key, (Timestamp, Option<Cause>)>,
     pub repairs: u32,
     pub repairs_reported: Option<Timestamp>,
     pub unready_since: Option<Timestamp>,
+}
+
+/// A field manager that changes fields of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    pub manager: String,
+    pub fields: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -42,6 +42,8 @@ pub struct StackState {
     in_flight: usize,
     /// What has to stir before it can go on.
     pub parked: BTreeSet<Ground>,
+    /// Its record is gone or on its way out: to be made again.
+    pub record_lost: bool,
     /// Its plan depends on what other stacks mean to do.
     pub minds_others: bool,
     stage: Option<Stage>,
@@ -243,7 +245,11 @@ impl StackState {
 
     /// All but the fights: who fights over an object does so whatever the goal is.
     fn forget_progress(&mut self) {
-        self.progress = Progress { fights: std::mem::take(&mut self.progress.fights), ..Progress::default() };
+        self.progress = Progress {
+            fights: std::mem::take(&mut self.progress.fights),
+            rivals: std::mem::take(&mut self.progress.rivals),
+            ..Progress::default()
+        };
     }
 
     /// What to do now; `None` if something is under way that has to be answered first.
@@ -262,6 +268,13 @@ impl StackState {
         {
             self.touched = touched;
             self.wake_at = Some(until);
+            return None;
+        }
+        if std::mem::take(&mut self.record_lost)
+            && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none() && !under_way)
+        {
+            // E5: it deletes nothing, and is made again.
+            self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
             return None;
         }
         let goal = self.goal.as_ref()?;

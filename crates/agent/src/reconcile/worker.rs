@@ -3,6 +3,7 @@
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 
+use crate::diagnose;
 use crate::execute::Cluster;
 use crate::inventory::{RecordError, Records};
 use crate::link::content::{self, ContentSource};
@@ -41,6 +42,14 @@ impl Worker {
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
             Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_ref(), stamp).await,
             Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_ref(), stamp).await,
+            Step::Contend { wanted, stamp } => self.cluster.rivals(wanted, stamp).await,
+            Step::Diagnose { wanted } => {
+                let body = wanted.body.to_value();
+                match diagnose::look(&self.cluster, &wanted.kind, &wanted.key, &body).await {
+                    Ok(cause) => Answer::Diagnosed(cause),
+                    Err(failure) => Answer::Failed(failure),
+                }
+            }
             Step::Delete { key, kind, uid } => self.cluster.delete(kind, key, uid).await,
             Step::Release { key, kind, uid } => self.cluster.release(kind, key, uid).await,
         }

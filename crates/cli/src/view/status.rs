@@ -35,7 +35,7 @@ pub fn ready(row: &StackStatus) -> String {
 }
 
 /// What was reported; or, if nothing was, what is wrong all the same.
-fn message(row: &StackStatus) -> String {
+pub(super) fn message(row: &StackStatus) -> String {
     let reported = reported(row);
     match wrong(row).first() {
         Some(condition) if reported.is_empty() => summary(condition),

@@ -1,0 +1,172 @@
+//! F6: what was applied is not ready before it is seen to be. Told when it changes, with the nearest cause.
+
+use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::outcome::report;
+use super::types::{Content, Record, Seen, Situation};
+use super::{DEGRADED_AFTER, REPAIR_REPORTS, attempt, due, steady};
+use crate::health::HealthState;
+
+/// The one resource to name of those that are not ready.
+pub(super) struct Worst {
+    pub key: Key,
+    pub reason: String,
+    pub message: String,
+    state: HealthState,
+    /// Somebody was asked why.
+    explained: bool,
+}
+
+/// How many are ready, and the worst of those that are not.
+pub(super) fn of(s: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
+    let (mut ready, mut worst): (u32, Option<Worst>) = (0, None);
+    for key in content.objects.keys() {
+        match unready(s, key) {
+            None => ready += 1,
+            Some(found) => {
+                let rank = |worst: &Worst| (worst.explained, worst.state == HealthState::Failed);
+                if worst.as_ref().is_none_or(|worst| rank(worst) < rank(&found)) {
+                    worst = Some(found);
+                }
+            }
+        }
+    }
+    (ready, worst)
+}
+
+fn unready(s: &Situation<'_>, key: &Key) -> Option<Worst> {
+    let worst = |reason: &str, message: String, state| Worst {
+        key: key.clone(),
+        reason: reason.to_owned(),
+        message,
+        state,
+        explained: false,
+    };
+    let refused = s.progress.failures.get(key).filter(|standing| attempt::is_final(&standing.failure));
+    if let Some(standing) = refused {
+        let message = format!("cannot be put back: {}", standing.failure.message);
+        return Some(worst(&standing.failure.reason, message, HealthState::Failed));
+    }
+    match s.observed.seen(key) {
+        Some(seen) if seen.other_owner(s.agent, s.goal.target.stack_id, key).is_some() => {
+            let message = "belongs to another stack or agent now".to_owned();
+            Some(worst("OwnedByOther", message, HealthState::Failed))
+        }
+        Some(seen) if seen.is_ready(s.now) => None,
+        Some(seen) => Some(explained(s, key, seen).unwrap_or_else(|| {
+            let health = seen.health_at(s.now);
+            worst(&health.reason, health.message.to_string(), health.state)
+        })),
+        None => Some(worst("Missing", "missing".to_owned(), HealthState::Unknown)),
+    }
+}
+
+/// What was found out in this very time of being unready.
+fn explained(s: &Situation<'_>, key: &Key, seen: &Seen) -> Option<Worst> {
+    let (asked, cause) = s.progress.causes.get(key)?;
+    let cause = cause.as_ref().filter(|_| s.progress.unready_since.is_some_and(|since| *asked >= since))?;
+    Some(Worst {
+        key: key.clone(),
+        reason: cause.reason.clone(),
+        message: format!("{} ({})", cause.message, seen.health_at(s.now).message),
+        state: HealthState::Failed,
+        explained: true,
+    })
+}
+
+pub(super) struct Told {
+    pub step: Option<Record>,
+    pub wake_at: Option<Timestamp>,
+    pub unready: bool,
+}
+
+/// The transitions of the steady state: healthy, degraded, repaired.
+pub(super) fn tell(s: &Situation<'_>, content: &Content, record: &Record) -> Told {
+    let (ready, worst) = of(s, content);
+    let mut next = Record { session: s.session, ready, ..record.clone() };
+    let graces = content.objects.keys().filter_map(|key| Some(s.observed.seen(key)?.later.as_ref()?.0));
+    let mut told =
+        Told { step: None, wake_at: graces.filter(|at| !due(*at, s.now)).min(), unready: worst.is_some() };
+    let last = record.outcome.as_ref().map(|outcome| outcome.transition);
+    let mut changed = match worst {
+        None if last != Some(Transition::Healthy) => {
+            if next.hops.healthy.is_none() {
+                next.hops.healthy = Some(next.hops.pruned.map_or(s.now, |pruned| pruned.max(s.now)));
+            }
+            report(s, &mut next, Transition::Healthy, "", "", Vec::new());
+            true
+        }
+        None => record.ready != ready,
+        Some(worst) => tell_unready(s, record, &mut next, &worst, &mut told.wake_at),
+    };
+    changed |= tell_repairs(s, record, &mut next, &mut told.wake_at);
+    told.step = changed.then_some(next);
+    told
+}
+
+fn tell_unready(
+    s: &Situation<'_>,
+    record: &Record,
+    next: &mut Record,
+    worst: &Worst,
+    wake_at: &mut Option<Timestamp>,
+) -> bool {
+    let last = record.outcome.as_ref();
+    let since = s.progress.unready_since.unwrap_or(s.now);
+    let just_applied = last.is_some_and(|last| last.transition == Transition::Applied);
+    if just_applied && worst.state != HealthState::Failed {
+        return false;
+    }
+    if !due(since + DEGRADED_AFTER, s.now) {
+        // Not told yet, and so not shown: it may be a repair that is just under way.
+        next.ready = record.ready;
+        *wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
+        return false;
+    }
+    let known = last.is_some_and(|last| {
+        last.transition == Transition::Degraded && (!worst.explained || last.reason == worst.reason)
+    });
+    if known {
+        return false;
+    }
+    let object = worst.key.for_people().to_string();
+    let message = format!("{object}: {}", worst.message);
+    let note = ObjectNote { object, reason: worst.reason.clone(), message: worst.message.clone() };
+    report(s, next, Transition::Degraded, &worst.reason, &message, vec![note]);
+    true
+}
+
+/// Repairs are told together; a fight is told when it begins and when it is over.
+fn tell_repairs(
+    s: &Situation<'_>,
+    record: &Record,
+    next: &mut Record,
+    wake_at: &mut Option<Timestamp>,
+) -> bool {
+    let contests = steady::contests(s);
+    let was_contested = record.conditions.iter().any(|condition| {
+        condition.kind == ConditionKind::Contested && condition.status == ConditionStatus::True
+    });
+    let (reason, message) = match contests.first() {
+        None if was_contested => ("ContestOver", "nobody fights over it any more".to_owned()),
+        None if s.progress.repairs == 0 => return false,
+        None => ("Drift", format!("put back what others had changed, {}", times(s.progress.repairs))),
+        Some(first) => ("Contested", first.to_string()),
+    };
+    let free_at = s.progress.repairs_reported.map(|last| last + REPAIR_REPORTS);
+    let news = was_contested == contests.is_empty();
+    if !news && (s.progress.repairs == 0 || free_at.is_some_and(|free_at| !due(free_at, s.now))) {
+        *wake_at = wake_at.or(free_at.filter(|_| s.progress.repairs > 0));
+        return false;
+    }
+    let keep = next.outcome.clone();
+    report(s, next, Transition::Repaired, reason, &message, attempt::overdue(s));
+    next.outcome = keep;
+    true
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
