@@ -16,7 +16,7 @@ use brokkr_manifest::Key;
 use brokkr_testkit::{Cluster, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt};
 use rand::RngExt as _;
 use serde_json::json;
 
@@ -230,7 +230,7 @@ fn record(session: i64, entries: u32) -> Record {
 }
 
 #[tokio::test]
-async fn d6_f4_ten_thousand_entries_are_sharded_and_a_small_change_rewrites_one_shard() -> Result<()> {
+async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_one_shard() -> Result<()> {
     let archive = Archive::open().await?;
     let records = archive.records();
     let mut record = record(1, 30_000);
