@@ -289,7 +289,7 @@ async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_lo
 
     let next = archive.records();
     let whole = Record { version: Some(version), ..whole };
-    assert_eq!(next.load().await?, [whole.clone()]);
+    assert_eq!(next.load().await?, std::slice::from_ref(&whole));
     assert_eq!(next.stacks(), [broken.stack, whole.stack].into(), "both are held");
     let error = next.fetch("shop", broken.stack).await.expect_err("no empty inventory");
     assert!(error.to_string().contains(&shard), "{error}");
