@@ -134,6 +134,10 @@ mod tests {
         }
     }
 
+    fn digests(inventory: &BTreeMap<Key, Entry>) -> BTreeSet<Checksum> {
+        parts(inventory).iter().map(|part| part.digest).collect()
+    }
+
     #[test]
     fn small_inventories_stay_in_the_record() {
         for entries in [0, 1, 100] {
@@ -161,8 +165,6 @@ mod tests {
     #[test]
     fn one_changed_entry_changes_one_shard() {
         let mut inventory = inventory(10_000);
-        let digests =
-            |inventory| -> BTreeSet<Checksum> { parts(inventory).iter().map(|part| part.digest).collect() };
         let before = digests(&inventory);
         inventory.values_mut().nth(4_321).unwrap().uid = Some("another".into());
         assert_eq!(digests(&inventory).difference(&before).count(), 1);

@@ -7,7 +7,7 @@ use anyhow::Result;
 use brokkr_testkit::{Look, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt};
 use serde_json::Value;
 
 use crate::world::{PATIENCE, World, footprint};
