@@ -9,13 +9,13 @@ fn workload() -> Key {
 }
 
 fn kind(group: &str, kind: &str) -> Kind {
-    Kind {
+    Kind::from(Served {
         group: group.into(),
         version: "v1".into(),
         kind: kind.into(),
         plural: "x".into(),
         namespaced: true,
-    }
+    })
 }
 
 /// A Pod of one container `app`, in this state.

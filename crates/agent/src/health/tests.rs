@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::HealthState::{Progressing, Ready, Terminating};
 use super::*;
-use crate::resource::Kind;
+use crate::resource::{Kind, Served};
 
 mod cluster;
 mod custom;
@@ -114,13 +114,13 @@ fn long_messages_are_cut_and_states_are_lower_case_on_the_wire() {
 #[test]
 fn f6_every_kind_with_a_rule_is_watched_in_full() {
     let watched_in_full = |group: &str, kind: &str| {
-        Kind {
+        Kind::from(Served {
             group: group.into(),
             version: "v1".into(),
             kind: kind.into(),
             plural: String::new(),
             namespaced: true,
-        }
+        })
         .has_status()
     };
     for (group, kind, _) in RULES {

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use brokkr_agent::diagnose::{self, Cause};
 use brokkr_agent::execute;
-use brokkr_agent::resource::Kind;
+use brokkr_agent::resource::{Kind, Served};
 use brokkr_testkit::{Cluster, Look, eventually, unique};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -32,13 +32,13 @@ impl Patient {
     }
 
     async fn look(&self) -> Result<Option<Cause>> {
-        let kind = Kind {
+        let kind = Kind::from(Served {
             group: "apps".into(),
             version: "v1".into(),
             kind: "Deployment".into(),
             plural: "deployments".into(),
             namespaced: true,
-        };
+        });
         let key = format!("apps/Deployment/{}/web", self.space).parse()?;
         let body = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
         let found = diagnose::look(&self.eyes, &kind, &key, &body).await;

@@ -14,7 +14,7 @@ async fn in_the_cluster(world: &World, stack: &str) -> Result<Vec<Value>> {
     let id = id.as_str().context("an id")?;
     let record = format!("{stack}-{}", &id[id.len() - 12..]);
     let shown = world.cluster.kubectl(["get", "stacks.brokkr.io", &record, "-o", "json"]).await?.ok()?;
-    Ok(shown.json()?["status"]["conditions"].as_array().cloned().unwrap_or_default())
+    Ok(shown.json::<Value>()?["status"]["conditions"].as_array().cloned().unwrap_or_default())
 }
 
 fn find<'a>(conditions: &'a [Value], name: &str, kind: &str) -> &'a Value {

@@ -262,6 +262,8 @@ impl Pretend {
             }),
             Step::DryRun { wanted, .. } => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
             Step::Resolve { .. } => Answer::Resolved,
+            Step::Contend { .. } => Answer::Contended(Vec::new()),
+            Step::Diagnose { .. } => Answer::Diagnosed(None),
             Step::Apply { wanted, uid, .. } => self.apply(wanted, uid.as_ref()),
             Step::Delete { key, uid, .. } => self.delete(key, uid),
             Step::Release { key, uid, .. } => {
