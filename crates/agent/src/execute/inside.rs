@@ -150,7 +150,8 @@ impl Group {
                 return Err(unreadable(&format!("{what}, so what is inside cannot be listed")));
             }
             for resource in version.resources {
-                let listed = resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list");
+                let listed =
+                    resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list");
                 if listed && kinds.iter().all(|kind| kind.plural != resource.resource) {
                     kinds.push(Kind {
                         group: group.clone(),

@@ -114,7 +114,8 @@ pub(super) fn rest(s: &Situation<'_>) -> Plan {
 /// When to start over. Rights come back sooner than other things change.
 fn next_cycle(s: &Situation<'_>) -> jiff::Timestamp {
     let failures = s.progress.failures.values();
-    let rights = failures.filter(|standing| standing.failure.reason == FORBIDDEN).map(|standing| standing.retry_at);
+    let rights =
+        failures.filter(|standing| standing.failure.reason == FORBIDDEN).map(|standing| standing.retry_at);
     let cycle = s.now + NEXT_CYCLE;
     rights.max().map_or(cycle, |again| again.min(cycle))
 }

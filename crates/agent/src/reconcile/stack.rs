@@ -278,8 +278,7 @@ impl StackState {
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
         // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
-        let looks =
-            !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::Look { .. }));
+        let looks = !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::Look { .. }));
         if !looks && self.waits_at != Some(plan.stage) {
             self.progress.waiting_since = None;
             self.waits_at = Some(plan.stage);

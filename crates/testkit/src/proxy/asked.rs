@@ -97,7 +97,9 @@ impl Place {
         parts.next().filter(|version| version.starts_with('v'))?;
         let rest: Vec<&str> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {
-            ["namespaces", namespace, more @ ..] if !more.is_empty() && !matches!(more, ["status" | "finalize"]) => {
+            ["namespaces", namespace, more @ ..]
+                if !more.is_empty() && !matches!(more, ["status" | "finalize"]) =>
+            {
                 (Some((*namespace).to_owned()), more)
             }
             all => (None, all),
@@ -124,7 +126,10 @@ mod tests {
             place("/api/v1/namespaces/shop/configmaps/one").unwrap(),
             r#"/configmaps in Some("shop") named Some("one") None"#
         );
-        assert_eq!(place("/api/v1/namespaces/shop").unwrap(), r#"/namespaces in None named Some("shop") None"#);
+        assert_eq!(
+            place("/api/v1/namespaces/shop").unwrap(),
+            r#"/namespaces in None named Some("shop") None"#
+        );
         assert_eq!(place("/api/v1/configmaps").unwrap(), "/configmaps in None named None None");
         assert_eq!(
             place("/apis/apps/v1/namespaces/shop/deployments/web/scale").unwrap(),

@@ -34,7 +34,11 @@ impl Canned {
     }
 
     pub fn conflict() -> Self {
-        Self::refusal(409, "Conflict", "the object has been modified; please apply your changes to the latest version")
+        Self::refusal(
+            409,
+            "Conflict",
+            "the object has been modified; please apply your changes to the latest version",
+        )
     }
 
     /// What was asked for is older than what the server still knows.

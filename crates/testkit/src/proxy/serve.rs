@@ -125,7 +125,11 @@ impl Shared {
                 if discarded().await { Err(Cut) } else { answer }
             }
             Action::Hold | Action::HaltBefore | Action::HaltAfter => {
-                if discarded().await { Err(Cut) } else { self.pass(&asked, number, None).await }
+                if discarded().await {
+                    Err(Cut)
+                } else {
+                    self.pass(&asked, number, None).await
+                }
             }
             Action::HoldAnswer => {
                 let answer = self.pass(&asked, number, None).await;
@@ -219,13 +223,8 @@ fn cut_short(whole: Bytes) -> Body {
 
 /// What is about the connection, and not about the message, ends here.
 fn without_connection(headers: &HeaderMap) -> HeaderMap {
-    const OURS: [HeaderName; 5] = [
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::CONTENT_LENGTH,
-        header::UPGRADE,
-        header::TE,
-    ];
+    const OURS: [HeaderName; 5] =
+        [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::TE];
     let mut kept = headers.clone();
     for name in OURS {
         kept.remove(name);
@@ -234,10 +233,7 @@ fn without_connection(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Listens on a port that the kernel chooses.
-pub(super) async fn listen(
-    identity: &Identity,
-    shared: Arc<Shared>,
-) -> Result<(SocketAddr, JoinHandle<()>)> {
+pub(super) async fn listen(identity: &Identity, shared: Arc<Shared>) -> Result<(SocketAddr, JoinHandle<()>)> {
     let tls = TlsAcceptor::from(Arc::new(config(identity)?));
     let socket = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on the loopback address")?;
     let address = socket.local_addr()?;

@@ -37,7 +37,11 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
         ]}});
         let kind = format!("gears.{group}");
         let patch = status.to_string();
-        world.cluster.kubectl(["patch", &kind, "first", "-n", &world.space, "--type=merge", "-p", &patch]).await?.ok()
+        world
+            .cluster
+            .kubectl(["patch", &kind, "first", "-n", &world.space, "--type=merge", "-p", &patch])
+            .await?
+            .ok()
     };
     world.fleet.submit("web", "env=prod", &yaml).await?;
     world.told_healthy("web").await?;

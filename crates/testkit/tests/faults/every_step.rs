@@ -60,7 +60,9 @@ async fn row_20_killed_at_any_write_ends_as_a_clean_run_does() -> Result<()> {
 async fn killed_at(fleet: &Fleet, cluster: &Arc<Cluster>, clean: &Path, step: usize) -> Result<()> {
     let walk = Walk::start(fleet, cluster).await?;
     let path = walk.walk(fleet, cluster, Some(step)).await?;
-    for (what, ours, theirs) in [("first", &path.first, &clean.first), ("second", &path.second, &clean.second)] {
+    for (what, ours, theirs) in
+        [("first", &path.first, &clean.first), ("second", &path.second, &clean.second)]
+    {
         if ours != theirs {
             bail!("the {what} state is not that of a clean run:\n{ours:#?}\ninstead of\n{theirs:#?}");
         }
@@ -145,8 +147,12 @@ impl Walk {
         let mut yaml = self.namespace("one") + &self.namespace("two") + &self.definition();
         yaml += &(0..3).map(|number| self.gear(number, 1)).collect::<String>();
         yaml += &self.with_finalizer();
-        yaml += &(0..20).map(|number| configmap(&self.space("one"), &format!("m{number}"), "1")).collect::<String>();
-        yaml += &(0..13).map(|number| configmap(&self.space("two"), &format!("m{number}"), "1")).collect::<String>();
+        yaml += &(0..20)
+            .map(|number| configmap(&self.space("one"), &format!("m{number}"), "1"))
+            .collect::<String>();
+        yaml += &(0..13)
+            .map(|number| configmap(&self.space("two"), &format!("m{number}"), "1"))
+            .collect::<String>();
         yaml
     }
 
@@ -154,8 +160,12 @@ impl Walk {
     fn second(&self) -> String {
         let mut yaml = self.namespace("one") + &self.namespace("three") + &self.definition();
         yaml += &(1..4).map(|number| self.gear(number, 2)).collect::<String>();
-        yaml += &(5..25).map(|number| configmap(&self.space("one"), &format!("m{number}"), "2")).collect::<String>();
-        yaml += &(0..14).map(|number| configmap(&self.space("three"), &format!("m{number}"), "1")).collect::<String>();
+        yaml += &(5..25)
+            .map(|number| configmap(&self.space("one"), &format!("m{number}"), "2"))
+            .collect::<String>();
+        yaml += &(0..14)
+            .map(|number| configmap(&self.space("three"), &format!("m{number}"), "1"))
+            .collect::<String>();
         yaml
     }
 
@@ -194,9 +204,11 @@ impl Walk {
         eventually(PATIENCE, &format!("{stack} to be healthy"), async || {
             let newest = fleet.get(&format!("/api/v1/stacks/{stack}")).await?["sequence_id"].clone();
             let statuses = fleet.get(&format!("/api/v1/stacks/{stack}/status")).await?;
-            let healthy = statuses["items"].as_array().into_iter().flatten().any(|status| {
-                status["state"] == "healthy" && status["sequence_id"] == newest
-            });
+            let healthy = statuses["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|status| status["state"] == "healthy" && status["sequence_id"] == newest);
             ensure!(healthy, "{statuses}");
             Ok(())
         })
@@ -241,11 +253,8 @@ impl Walk {
             let kinds = "namespaces,crd,stacks.brokkr.io";
             let all = cluster.kubectl(["get", kinds, "-o", "name"]).await?.ok()?;
             let own = self.agent.namespace();
-            let left: Vec<&str> = all
-                .stdout
-                .lines()
-                .filter(|line| line.contains(&self.tag) && !line.ends_with(own))
-                .collect();
+            let left: Vec<&str> =
+                all.stdout.lines().filter(|line| line.contains(&self.tag) && !line.ends_with(own)).collect();
             ensure!(left.is_empty(), "{left:?}; the agent says\n{}", self.agent.log_tail(6));
             Ok(())
         })

@@ -116,7 +116,9 @@ async fn row_36_kinds_that_discovery_cannot_tell_keep_a_namespace_alive() -> Res
         "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata:\n  name: theirs\n  namespace: {inner}\nspec: {{}}\n"
     );
     world.cluster.apply(&theirs).await?;
-    let stale = world.api.when(Matcher::new(|asked| asked.path == "/apis"), Action::rewrite(|_, body| without_leases(&body)));
+    let stale = world
+        .api
+        .when(Matcher::new(|asked| asked.path == "/apis"), Action::rewrite(|_, body| without_leases(&body)));
     world.delete_stack().await?;
     stale.reached(1, PATIENCE).await?;
     world.polls(3).await?;
@@ -161,7 +163,8 @@ async fn row_36_a_stack_whose_kinds_cannot_be_told_is_not_pruned() -> Result<()>
     };
     world.fleet.apply("web", "env=prod", &format!("{}{}", lease("one"), lease("two"))).await?;
     let mark = world.api.mark();
-    let down = world.api.when(Matcher::path("/apis/coordination.k8s.io"), Action::Answer(Canned::unavailable()));
+    let down =
+        world.api.when(Matcher::path("/apis/coordination.k8s.io"), Action::Answer(Canned::unavailable()));
     world.shop.restart()?;
     world.fleet.submit("web", "env=prod", &lease("one")).await?;
     down.reached(3, PATIENCE).await?;

@@ -16,7 +16,10 @@ fn about(world: &World, name: &str, method: &http::Method) -> Vec<Exchange> {
         .into_iter()
         .filter(|exchange| {
             let asked = &exchange.asked;
-            asked.is_about("configmaps") && asked.is_named(name) && asked.is_write() && asked.method == *method
+            asked.is_about("configmaps")
+                && asked.is_named(name)
+                && asked.is_write()
+                && asked.method == *method
         })
         .collect();
     found.sort_by_key(|exchange| exchange.order);

@@ -24,7 +24,9 @@ const WORLDS: usize = 3;
 const FAULTS: [(&str, fn(&World, &mut StdRng)); 20] = [
     ("an apply is not answered", |world, random| lose(world, Matcher::applies(), random)),
     ("a delete is not answered", |world, random| lose(world, Matcher::deletes(), random)),
-    ("a write of the record is not answered", |world, random| lose(world, Matcher::writes().about("stacks"), random)),
+    ("a write of the record is not answered", |world, random| {
+        lose(world, Matcher::writes().about("stacks"), random)
+    }),
     ("an apply is cut off", |world, random| cut(world, Matcher::applies(), random)),
     ("anything to the API server is cut off", |world, random| cut(world, Matcher::any(), random)),
     ("conflict", |world, random| refuse(world, Matcher::writes(), Canned::conflict(), random)),
@@ -115,8 +117,11 @@ async fn row_pairs_by_seed() -> Result<()> {
             failed
         }
     });
-    let failed: Vec<String> =
-        futures::stream::iter(shares).buffer_unordered(WORLDS).flat_map(futures::stream::iter).collect().await;
+    let failed: Vec<String> = futures::stream::iter(shares)
+        .buffer_unordered(WORLDS)
+        .flat_map(futures::stream::iter)
+        .collect()
+        .await;
     println!("pairs: {pairs}, violations: {}", failed.len());
     anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
     Ok(())

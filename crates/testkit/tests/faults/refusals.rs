@@ -178,13 +178,24 @@ async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() 
     world.status("web", "that the namespace is waited for", |status| status["state"] == "blocked").await?;
     world
         .cluster
-        .kubectl(["patch", "configmap", "holding", "-n", &inner, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#])
+        .kubectl([
+            "patch",
+            "configmap",
+            "holding",
+            "-n",
+            &inner,
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"finalizers":null}}"#,
+        ])
         .await?
         .ok()?;
     world.told_healthy("web").await?;
-    let gear = world.cluster.kubectl(["get", &format!("gears.{group}"), "-n", &inner, "-o", "name"]).await?.ok()?;
+    let gear =
+        world.cluster.kubectl(["get", &format!("gears.{group}"), "-n", &inner, "-o", "name"]).await?.ok()?;
     assert!(gear.stdout.contains("first"));
-    let applied: Vec<Exchange> = world.writes(0).into_iter().filter(|write| write.asked.is_apply() && write.succeeded()).collect();
+    let applied: Vec<Exchange> =
+        world.writes(0).into_iter().filter(|write| write.asked.is_apply() && write.succeeded()).collect();
     let at = |resource: &str| {
         applied.iter().find(|write| write.asked.is_about(resource)).and_then(|write| write.order)
     };
@@ -196,7 +207,8 @@ async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() 
         let records = world.records().await?;
         anyhow::ensure!(
             namespaces.get_opt(&inner).await?.is_none() && !left.success() && records.is_empty(),
-            "{} {records:?}", left.stdout
+            "{} {records:?}",
+            left.stdout
         );
         Ok(())
     })

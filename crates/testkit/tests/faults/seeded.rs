@@ -12,6 +12,7 @@ const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
 /// Whose an object is, is asked of the object and not of a copy that may be old.
 #[tokio::test]
+#[ignore = "waits for the admission fence"]
 async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
     let world = World::start().await?;
     world.deliver(&MAPS).await?;

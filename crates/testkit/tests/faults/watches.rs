@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use brokkr_testkit::proxy::{Action, Canned, Matcher};
 use brokkr_testkit::eventually;
+use brokkr_testkit::proxy::{Action, Canned, Matcher};
 
 use crate::in_full;
 use crate::world::{PATIENCE, World};
@@ -79,8 +79,7 @@ async fn row_33_a_watch_that_has_forgotten_is_begun_anew_and_deletes_nothing() -
     let mark = world.api.mark();
     // Once in the stream, and then as the answer to the watch itself, as some proxies do.
     let in_stream = world.api.when(Matcher::watches("configmaps").nth(1), Action::Line(Canned::gone_line()));
-    let at_start =
-        world.api.when(Matcher::watches("configmaps").first(3), Action::Answer(Canned::gone()));
+    let at_start = world.api.when(Matcher::watches("configmaps").first(3), Action::Answer(Canned::gone()));
     world.shop.restart()?;
     in_stream.reached(1, PATIENCE).await?;
     at_start.reached(3, PATIENCE).await?;

@@ -262,9 +262,11 @@ impl World {
     /// What the agent wrote since, except its own memory.
     pub fn writes(&self, mark: usize) -> Vec<Exchange> {
         let own = |exchange: &Exchange| {
-            exchange.asked.place.as_ref().is_some_and(|place| {
-                place.namespace.as_deref() == Some(self.shop.namespace())
-            })
+            exchange
+                .asked
+                .place
+                .as_ref()
+                .is_some_and(|place| place.namespace.as_deref() == Some(self.shop.namespace()))
         };
         let all = self.api.since(mark).into_iter();
         all.filter(|exchange| exchange.asked.is_write() && !own(exchange)).collect()

@@ -37,8 +37,10 @@ const BUGS: [Bug; 6] = [
 ];
 
 pub fn run(args: &Args) -> Result<()> {
-    let bugs: Vec<&Bug> =
-        BUGS.iter().filter(|bug| args.bugs.is_empty() || args.bugs.iter().any(|name| name == bug.name)).collect();
+    let bugs: Vec<&Bug> = BUGS
+        .iter()
+        .filter(|bug| args.bugs.is_empty() || args.bugs.iter().any(|name| name == bug.name))
+        .collect();
     if bugs.is_empty() {
         bail!("no such bug; there are {}", BUGS.map(|bug| bug.name).join(", "));
     }
@@ -47,9 +49,9 @@ pub fn run(args: &Args) -> Result<()> {
     let programs = seeded_programs()?;
     let mut survived = Vec::new();
     for bug in &bugs {
-        let environment =
-            [("BROKKR_BIN_DIR", programs.clone()), ("BROKKR_SEEDED_BUG", bug.name.to_owned())];
-        let tests = Tests { selection: &["--workspace", "--test", "faults", "--test", "e2e"], filters: bug.tests };
+        let environment = [("BROKKR_BIN_DIR", programs.clone()), ("BROKKR_SEEDED_BUG", bug.name.to_owned())];
+        let tests =
+            Tests { selection: &["--workspace", "--test", "faults", "--test", "e2e"], filters: bug.tests };
         let mut tally = Tally::default();
         let passed = engines_then(&tests, &environment, |line| {
             eprintln!("{line}");
@@ -58,7 +60,11 @@ pub fn run(args: &Args) -> Result<()> {
         if passed {
             survived.push(bug.name);
         }
-        let found = if passed { "NOT FOUND".to_owned() } else { format!("found {}", tally.failed_tests().join(", ")) };
+        let found = if passed {
+            "NOT FOUND".to_owned()
+        } else {
+            format!("found {}", tally.failed_tests().join(", "))
+        };
         eprintln!("══ {}: {found}", bug.name);
     }
     let found = bugs.len() - survived.len();
@@ -80,7 +86,8 @@ fn seeded_programs() -> Result<String> {
     let seeded = target.join("debug");
     let this = std::env::current_exe().context("cannot tell where this program is")?;
     for name in ["brokkr", "brokkr-broker"] {
-        fs::copy(this.with_file_name(name), seeded.join(name)).with_context(|| format!("cannot copy {name}"))?;
+        fs::copy(this.with_file_name(name), seeded.join(name))
+            .with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(seeded.to_string_lossy().into_owned())
 }

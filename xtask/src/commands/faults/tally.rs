@@ -64,7 +64,9 @@ impl Tally {
     }
 
     pub fn table(&self) -> String {
-        let line = |(test, passed): (&String, &bool)| format!("{} {test}", if *passed { "held  " } else { "FAILED" });
+        let line = |(test, passed): (&String, &bool)| {
+            format!("{} {test}", if *passed { "held  " } else { "FAILED" })
+        };
         self.tests.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
