@@ -92,7 +92,8 @@ pub fn repair(s: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>)
         let stamp =
             Stamp { agent: s.agent, stack: record.stack, checksum: content.checksum, sequence: record.stamp };
         let uid = seen.map(|seen| seen.uid.clone());
-        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, repair: true }), None)
+        let ours = seen.is_some_and(|seen| seen.belongs_to(s.agent, record.stack, key));
+        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, repair: true, ours }), None)
     };
     match (s.observed.seen(key), s.progress.looked.get(key)) {
         // On its way out: made again once it is gone.

@@ -45,6 +45,8 @@ pub enum Step {
         uid: Option<String>,
         stamp: Stamp,
         repair: bool,
+        /// It was seen before, and carried our marks.
+        ours: bool,
     },
     Delete {
         key: Key,

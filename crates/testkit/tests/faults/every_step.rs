@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::in_full;
 use crate::world::configmap;
 
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Agents at the same time.
 const ABREAST: usize = 4;
 /// Without `BROKKR_FAULTS=all`: the first record, the ground, in the midst of each of the three ways, the ends.
