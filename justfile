@@ -20,6 +20,10 @@ test *filter:
 e2e *arguments:
     cargo xtask e2e {{ arguments }}
 
+# The agent's fault matrix in full: every row, every step, 200 pairs of faults
+faults *arguments:
+    cargo xtask faults agent {{ arguments }}
+
 # Tests that need no engine: the pure ones
 unit:
     cargo test --workspace --lib --locked

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::resource::Served;
 
 fn workload() -> Key {
     "apps/Deployment/shop/web".parse().unwrap()

@@ -82,7 +82,7 @@ pub fn absorb(
             progress.validated.insert(wanted.key.clone());
             progress.replace.insert(wanted.key.clone());
         }
-        (Step::Apply { wanted, why, uid, .. }, Answer::Applied { seen, created }) => {
+        (Step::Apply { wanted, why, uid, ours, .. }, Answer::Applied { seen, created }) => {
             let key = &wanted.key;
             progress.failures.remove(key);
             progress.looked.remove(key);
@@ -102,6 +102,8 @@ pub fn absorb(
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {
                     entry.origin = Origin::Created;
+                } else if *ours && entry.uid.is_none() {
+                    // Written by a run that ended before it could record so: what it intended is what it is.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
                     // Somebody was faster, or made it anew: it is theirs, adopted.
                     entry.origin = Origin::Adopted;

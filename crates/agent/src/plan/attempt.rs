@@ -73,10 +73,14 @@ pub(super) fn has_failed_for_good(s: &Situation<'_>, key: &Key) -> bool {
     s.progress.failures.get(key).is_some_and(|standing| is_final(&standing.failure))
 }
 
+/// Stops if one of these has failed for good; all that failed are named. What may still pass is no reason to stop.
 pub(super) fn stop_on_failures<'a>(
     s: &Situation<'_>,
-    objects: impl Iterator<Item = &'a Arc<Wanted>>,
+    objects: impl Iterator<Item = &'a Arc<Wanted>> + Clone,
 ) -> Option<Plan> {
+    if !objects.clone().any(|wanted| has_failed_for_good(s, &wanted.key)) {
+        return None;
+    }
     let notes: Vec<ObjectNote> = objects
         .filter_map(|wanted| {
             let standing = s.progress.failures.get(&wanted.key)?;

@@ -127,7 +127,8 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
             return (Some(Step::Contend { wanted: wanted.clone(), stamp }), None);
         }
         let uid = seen.map(|seen| seen.uid.clone());
-        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, why }), None)
+        let ours = seen.is_some_and(|seen| seen.belongs_to(s.agent, record.stack, key));
+        (Some(Step::Apply { wanted: wanted.clone(), uid, stamp, why, ours }), None)
     };
     match (s.observed.seen(key), s.progress.looked.get(key)) {
         // On its way out: made again once it is gone.

@@ -51,6 +51,8 @@ pub enum Step {
         uid: Option<Uid>,
         stamp: Stamp,
         why: Why,
+        /// It was seen before, and carried our marks.
+        ours: bool,
     },
     /// Who takes our fields away? A dry run that does not insist tells.
     Contend {

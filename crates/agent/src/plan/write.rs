@@ -86,6 +86,7 @@ pub(super) fn objects<'a>(
             uid: seen.map(|seen| seen.uid.clone()),
             stamp: stamp(s, content),
             why: Why::Deliver,
+            ours: seen.is_some_and(|seen| seen.belongs_to(s.agent, s.goal.target.stack_id, &wanted.key)),
         },
     });
     plan.or_else(|| {

@@ -178,6 +178,8 @@ pub(super) struct RuleState {
     /// How often the matcher's test was met, counted whether or not the rule acted.
     met: AtomicUsize,
     acted: watch::Sender<usize>,
+    /// How often the fault has had its effect, as far as a test can rely on it: what is forwarded first is answered.
+    reached: watch::Sender<usize>,
     gate: watch::Sender<Gate>,
     pub(super) removed: CancellationToken,
 }
@@ -189,6 +191,7 @@ impl RuleState {
             action,
             met: AtomicUsize::new(0),
             acted: watch::Sender::new(0),
+            reached: watch::Sender::new(0),
             gate: watch::Sender::new(Gate::Closed),
             removed: CancellationToken::new(),
         }
@@ -220,6 +223,15 @@ impl RuleState {
         first
     }
 
+    /// Whether tests are told only after the server has answered.
+    pub(super) fn forwards_first(&self) -> bool {
+        matches!(self.action, Action::HaltAfter | Action::HoldAnswer | Action::LoseAnswer)
+    }
+
+    pub(super) fn reach(&self) {
+        self.reached.send_modify(|reached| *reached += 1);
+    }
+
     pub(super) async fn opened(&self) -> Gate {
         let mut gate = self.gate.subscribe();
         let opened = gate.wait_for(|gate| *gate != Gate::Closed).await;
@@ -249,9 +261,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// How many requests met the fault so far.
+    /// How many requests have met the fault so far; where it lets them pass first, how many have passed.
     pub fn count(&self) -> usize {
-        *self.state.acted.borrow()
+        *self.state.reached.borrow()
     }
 
     /// Waits until so many requests have met the fault.

@@ -88,8 +88,11 @@ impl Shared {
     fn meet(&self, asked: &Asked) -> Option<(Arc<RuleState>, bool)> {
         let rules = lock(&self.rules);
         let rule = rules.iter().find(|rule| rule.acts_on(asked))?;
+        let first = rule.act();
         // A watch under `Swallow` counts what was swallowed, not that it began.
-        let first = !matches!(rule.action, Action::Swallow(_)) && rule.act();
+        if !rule.forwards_first() && !matches!(rule.action, Action::Swallow(_)) {
+            rule.reach();
+        }
         Some((rule.clone(), first))
     }
 
@@ -118,6 +121,7 @@ impl Shared {
         match rule.action.clone() {
             Action::HaltAfter if first => {
                 let answer = self.pass(&asked, number, None).await;
+                rule.reach();
                 if discarded().await { Err(Cut) } else { answer }
             }
             Action::Hold | Action::HaltBefore | Action::HaltAfter => {
@@ -129,10 +133,12 @@ impl Shared {
             }
             Action::HoldAnswer => {
                 let answer = self.pass(&asked, number, None).await;
+                rule.reach();
                 if discarded().await { Err(Cut) } else { answer }
             }
             Action::LoseAnswer => {
                 let _ = self.forward(&asked, number).await;
+                rule.reach();
                 Err(Cut)
             }
             Action::Cut => Err(Cut),

@@ -50,7 +50,7 @@ pub(super) fn watch(response: reqwest::Response, rule: Option<Arc<RuleState>>) -
                 let event: Value = serde_json::from_slice(bytes).unwrap_or_default();
                 let lost = !rule.removed.is_cancelled() && is_lost(&event["object"]);
                 if lost {
-                    rule.act();
+                    rule.reach();
                 }
                 !lost
             };

@@ -55,6 +55,17 @@ async fn row_25_an_apply_whose_answer_was_lost_is_repeated_without_effect() -> R
     world.invariants().await
 }
 
+#[tokio::test]
+async fn row_25_applies_that_were_cut_off_are_repeated() -> Result<()> {
+    let world = World::start().await?;
+    world.deliver(&[("a", "1"), ("b", "1"), ("c", "1")]).await?;
+    let rule = world.api.when(Matcher::applies().about("configmaps").first(2), Action::Cut);
+    world.submit(&[("a", "2"), ("b", "1"), ("d", "2")]).await?;
+    rule.reached(2, PATIENCE).await?;
+    world.converged(&[("a", "2"), ("b", "1"), ("d", "2")]).await?;
+    world.invariants().await
+}
+
 /// A held write is sent by a process that is long dead, and lands after its successor wrote something newer.
 #[tokio::test]
 #[ignore = "waits for the admission fence"]

@@ -12,9 +12,11 @@ const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
 /// Whose an object is, is asked of the object and not of a copy that may be old.
 #[tokio::test]
+#[ignore = "waits for the admission fence"]
 async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
     let world = World::start().await?;
     world.deliver(&MAPS).await?;
+    world.without_streaming();
     let frozen = world.api.when(Matcher::watches("configmaps"), Action::Freeze);
     world.shop.restart()?;
     frozen.reached(1, PATIENCE).await?;

@@ -18,6 +18,7 @@ const FROZEN: Duration = Duration::from_secs(150);
 async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterwards() -> Result<()> {
     let world = World::start().await?;
     world.deliver(&MAPS).await?;
+    world.without_streaming();
     let frozen = world.api.when(Matcher::watches("configmaps"), Action::Freeze);
     world.shop.restart()?;
     frozen.reached(1, PATIENCE).await?;

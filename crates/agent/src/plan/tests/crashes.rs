@@ -56,6 +56,23 @@ fn wishes() -> impl Strategy<Value = Vec<Wish>> {
     proptest::collection::vec(prop_oneof![4 => wish.prop_map(Some), 1 => Just(None)], 1..5)
 }
 
+/// D6, found by the fault matrix: made by a run that was killed before it could record so, the namespace counted as
+/// somebody else's, and stayed for ever.
+#[test]
+fn d6_a_namespace_that_was_made_just_before_a_crash_goes_with_its_stack() {
+    for crash in 0..20 {
+        let mut cluster = Pretend::new();
+        let have = cluster.have(&content(1, &[("/Namespace//shop", "1"), ("/ConfigMap/shop/settings", "1")]));
+        let mut killed = cluster.start(have.clone());
+        cluster.run(&mut killed, crash);
+        let mut next = cluster.start(have);
+        assert_eq!(cluster.run(&mut next, usize::MAX).1, Stage::Steady);
+        let mut last = cluster.start(cluster.remove(2, Removal::Deleted));
+        assert_eq!(cluster.run(&mut last, usize::MAX).1, Stage::Done);
+        assert!(cluster.objects.is_empty(), "killed after {crash} steps, left {:?}", cluster.objects.keys());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

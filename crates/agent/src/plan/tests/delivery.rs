@@ -1,9 +1,12 @@
 //! One decision a test: order, validation, adoption, prune, removal, repair.
 
 use brokkr_api::envelope::Removal;
+use jiff::SignedDuration;
 
 use super::pretend::{Pretend, content, key};
-use crate::plan::steps::Stage;
+use crate::execute::classify::unreachable;
+use crate::plan::absorb::absorb;
+use crate::plan::steps::{Answer, Stage};
 use crate::plan::types::Fingerprint;
 
 const SHOP: (&str, &str) = ("/Namespace//shop", "1");
@@ -40,6 +43,25 @@ fn a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_rest
     assert!(cluster.objects.is_empty(), "D1: the namespace that it made is taken back");
     let report = cluster.events.values().next().expect("reported");
     assert_eq!(report.objects.len(), 2, "all errors are collected: {:?}", report.objects);
+}
+
+/// Found by a pair of faults: it was taken for an error of validation, and stopped the stack for five minutes.
+#[test]
+fn a_first_apply_that_was_cut_off_is_made_again() {
+    let mut cluster = Pretend::new();
+    let mut agent = cluster.start(cluster.have(&content(1, &[SHOP, SETTINGS])));
+    let apply = loop {
+        let step = cluster.plan(&agent).steps.first().expect("a step").clone();
+        if step.name() == "apply" && step.key() == Some(&key(SETTINGS.0)) {
+            break step;
+        }
+        cluster.take(&mut agent, &step);
+    };
+    let cut = Answer::Failed(unreachable(&"cut off"));
+    absorb(&mut agent.progress, &mut agent.record, &apply, &cut, cluster.now);
+    assert_ne!(cluster.plan(&agent).stage, Stage::Stopped);
+    cluster.now += SignedDuration::from_secs(2);
+    assert_eq!(cluster.run(&mut agent, usize::MAX).1, Stage::Steady);
 }
 
 #[test]
