@@ -207,6 +207,9 @@ impl Pretend {
     /// Carries one step out, and takes its answer in.
     pub fn take(&mut self, memory: &mut Memory, step: &Step) {
         let answer = self.carry_out(step);
+        if matches!(answer, Answer::ContentsForgotten) {
+            memory.goal.fallback = None;
+        }
         absorb(&mut memory.progress, &mut memory.record, step, &answer, self.now);
         self.acknowledge(memory);
     }
