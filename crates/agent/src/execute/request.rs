@@ -117,7 +117,12 @@ impl Cluster {
     }
 
     /// Asks what an account may do (none: the agent itself). POSTed, and changes nothing.
-    pub(super) async fn review(&self, path: &str, user: Option<&str>, body: &Value) -> Result<Reply, Failure> {
+    pub(super) async fn review(
+        &self,
+        path: &str,
+        user: Option<&str>,
+        body: &Value,
+    ) -> Result<Reply, Failure> {
         let ask = Ask { method: Method::POST, path, content_type: JSON, accept: JSON, user };
         self.exchange(ask, body.to_string().into_bytes()).await
     }

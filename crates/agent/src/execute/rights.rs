@@ -177,10 +177,11 @@ fn note(kind: &Kind, namespace: Option<&str>, verbs: &[&str], user: Option<&str>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::Served;
 
     fn kind(group: &str, plural: &str) -> Kind {
         let (group, plural) = (group.into(), plural.into());
-        Kind { group, version: "v1".into(), kind: "K".into(), plural, namespaced: true }
+        Kind::from(Served { group, version: "v1".into(), kind: "K".into(), plural, namespaced: true })
     }
 
     fn rules(rules: serde_json::Value) -> Rules {

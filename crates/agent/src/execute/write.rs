@@ -124,15 +124,8 @@ impl Writes {
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
-        self.change(
-            Method::DELETE,
-            kind,
-            &kind.object_path(key),
-            JSON,
-            &options,
-            Answer::DeleteAccepted,
-        )
-        .await
+        self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, Answer::DeleteAccepted)
+            .await
     }
 
     /// Takes our marks off; every value stays.
