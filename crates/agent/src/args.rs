@@ -24,7 +24,7 @@ pub struct Arguments {
 pub enum Command {
     /// Reconcile this cluster until told to stop.
     Run(RunArguments),
-    /// Put the record kind, the agent's account and its rights into a cluster.
+    /// Put the record kind, the agent's account, its rights and its fence into a cluster. Once more changes the rights.
     Install(InstallArguments),
 }
 
@@ -48,7 +48,11 @@ pub struct RunArguments {
     /// How long one poll waits; a change is answered at once.
     #[arg(long, env = "BROKKR_POLLING_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub polling_interval: Duration,
-    /// Requests to the API server at the same time.
+    /// Watch these namespaces only, where the agent has no rights in the whole cluster: those that were installed with
+    /// `--profile namespaces`.
+    #[arg(long, env = "BROKKR_NAMESPACES", value_delimiter = ',')]
+    pub namespaces: Vec<String>,
+    /// Requests to the API server at the same time, at most.
     #[arg(long, env = "BROKKR_IN_FLIGHT", default_value_t = 32)]
     pub in_flight: usize,
     /// How often everything is looked at again, though nothing was heard. Jittered.
@@ -66,7 +70,28 @@ pub struct InstallArguments {
     pub kubeconfig: Option<PathBuf>,
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
+    /// How far the agent's own role reaches.
+    #[arg(long, value_enum, default_value_t = Profile::Cluster)]
+    pub profile: Profile,
+    /// Namespaces that stacks may go into, with `--profile namespaces`. They must exist.
+    #[arg(long, value_delimiter = ',', required_if_eq("profile", "namespaces"))]
+    pub target_namespace: Vec<String>,
+    /// A further kind that stacks may contain, as `certificates.cert-manager.io`, or `*.cert-manager.io`.
+    #[arg(long = "kind", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// An account that grants may name, as `namespace/brokkr-name`: the agent may act as it.
+    #[arg(long, value_delimiter = ',')]
+    pub impersonate: Vec<String>,
     /// Print the manifests instead of applying them.
     #[arg(long)]
     pub print: bool,
+}
+
+/// Where the agent's own role holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// In the whole cluster.
+    Cluster,
+    /// In listed namespaces only.
+    Namespaces,
 }

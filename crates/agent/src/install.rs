@@ -1,25 +1,35 @@
-//! Puts the agent's own things into a cluster: its namespace, the record kind, its account and rights.
+//! Puts the agent's own things into a cluster: its namespace, the record kind, its account, rights and fence.
 //!
-//! The agent never runs as cluster admin. Its role lists verbs and never says `*` for them; it may
-//! write resources of any kind, because stacks may contain any, and nothing beyond that. Who installs
-//! needs more rights than the agent will have.
+//! The agent never runs as cluster admin, and who installs needs more rights than the agent will have. Installing again
+//! with other arguments changes the rights, and takes away those that are no longer asked for. It is done when the
+//! fence stands.
 
-use anyhow::Context as _;
-use kube::api::{DynamicObject, Patch, PatchParams};
+mod manifests;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde_json::Value;
 
 use crate::args::InstallArguments;
-use crate::inventory::{schema, wire};
+use crate::fence::{self, Verdict};
 use crate::run::kube_client;
 
 /// The account that the agent runs under, in its namespace.
 pub const ACCOUNT: &str = "brokkr-agent";
 const INSTALLER: &str = "brokkr-install";
+/// On rights that depend on the arguments: which agent they are for, by its namespace.
+const RIGHTS_OF: &str = "brokkr.io/rights-of";
+/// Policies take effect a moment after they were written.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
-    let objects = manifests(&arguments.namespace);
+    let objects = manifests::manifests(&arguments)?;
     if arguments.print {
         for object in &objects {
             println!("---\n{}", serde_json::to_string_pretty(object)?);
@@ -27,62 +37,109 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let client = kube_client(arguments.kubeconfig.as_deref()).await?;
-    for object in objects {
-        let object: DynamicObject = serde_json::from_value(object)?;
-        let types = object.types.clone().unwrap_or_default();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "these are our own manifests: their plurals are the regular ones"
-        )]
-        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
-        let api: Api<DynamicObject> = match object.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
+    for object in &objects {
+        apply(&client, object).await?;
+    }
+    let kept: BTreeSet<Place> = objects.iter().map(Place::of).collect();
+    take_away::<ClusterRoleBinding>(&client, &arguments.namespace, &kept).await?;
+    take_away::<RoleBinding>(&client, &arguments.namespace, &kept).await?;
+    take_away::<ClusterRole>(&client, &arguments.namespace, &kept).await?;
+    take_away::<Role>(&client, &arguments.namespace, &kept).await?;
+    wait_for_fence(&client, &arguments.namespace).await
+}
+
+async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
+    let object: DynamicObject = serde_json::from_value(object.clone())?;
+    let types = object.types.clone().unwrap_or_default();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "these are our own manifests: their plurals are the regular ones"
+    )]
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let parameters = PatchParams::apply(INSTALLER).force();
+    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
+        .await
+        .with_context(|| format!("apply {} {}", types.kind, object.name_any()))?;
+    println!("{} {}", types.kind, object.name_any());
+    Ok(())
+}
+
+/// Kind, namespace (empty for none) and name.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place(String, String, String);
+
+impl Place {
+    fn of(object: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        Self(text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+    }
+}
+
+/// Rights of an earlier installation that this one does not give.
+async fn take_away<K>(client: &Client, namespace: &str, kept: &BTreeSet<Place>) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let kind = K::kind(&());
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
+    let mine = ListParams::default().labels(&format!("{RIGHTS_OF}={namespace}"));
+    for found in all.list(&mine).await.with_context(|| format!("list {kind}s of this agent"))? {
+        let (place, name) = (found.namespace().unwrap_or_default(), found.name_any());
+        if kept.contains(&Place(kind.to_string(), place.clone(), name.clone())) {
+            continue;
+        }
+        let resource = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = if place.is_empty() {
+            Api::all_with(client.clone(), &resource)
+        } else {
+            Api::namespaced_with(client.clone(), &place, &resource)
         };
-        let parameters = PatchParams::apply(INSTALLER).force();
-        api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
-            .await
-            .with_context(|| format!("apply {} {}", types.kind, object.name_any()))?;
-        println!("{} {}", types.kind, object.name_any());
+        api.delete(&name, &Default::default()).await.with_context(|| format!("delete {kind} {name}"))?;
+        println!("{kind} {name} taken away");
     }
     Ok(())
 }
 
-/// Everything that is installed, in order.
-#[must_use]
-pub fn manifests(namespace: &str) -> Vec<Value> {
-    // Cluster-scoped names carry the namespace, so that two agents in one cluster do not share rights.
-    let cluster_name = if namespace == crate::args::NAMESPACE {
-        ACCOUNT.to_owned()
-    } else {
-        format!("{ACCOUNT}-{namespace}")
-    };
-    let subject = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]);
-    let rbac = "rbac.authorization.k8s.io/v1";
-    vec![
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-        schema::definition(),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": namespace}}),
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": cluster_name},
-            "rules": [
-                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-                {"apiGroups": [wire::GROUP], "resources": [wire::PLURAL], "verbs": ["update"]},
-            ],
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": cluster_name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_name},
-            "subjects": subject,
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "Role", "metadata": {"name": ACCOUNT, "namespace": namespace},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["update"]}],
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": ACCOUNT, "namespace": namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT},
-            "subjects": subject,
-        }),
-    ]
+/// Waits until the API server refuses, by the word of both policies, what the agent must not do.
+async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let agent = format!("system:serviceaccount:{namespace}:{ACCOUNT}");
+    let started = Instant::now();
+    loop {
+        let mut verdicts = Vec::new();
+        for label in [None, Some("nobody")] {
+            verdicts.push(match fence::probe(client, namespace, Some(&agent), label).await {
+                Ok(Verdict::Refused(_)) => None,
+                Ok(Verdict::Passed) => Some("a forbidden write would pass".to_owned()),
+                Err(error) if is_forbidden_impersonation(&error) => {
+                    println!("you may not act as {agent}, so the fence was not tried; the agent does that when it starts");
+                    return Ok(());
+                }
+                Err(error) => Some(format!("{error:#}")),
+            });
+        }
+        let Some(wrong) = verdicts.into_iter().flatten().next() else {
+            println!("the fence stands");
+            return Ok(());
+        };
+        if started.elapsed() > PATIENCE {
+            bail!(
+                "the fence does not stand after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
+                 ValidatingAdmissionPolicy",
+                PATIENCE.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn is_forbidden_impersonation(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<kube::Error>(),
+        Some(kube::Error::Api(status)) if status.code == 403 && status.message.contains("cannot impersonate")
+    )
 }

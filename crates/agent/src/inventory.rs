@@ -8,7 +8,6 @@
 //! |----------|-------------------------------------------------------------------------|
 //! | `store`  | load, write, fetch and delete records                                   |
 //! | `wire`   | the record as Kubernetes stores it                                      |
-//! | `schema` | what the API server and `kubectl` know about it                         |
 //! | `choose` | which of two records counts (pure)                                      |
 //! | `retire` | a record that was deleted by hand is copied before it goes (E5)         |
 //! | `shard`  | how an inventory is cut (pure)                                          |
@@ -18,7 +17,6 @@
 mod choose;
 pub mod pack;
 mod retire;
-pub mod schema;
 pub mod shard;
 mod shelf;
 pub mod store;

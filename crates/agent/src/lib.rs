@@ -9,6 +9,8 @@
 pub mod args;
 pub mod diagnose;
 pub mod execute;
+pub mod fence;
+pub mod grant;
 pub mod health;
 pub mod install;
 pub mod intern;

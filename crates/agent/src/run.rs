@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::args::RunArguments;
 use crate::execute::Cluster;
 use crate::execute::discovery::Kinds;
+use crate::fence;
 use crate::inventory::Records;
 use crate::keep::Contents;
 use crate::link::content::ContentSource;
@@ -47,6 +48,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     .await;
     let broker = broker_client(&arguments, Credential::Agent(identity.clone()))?;
     let agent = identity.agent_id;
+    patiently("stand behind the fence", || fence::stand(&requests, &arguments.namespace, agent)).await;
 
     let memory = Memory::new(&requests, &arguments.namespace);
     let remembered = patiently("raise the session count", || memory.start()).await;
@@ -81,7 +83,12 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
     };
-    let watches = Watches::new(watching, agent, Scope::Cluster, changes_in);
+    let scope = if arguments.namespaces.is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaces(arguments.namespaces.clone())
+    };
+    let watches = Watches::new(watching, agent, scope, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);
     let reconciler = Reconciler::new(worker, watches, known, sweeps, answers_in, reports_in);
     let link = Link {

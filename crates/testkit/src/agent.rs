@@ -28,6 +28,8 @@ pub struct AgentOptions {
     /// Where it lives. Several agents in one cluster need different ones, so a unique one is made up.
     pub namespace: Option<String>,
     pub polling_interval: String,
+    /// Further arguments of `brokkr-agent install`.
+    pub install: Vec<String>,
     /// Further arguments of `brokkr-agent run`.
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
@@ -40,6 +42,7 @@ impl Default for AgentOptions {
             api_server: None,
             namespace: None,
             polling_interval: "1s".into(),
+            install: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -77,7 +80,7 @@ impl Agent {
         tell: Tell,
     ) -> Result<Self> {
         let namespace = options.namespace.clone().unwrap_or_else(|| unique(&format!("brokkr-{name}")));
-        install(cluster, &namespace).await?;
+        install(cluster, &namespace, &options.install).await?;
         let scratch = Scratch::new("agent")?;
         let token_file = scratch.write("join-token", join_token)?;
         let launch = Launch::new(format!("brokkr-agent-{name}"), program("brokkr-agent")?)
@@ -152,12 +155,18 @@ impl Deref for Twin {
     }
 }
 
-/// What an administrator does once per cluster: namespace, record kind, service account, rights.
-pub async fn install(cluster: &Cluster, namespace: &str) -> Result<()> {
+/// What an administrator does once per cluster: namespace, record kind, service account, rights, fence. Returns when the
+/// fence stands.
+pub async fn install(
+    cluster: &Cluster,
+    namespace: &str,
+    arguments: &[impl AsRef<std::ffi::OsStr>],
+) -> Result<()> {
     let launch = Launch::new("brokkr-agent", program("brokkr-agent")?)
         .args(["install", "--kubeconfig"])
         .arg(cluster.kubeconfig())
-        .args(["--namespace", namespace]);
+        .args(["--namespace", namespace])
+        .args(arguments);
     run(launch, INSTALL_DEADLINE).await?.ok()?;
     Ok(())
 }

@@ -163,7 +163,7 @@ struct Archive {
 impl Archive {
     async fn open() -> Result<Self> {
         let (client, namespace) = own_namespace().await?;
-        brokkr_testkit::agent::install(&*Cluster::shared().await?, &namespace).await?;
+        brokkr_testkit::agent::install(&*Cluster::shared().await?, &namespace, &[] as &[&str]).await?;
         Ok(Self { client, namespace, agent: AgentId::generate() })
     }
 

@@ -1,10 +1,14 @@
-//! What a refusal of the API server means: try again, look again, or stop.
+//! What a refusal of the API server means: try again, wait for something, look again, or stop.
+//!
+//! The class decides what the plan does; the reason and the message are for people, so they say whose word it was: the
+//! server's validation, its authorization, a quota, or Brokkr's own fence.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use serde::Deserialize;
 
+use crate::fence;
 use crate::plan::types::{Failure, FailureClass, Rival};
 
 /// The part of Kubernetes' `Status` that decisions need.
@@ -19,6 +23,7 @@ struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Details {
+    kind: String,
     retry_after_seconds: u64,
     causes: Vec<Cause>,
 }
@@ -35,33 +40,88 @@ struct Cause {
 #[must_use]
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let reason =
-        if status.reason.is_empty() { format!("Http{}", code.as_u16()) } else { status.reason.clone() };
     let wait = Duration::from_secs(status.details.retry_after_seconds);
-    let message = if secret || status.message.is_empty() {
-        format!("the API server answered {code}")
-    } else {
-        status.message.chars().take(1000).collect()
+    let (class, reason) = class(code, &status);
+    let reason = match reason {
+        Some(reason) => reason.to_owned(),
+        None if status.reason.is_empty() => format!("Http{}", code.as_u16()),
+        None => status.reason.clone(),
+    };
+    // The fence quotes no values, whatever it is about.
+    let message = match fence::said(&status.message) {
+        Some(words) => format!("the fence in the cluster refused it: {words}"),
+        None if secret || status.message.is_empty() => format!("the API server answered {code}"),
+        None => status.message.clone(),
     };
     Failure {
-        class: class(code, &status),
+        class,
         reason,
-        message,
+        message: message.chars().take(1000).collect(),
         retry_after: retry_after.or((!wait.is_zero()).then_some(wait)),
     }
 }
 
-fn class(code: StatusCode, status: &Status) -> FailureClass {
-    let terminating = status.details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
-    match code.as_u16() {
-        409 => FailureClass::Conflict,
-        429 | 500 | 502 | 503 | 504 => FailureClass::Transient,
-        // Rights may be granted, namespaces may finish terminating, kinds may become known.
-        403 if terminating => FailureClass::Transient,
-        404 => FailureClass::Transient,
-        _ if status.message.contains("failed calling webhook") => FailureClass::Transient,
-        _ => FailureClass::Permanent,
+/// The class, and a reason where we know a better one than the server's.
+fn class(code: StatusCode, status: &Status) -> (FailureClass, Option<&'static str>) {
+    use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
+    let says = |words: &str| status.message.contains(words);
+    if let Some(words) = fence::said(&status.message) {
+        // A moment after joining the API server may not have seen the agent's id yet.
+        let class = if words.contains("not known to its fence yet") { Transient } else { Permanent };
+        return (class, Some("Fenced"));
     }
+    match code.as_u16() {
+        429 | 500 | 502 | 503 | 504 => (Transient, None),
+        // Two writers counted against one quota at the same time: nothing is wrong with the object.
+        409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, None),
+        409 => (Conflict, None),
+        _ if says("failed calling webhook") || says("conversion webhook") => (Transient, None),
+        403 if status.is_terminating() => (Missing, Some("NamespaceTerminating")),
+        403 if says("exceeded quota") => (Permanent, Some("QuotaExceeded")),
+        403 => (Permanent, Some("Forbidden")),
+        404 if status.details.kind == "namespaces" => (Missing, Some("NamespaceNotFound")),
+        404 => (Missing, None),
+        413 => (Permanent, Some("TooLarge")),
+        _ if says("Request entity too large")
+            || says("etcdserver: request is too large")
+            || says("Too long:") =>
+        {
+            (Permanent, Some("TooLarge"))
+        }
+        _ if says("no matches for kind") => (Missing, Some("UnknownKind")),
+        422 if status.is_about_an_immutable_field() => (Immutable, Some("Immutable")),
+        400 | 422 => (Permanent, Some("Invalid")),
+        _ => (Permanent, None),
+    }
+}
+
+impl Status {
+    fn is_terminating(&self) -> bool {
+        self.details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
+    /// Whether the only thing wrong is that fields changed which cannot. Beside any other error, making the object anew
+    /// would not help.
+    fn is_about_an_immutable_field(&self) -> bool {
+        let fields: Vec<_> = self.details.causes.iter().filter(|cause| !cause.field.is_empty()).collect();
+        !fields.is_empty() && fields.iter().all(|cause| says_immutable(&cause.message))
+    }
+}
+
+/// How Kubernetes' validations say that a field cannot be changed; they have no code for it.
+fn says_immutable(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let words = [
+        "immutable",
+        "updates to statefulset spec for fields other than",
+        "pod updates may not change fields other than",
+        "may not be changed",
+        "may not change once set",
+        "cannot be changed",
+        "is forbidden after creation",
+        "forbidden: updates to",
+    ];
+    words.iter().any(|words| message.contains(words))
 }
 
 /// The field managers that a refused apply names, with what they hold.
@@ -92,37 +152,79 @@ pub fn unreachable(error: &dyn std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
+    fn told(code: u16, body: &str) -> (FailureClass, String) {
+        let failure = refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), None, false);
+        (failure.class, failure.reason)
+    }
+
+    /// Bodies as a real API server of 1.36 answers them, cut to what matters.
     #[test]
     fn refusals_are_told_apart_narrowly() {
-        let class = |code: u16, body: &str| {
-            refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), None, false).class
-        };
-        assert_eq!(
-            class(422, r#"{"reason":"Invalid","message":"spec.selector: field is immutable"}"#),
-            FailureClass::Permanent
-        );
-        assert_eq!(class(400, "{}"), FailureClass::Permanent);
-        assert_eq!(class(403, r#"{"reason":"Forbidden"}"#), FailureClass::Permanent);
-        assert_eq!(
-            class(403, r#"{"details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#),
-            FailureClass::Transient
-        );
-        assert_eq!(class(409, "{}"), FailureClass::Conflict);
-        assert_eq!(class(429, r#"{"details":{"retryAfterSeconds":7}}"#), FailureClass::Transient);
-        assert_eq!(class(503, "<html>"), FailureClass::Transient);
-        assert_eq!(class(500, r#"{"message":"failed calling webhook \"x\""}"#), FailureClass::Transient);
+        use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
+        let immutable = json!({"reason": "Invalid", "message": "Deployment.apps \"web\" is invalid: spec.selector: \
+            Invalid value: {}: field is immutable", "details": {"causes": [{"reason": "FieldValueInvalid",
+            "message": "Invalid value: {}: field is immutable", "field": "spec.selector"}]}});
+        let also_wrong = json!({"reason": "Invalid", "message": "Service \"web\" is invalid", "details": {"causes": [
+            {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "spec.clusterIPs[0]"},
+            {"reason": "FieldValueInvalid", "message": "must be between 1 and 65535", "field": "spec.ports[0].port"}]}});
+        let stateful = json!({"details": {"causes": [{"reason": "FieldValueForbidden", "field": "spec", "message":
+            "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals' are forbidden"}]}});
+        let no_namespace = json!({"reason": "NotFound", "message": "namespaces \"shop\" not found",
+            "details": {"name": "shop", "kind": "namespaces"}});
+        let terminating =
+            json!({"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        let quota =
+            json!({"reason": "Forbidden", "message": "configmaps \"a\" is forbidden: exceeded quota: few"});
+        let quota_race = json!({"reason": "Conflict", "message": "Operation cannot be fulfilled on resourcequotas \"few\"",
+            "details": {"name": "few", "kind": "resourcequotas"}});
+        let fenced = json!({"reason": "Invalid", "message": "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy \
+            'brokkr-fence' with binding 'brokkr-fence' denied request: it may not"});
+        let other_policy = json!({"reason": "Invalid", "message": "configmaps \"a\" is forbidden: \
+            ValidatingAdmissionPolicy 'images' with binding 'images' denied request: it may not"});
+        let table = [
+            (422, immutable.to_string(), Immutable, "Immutable"),
+            (422, also_wrong.to_string(), Permanent, "Invalid"),
+            (422, stateful.to_string(), Immutable, "Immutable"),
+            (422, fenced.to_string(), Permanent, "Fenced"),
+            (422, other_policy.to_string(), Permanent, "Invalid"),
+            (404, no_namespace.to_string(), Missing, "NamespaceNotFound"),
+            (404, json!({"reason": "NotFound"}).to_string(), Missing, "NotFound"),
+            (404, "404 page not found".into(), Missing, "Http404"),
+            (403, terminating.to_string(), Missing, "NamespaceTerminating"),
+            (403, quota.to_string(), Permanent, "QuotaExceeded"),
+            (403, json!({"reason": "Forbidden"}).to_string(), Permanent, "Forbidden"),
+            (400, "{}".into(), Permanent, "Invalid"),
+            (413, "{}".into(), Permanent, "TooLarge"),
+            (409, quota_race.to_string(), Transient, "Conflict"),
+            (409, json!({"reason": "Conflict"}).to_string(), Conflict, "Conflict"),
+            (429, json!({"reason": "TooManyRequests"}).to_string(), Transient, "TooManyRequests"),
+            (503, "<html>".into(), Transient, "Http503"),
+            (500, json!({"message": "failed calling webhook \"x\""}).to_string(), Transient, "Http500"),
+        ];
+        for (code, body, class, reason) in table {
+            assert_eq!(told(code, &body), (class, reason.to_owned()), "{code} {body}");
+        }
+    }
+
+    #[test]
+    fn d2_the_server_says_how_long_to_wait() {
         let asked =
             refusal(StatusCode::TOO_MANY_REQUESTS, br#"{"details":{"retryAfterSeconds":7}}"#, None, false);
         assert_eq!(asked.retry_after, Some(Duration::from_secs(7)));
     }
 
     #[test]
-    fn what_the_server_says_of_a_secret_is_not_repeated() {
+    fn what_the_server_says_of_a_secret_is_not_repeated_and_what_the_fence_says_is() {
         let body = br#"{"reason":"Invalid","message":"data[k]: Invalid value: hunter2"}"#;
         let failure = refusal(StatusCode::UNPROCESSABLE_ENTITY, body, None, true);
         assert!(!failure.message.contains("hunter2"));
         assert_eq!(failure.reason, "Invalid");
+        let body = br#"{"message":"x: ValidatingAdmissionPolicy 'brokkr-fence' with binding 'b' denied request: no"}"#;
+        let failure = refusal(StatusCode::UNPROCESSABLE_ENTITY, body, None, true);
+        assert_eq!(failure.message, "the fence in the cluster refused it: no");
     }
 }

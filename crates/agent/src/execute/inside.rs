@@ -1,7 +1,6 @@
 //! What is inside a namespace or definition: listed at the moment before it would be deleted, and only then.
 
 use brokkr_manifest::Key;
-use http::Method;
 use serde::Deserialize;
 
 use super::Cluster;
@@ -82,7 +81,7 @@ fn comes_by_itself(kind: &Kind, name: &str) -> bool {
 async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
     let mut kinds = Vec::new();
     for root in ["/api", "/apis"] {
-        let reply = cluster.send(Method::GET, root, "application/json", AGGREGATED, Vec::new()).await?;
+        let reply = cluster.get(root, AGGREGATED).await?;
         if !reply.status.is_success() {
             return Err(unreadable(&format!("discovery at {root} was answered {}", reply.status)));
         }
@@ -170,7 +169,7 @@ impl Group {
 /// The kind that a definition makes known, as the definition itself says.
 async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
-    let reply = cluster.send(Method::GET, &path, "application/json", "application/json", Vec::new()).await?;
+    let reply = cluster.get(&path, "application/json").await?;
     if reply.status == http::StatusCode::NOT_FOUND {
         return Ok(Vec::new());
     }
@@ -198,7 +197,7 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
     let mut next = String::new();
     loop {
         let path = format!("{}?limit=500{next}", kind.path(namespace, None));
-        let reply = cluster.send(Method::GET, &path, "application/json", METADATA_LIST, Vec::new()).await?;
+        let reply = cluster.get(&path, METADATA_LIST).await?;
         match reply.status.as_u16() {
             200 => {
                 let list: List = serde_json::from_slice(&reply.body)

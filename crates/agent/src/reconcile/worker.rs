@@ -4,7 +4,8 @@ use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 
 use crate::diagnose;
-use crate::execute::Cluster;
+use crate::execute::{Cluster, Writes};
+use crate::grant;
 use crate::inventory::{RecordError, Records};
 use crate::link::content::{self, ContentSource};
 use crate::link::holds::HeldStacks;
@@ -40,9 +41,18 @@ impl Worker {
             Step::Look { key, kind } => self.cluster.look(kind, key).await,
             Step::Resolve { kinds, .. } => self.content.kinds.await_served(&self.cluster, kinds).await,
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
-            Step::DryRun { wanted, uid, stamp } => self.cluster.dry_run(wanted, uid.as_ref(), stamp).await,
-            Step::Apply { wanted, uid, stamp, .. } => self.cluster.apply(wanted, uid.as_ref(), stamp).await,
-            Step::Contend { wanted, stamp } => self.cluster.rivals(wanted, stamp).await,
+            Step::DryRun { wanted, uid, stamp } => match self.writes(target) {
+                Ok(writes) => writes.dry_run(wanted, uid.as_ref(), stamp).await,
+                Err(refusal) => refusal,
+            },
+            Step::Apply { wanted, uid, stamp, .. } => match self.writes(target) {
+                Ok(writes) => writes.apply(wanted, uid.as_ref(), stamp).await,
+                Err(refusal) => refusal,
+            },
+            Step::Contend { wanted, stamp } => match self.writes(target) {
+                Ok(writes) => writes.rivals(wanted, stamp).await,
+                Err(refusal) => refusal,
+            },
             Step::Diagnose { wanted } => {
                 let body = wanted.body.to_value();
                 match diagnose::look(&self.cluster, &wanted.kind, &wanted.key, &body).await {
@@ -50,8 +60,22 @@ impl Worker {
                     Err(failure) => Answer::Failed(failure),
                 }
             }
-            Step::Delete { key, kind, uid } => self.cluster.delete(kind, key, uid).await,
-            Step::Release { key, kind, uid } => self.cluster.release(kind, key, uid).await,
+            Step::Delete { key, kind, uid } => match self.writes(target) {
+                Ok(writes) => writes.delete(kind, key, uid).await,
+                Err(refusal) => refusal,
+            },
+            Step::Release { key, kind, uid } => match self.writes(target) {
+                Ok(writes) => writes.release(kind, key, uid).await,
+                Err(refusal) => refusal,
+            },
+        }
+    }
+
+    /// As whom to write for a stack: whatever was planned, without a grant nothing goes out.
+    fn writes(&self, target: &TargetStack) -> Result<Writes, Answer> {
+        match grant::acting(target) {
+            Ok(acting) => Ok(self.cluster.acting_as(&acting)),
+            Err(refusal) => Err(Answer::Failed(refusal.into())),
         }
     }
 

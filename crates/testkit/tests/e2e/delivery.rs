@@ -192,6 +192,9 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
 async fn b1_namespaces_and_definitions_are_ready_before_what_needs_them() -> Result<()> {
     let world = World::start().await?;
     let (space, group) = (&world.space, format!("{}.example.com", world.space));
+    // Custom kinds are an administrator's to allow.
+    let kinds = format!("*.{group}");
+    brokkr_testkit::agent::install(&world.cluster, world.shop.namespace(), &["--kind", &kinds]).await?;
     let yaml = format!(
         "apiVersion: {group}/v1\nkind: Widget\nmetadata: {{name: first, namespace: {space}}}\nspec: {{size: 3}}\n\
          {}{}---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: widgets.{group}}}\n\

@@ -52,6 +52,9 @@ async fn f3_one_request_per_kind_lists_and_watches_and_asks_for_metadata_only_of
 async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_defines() -> Result<()> {
     let world = World::start_with(&rare_polls()).await?;
     let group = format!("{}.example", unique("shop"));
+    // Custom kinds are an administrator's to allow.
+    let kinds = format!("--kind=*.{group}");
+    brokkr_testkit::agent::install(&world.cluster, world.shop.namespace(), &[kinds]).await?;
     let manifest = format!(
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  \
          name: widgets.{group}\nspec:\n  group: {group}\n  scope: Cluster\n  \

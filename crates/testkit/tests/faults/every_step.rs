@@ -81,7 +81,12 @@ impl Walk {
     async fn start(fleet: &Fleet, cluster: &Arc<Cluster>) -> Result<Self> {
         let api = FaultProxy::of_cluster(cluster).await?;
         let tag = unique("k").trim_start_matches("k-").to_owned();
-        let options = AgentOptions { api_server: Some(api.route()), ..Default::default() };
+        let options = AgentOptions {
+            api_server: Some(api.route()),
+            // Custom kinds are an administrator's to allow.
+            install: vec![format!("--kind=*.{tag}.faults.example")],
+            ..Default::default()
+        };
         let agent = fleet.join_with(&format!("shop-{tag}"), &[("walk", &tag)], cluster, &options).await?;
         Ok(Self { agent, api, client: cluster.admin().await?, tag })
     }

@@ -46,15 +46,17 @@ impl World {
         let fleet = Fleet::start().await?;
         let (api, link) = (FaultProxy::of_cluster(&cluster).await?, FaultProxy::of_broker(&fleet).await?);
         let started = cluster.audit().mark()?;
+        let space = unique("row");
+        let tag = space.trim_start_matches("row-").to_owned();
         let options = AgentOptions {
             broker_url: Some(link.url().to_owned()),
             api_server: Some(api.route()),
+            // Custom kinds are an administrator's to allow.
+            install: vec![format!("--kind=*.{tag}.faults.example")],
             ..Default::default()
         };
         let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &options).await?;
         let client = cluster.admin().await?;
-        let space = unique("row");
-        let tag = space.trim_start_matches("row-").to_owned();
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace = serde_json::from_value(json!({"metadata": {"name": space}}))?;
         namespaces.create(&Default::default(), &namespace).await?;

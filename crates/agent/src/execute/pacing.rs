@@ -1,0 +1,232 @@
+//! How many requests may be in flight: as many as the API server bears, and no more.
+//!
+//! The number grows by one per round of answers and is halved when the server says that it is too much, at
+//! most once per round; never below one. After half a minute without such words it is again what was configured. A
+//! Retry-After holds everything back, not just the request that was refused.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+/// So long after the last refusal nothing is remembered of it.
+const QUIET: Duration = Duration::from_secs(30);
+/// Nobody is let down for longer than transient errors are borne (D2).
+const LONGEST_HOLD: Duration = Duration::from_secs(300);
+
+/// What an answer says about the pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Fine,
+    /// Too much, with how long the server wants to be left alone.
+    TooMuch(Option<Duration>),
+}
+
+impl Heard {
+    #[must_use]
+    pub fn of(status: StatusCode, retry_after: Option<Duration>) -> Self {
+        match (status, retry_after) {
+            (StatusCode::TOO_MANY_REQUESTS, _) | (StatusCode::SERVICE_UNAVAILABLE, Some(_)) => {
+                Self::TooMuch(retry_after)
+            }
+            _ => Self::Fine,
+        }
+    }
+}
+
+/// The state machine. Knows nothing of tasks and clocks.
+#[derive(Debug)]
+struct Pace {
+    most: usize,
+    allowed: usize,
+    /// Good answers since the number last grew.
+    answers: usize,
+    cut_at: Option<Instant>,
+    held_until: Option<Instant>,
+}
+
+impl Pace {
+    fn new(most: usize) -> Self {
+        let most = most.max(1);
+        Self { most, allowed: most, answers: 0, cut_at: None, held_until: None }
+    }
+
+    fn hear(&mut self, sent: Instant, now: Instant, heard: Heard) {
+        if self.cut_at.is_some_and(|at| now.duration_since(at) >= QUIET) {
+            self.cut_at = None;
+            self.allowed = self.most;
+        }
+        match heard {
+            Heard::Fine => {
+                self.answers += 1;
+                if self.answers >= self.allowed && self.allowed < self.most {
+                    self.allowed += 1;
+                    self.answers = 0;
+                }
+            }
+            Heard::TooMuch(pause) => {
+                // What was sent before the last cut tells nothing about the pace since.
+                if self.cut_at.is_none_or(|at| sent >= at) {
+                    self.allowed = (self.allowed / 2).max(1);
+                    self.answers = 0;
+                    self.cut_at = Some(now);
+                }
+                if let Some(pause) = pause {
+                    let until = now + pause.min(LONGEST_HOLD);
+                    self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
+                }
+            }
+        }
+    }
+}
+
+/// Places for requests, as many as the pace allows.
+pub struct Places {
+    semaphore: Semaphore,
+    state: Mutex<State>,
+}
+
+struct State {
+    pace: Pace,
+    /// Places that exist, taken or not. Follows the pace; one that is taken goes when it is given back.
+    existing: usize,
+}
+
+/// A place that was taken. Given back when dropped.
+pub struct Place<'a> {
+    places: &'a Places,
+    permit: Option<SemaphorePermit<'a>>,
+    sent: Instant,
+}
+
+impl Places {
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        let pace = Pace::new(most);
+        let existing = pace.allowed;
+        Self { semaphore: Semaphore::new(existing), state: Mutex::new(State { pace, existing }) }
+    }
+
+    /// Waits for a place, and for as long as the server wants to be left alone.
+    pub async fn take(&self) -> Place<'_> {
+        // Never closed.
+        let permit = self.semaphore.acquire().await.ok();
+        loop {
+            let held_until = self.state().pace.held_until;
+            match held_until {
+                Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
+                _ => return Place { places: self, permit, sent: Instant::now() },
+            }
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    pub fn heard(&self, heard: Heard) {
+        let mut state = self.places.state();
+        state.pace.hear(self.sent, Instant::now(), heard);
+        let allowed = state.pace.allowed;
+        if state.existing < allowed {
+            self.places.semaphore.add_permits(allowed - state.existing);
+            state.existing = allowed;
+        } else {
+            state.existing -= self.places.semaphore.forget_permits(state.existing - allowed);
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        if state.existing > state.pace.allowed
+            && let Some(permit) = self.permit.take()
+        {
+            permit.forget();
+            state.existing -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(number: u64) -> Instant {
+        // One base for a whole test is enough: only differences matter.
+        static BASE: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *BASE.get_or_init(Instant::now) + Duration::from_secs(number)
+    }
+
+    #[test]
+    fn d2_too_much_halves_once_per_round_and_never_below_one() {
+        let mut pace = Pace::new(32);
+        for _ in 0..32 {
+            pace.hear(second(0), second(1), Heard::TooMuch(None));
+        }
+        assert_eq!(pace.allowed, 16, "32 refusals of one round are one word");
+        for round in 1..10 {
+            pace.hear(second(round), second(round), Heard::TooMuch(None));
+        }
+        assert_eq!(pace.allowed, 1);
+    }
+
+    #[test]
+    fn good_answers_let_it_grow_by_one_per_round_up_to_what_was_configured() {
+        let mut pace = Pace::new(8);
+        pace.hear(second(0), second(0), Heard::TooMuch(None));
+        assert_eq!(pace.allowed, 4);
+        for _ in 0..4 {
+            pace.hear(second(1), second(1), Heard::Fine);
+        }
+        assert_eq!(pace.allowed, 5);
+        for _ in 0..1000 {
+            pace.hear(second(2), second(2), Heard::Fine);
+        }
+        assert_eq!(pace.allowed, 8);
+    }
+
+    #[test]
+    fn when_it_was_quiet_it_is_what_was_configured() {
+        let mut pace = Pace::new(32);
+        pace.hear(second(0), second(0), Heard::TooMuch(None));
+        pace.hear(second(29), second(29), Heard::Fine);
+        assert_eq!(pace.allowed, 16);
+        pace.hear(second(30), second(30), Heard::Fine);
+        assert_eq!(pace.allowed, 32);
+    }
+
+    #[test]
+    fn d2_retry_after_is_obeyed_by_all_and_a_503_counts_only_with_it() {
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        assert_eq!(Heard::of(unavailable, None), Heard::Fine);
+        let wish = Some(Duration::from_secs(7));
+        assert_eq!(Heard::of(unavailable, wish), Heard::TooMuch(wish));
+        let mut pace = Pace::new(4);
+        pace.hear(second(0), second(1), Heard::TooMuch(wish));
+        pace.hear(second(0), second(2), Heard::TooMuch(Some(Duration::from_secs(1))));
+        assert_eq!(pace.held_until, Some(second(8)), "the longer wish counts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_follow_the_pace_even_while_they_are_taken() {
+        let places = Places::new(4);
+        let taken = [places.take().await, places.take().await, places.take().await, places.take().await];
+        taken[0].heard(Heard::TooMuch(Some(Duration::from_secs(5))));
+        drop(taken);
+        assert_eq!(places.semaphore.available_permits(), 2);
+        let before = Instant::now();
+        let held = places.take().await;
+        assert_eq!(before.elapsed(), Duration::from_secs(5), "everybody waits");
+        for _ in 0..2 {
+            held.heard(Heard::Fine);
+        }
+        drop(held);
+        assert_eq!(places.semaphore.available_permits(), 3);
+    }
+}

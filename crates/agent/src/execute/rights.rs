@@ -1,0 +1,233 @@
+//! Which rights are missing, known before the first write.
+//!
+//! A write without rights fails anyway; what this adds is that it is known for the whole stack at once, and that it is
+//! told verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
+//! and a pure function reads them. Where the server cannot list them all, there is no verdict.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use brokkr_api::report::ObjectNote;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Cluster, Writes, classify};
+use crate::observe::Scope;
+use crate::plan::types::Failure;
+use crate::resource::Kind;
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+pub const NO_RIGHT: &str = "NoRight";
+const FRESH: Duration = Duration::from_secs(60);
+/// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
+const NOWHERE: &str = "brokkr-nowhere";
+
+const READS: [&str; 3] = ["get", "list", "watch"];
+const WRITES: [&str; 3] = ["create", "patch", "delete"];
+
+/// The part of an answer that decisions need.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Rules {
+    resource_rules: Vec<Rule>,
+    /// The server has rules that it cannot list.
+    incomplete: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Rule {
+    verbs: Vec<String>,
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+}
+
+impl Rules {
+    /// Whether a verb is allowed on every object of a kind. A rule for some names only is no right to all.
+    fn allow(&self, verb: &str, kind: &Kind) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == "*" || entry == wanted);
+        self.incomplete
+            || self.resource_rules.iter().any(|rule| {
+                rule.resource_names.is_empty()
+                    && has(&rule.verbs, verb)
+                    && has(&rule.api_groups, &kind.group)
+                    && has(&rule.resources, &kind.plural)
+            })
+    }
+}
+
+/// An account (none for the agent itself) in a namespace.
+type Where = (Option<String>, String);
+
+/// What accounts may do, remembered for a minute.
+#[derive(Clone)]
+pub struct Rights {
+    scope: Scope,
+    known: Arc<Mutex<HashMap<Where, (Instant, Arc<Rules>)>>>,
+}
+
+impl Rights {
+    /// `scope` is where the agent watches: in the whole cluster it needs to list and watch there, too.
+    #[must_use]
+    pub fn new(scope: Scope) -> Self {
+        Self { scope, known: Arc::default() }
+    }
+
+    /// What cannot be done with these kinds in these namespaces: read by the agent, written by whom it acts as.
+    pub async fn missing(
+        &self,
+        writes: &Writes,
+        objects: &[(Kind, Option<String>)],
+    ) -> Result<Vec<ObjectNote>, Failure> {
+        let mut lacking: BTreeMap<(&Kind, Option<&str>), Vec<&str>> = BTreeMap::new();
+        for (kind, namespace) in objects {
+            let place = namespace.as_deref().filter(|_| kind.namespaced);
+            if lacking.contains_key(&(kind, place)) {
+                continue;
+            }
+            let verbs = self.lacking(writes, kind, place).await?;
+            lacking.insert((kind, place), verbs);
+        }
+        let told = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
+        Ok(told.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
+    }
+
+    async fn lacking(
+        &self,
+        writes: &Writes,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> Result<Vec<&'static str>, Failure> {
+        let here = namespace.unwrap_or(NOWHERE);
+        let watched_in = match &self.scope {
+            Scope::Cluster => NOWHERE,
+            Scope::Namespaces(_) => here,
+        };
+        let cluster = writes.cluster();
+        let mut lacking = Vec::new();
+        for verb in READS {
+            let place = if verb == "get" { here } else { watched_in };
+            if !self.rules(cluster, None, place).await?.allow(verb, kind) {
+                lacking.push(verb);
+            }
+        }
+        let rules = self.rules(cluster, writes.user(), here).await?;
+        lacking.extend(WRITES.iter().filter(|verb| !rules.allow(verb, kind)));
+        Ok(lacking)
+    }
+
+    async fn rules(
+        &self,
+        cluster: &Cluster,
+        user: Option<&str>,
+        namespace: &str,
+    ) -> Result<Arc<Rules>, Failure> {
+        let place = (user.map(ToOwned::to_owned), namespace.to_owned());
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, rules)) = known().get(&place)
+            && at.elapsed() < FRESH
+        {
+            return Ok(rules.clone());
+        }
+        let rules = Arc::new(review(cluster, user, namespace).await?);
+        let mut known = known();
+        known.retain(|_, (at, _)| at.elapsed() < FRESH);
+        known.insert(place, (Instant::now(), rules.clone()));
+        Ok(rules)
+    }
+}
+
+async fn review(cluster: &Cluster, user: Option<&str>, namespace: &str) -> Result<Rules, Failure> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Rules,
+    }
+    let body = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace},
+    });
+    let reply = cluster.review(PATH, user, &body).await?;
+    if !reply.status.is_success() {
+        return Err(classify::refusal(reply.status, &reply.body, None, false));
+    }
+    let review: Review = serde_json::from_slice(&reply.body)
+        .map_err(|error| classify::unreachable(&format!("its review of rights cannot be read: {error}")))?;
+    Ok(review.status)
+}
+
+/// `may not create or patch deployments.apps in namespace shop`
+fn note(kind: &Kind, namespace: Option<&str>, verbs: &[&str], user: Option<&str>) -> ObjectNote {
+    let resource =
+        if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
+    let place = namespace.map_or_else(|| "in the cluster".to_owned(), |name| format!("in namespace {name}"));
+    let verbs = match verbs {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        verbs => verbs.concat(),
+    };
+    let who = user.map_or_else(|| "this agent".to_owned(), |user| format!("this agent, acting as {user},"));
+    ObjectNote {
+        object: format!("{resource} {place}"),
+        reason: NO_RIGHT.into(),
+        message: format!("{who} may not {verbs} {resource} {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Served;
+
+    fn kind(group: &str, plural: &str) -> Kind {
+        let (group, plural) = (group.into(), plural.into());
+        Kind::from(Served { group, version: "v1".into(), kind: "K".into(), plural, namespaced: true })
+    }
+
+    fn rules(rules: serde_json::Value) -> Rules {
+        serde_json::from_value(json!({"incomplete": false, "nonResourceRules": [], "resourceRules": rules}))
+            .unwrap()
+    }
+
+    #[test]
+    fn rules_are_read_as_the_api_server_reads_them() {
+        let given = rules(json!([
+            {"verbs": ["get", "patch"], "apiGroups": ["apps"], "resources": ["deployments"]},
+            {"verbs": ["list"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]},
+            {"verbs": ["delete"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["one"]},
+            {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/exec"]},
+        ]));
+        let table = [
+            ("patch", "apps", "deployments", true),
+            ("create", "apps", "deployments", false),
+            ("patch", "batch", "deployments", false),
+            ("patch", "apps", "statefulsets", false),
+            ("list", "any.example.com", "things", true),
+            ("delete", "", "configmaps", true),
+            ("delete", "", "secrets", false),
+            ("create", "", "pods", false),
+        ];
+        for (verb, group, plural, allowed) in table {
+            assert_eq!(given.allow(verb, &kind(group, plural)), allowed, "{verb} {plural}.{group}");
+        }
+        assert!(!Rules::default().allow("get", &kind("", "pods")), "no rule, no right");
+    }
+
+    #[test]
+    fn where_the_server_cannot_list_all_rules_there_is_no_verdict() {
+        let unsure = Rules { incomplete: true, ..Rules::default() };
+        assert!(unsure.allow("patch", &kind("apps", "deployments")));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_verb_by_verb() {
+        let told = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
+        assert_eq!(told.message, "this agent may not create or patch deployments.apps in namespace shop");
+        let told = note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
+        assert_eq!(
+            told.message,
+            "this agent, acting as system:serviceaccount:a:brokkr-b, may not patch namespaces in the cluster"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! The agent's side of its fence (`deploy/fence.yaml`): it introduces itself, once, and looks whether the fence stands.
+//!
+//! The fence has to know which agent an account acts for, and an agent has no id before it joined. So the agent writes
+//! its id into the fence's ConfigMap itself; the fence lets exactly one such write pass. Whether the fence stands is
+//! asked by dry runs of a ConfigMap that nobody will ever make: nothing is written to a cluster without one.
+
+use anyhow::{Context as _, bail, ensure};
+use brokkr_api::AgentId;
+use http::Request;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::marks::AGENT_LABEL;
+
+/// The fence's ConfigMap, in the agent's own namespace.
+pub const CONFIG_MAP: &str = "brokkr-agent-fence";
+const PROBE: &str = "brokkr-agent-fence-probe";
+const AGENT_ID: &str = "agent-id";
+
+/// Makes sure that the fence stands and knows this agent. Fails until it does.
+pub async fn stand(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+    introduce(client, namespace, agent).await?;
+    let asked = |label| probe(client, namespace, None, label);
+    ensure!(
+        asked(None).await?.is_refused(),
+        "no fence stands in this cluster: run `brokkr-agent install` again; nothing is written before"
+    );
+    if let Verdict::Refused(message) = asked(Some(&agent.to_string())).await? {
+        bail!("the fence does not let this agent pass yet: {message}");
+    }
+    Ok(())
+}
+
+async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let map = maps.get_opt(CONFIG_MAP).await.context("read the fence's ConfigMap")?;
+    let map = map.with_context(|| {
+        format!("there is no ConfigMap {namespace}/{CONFIG_MAP}: run `brokkr-agent install` again")
+    })?;
+    match map.data.unwrap_or_default().get(AGENT_ID).map(String::as_str).unwrap_or_default() {
+        "" => {
+            let patch = json!({"data": {AGENT_ID: agent.to_string()}});
+            maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .context("introduce this agent to its fence")?;
+            Ok(())
+        }
+        known if known == agent.to_string() => Ok(()),
+        known => bail!(
+            "the fence in namespace {namespace} is that of agent {known}, and this is agent {agent}. If it joined \
+             anew on purpose, an administrator runs: kubectl -n {namespace} patch configmap {CONFIG_MAP} --type json \
+             -p '[{{\"op\": \"remove\", \"path\": \"/data/{AGENT_ID}\"}}]'"
+        ),
+    }
+}
+
+/// What the API server would do with a write.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Passed,
+    /// With the fence's own words.
+    Refused(String),
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// Asks by a dry run, as this client or as another user, what would become of an object with this label.
+pub async fn probe(
+    client: &Client,
+    namespace: &str,
+    user: Option<&str>,
+    label: Option<&str>,
+) -> anyhow::Result<Verdict> {
+    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PROBE}});
+    if let Some(label) = label {
+        map["metadata"]["labels"] = json!({AGENT_LABEL: label});
+    }
+    let mut request = Request::post(format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All"))
+        .header(http::header::CONTENT_TYPE, "application/json");
+    if let Some(user) = user {
+        request = request.header("Impersonate-User", user);
+    }
+    let request = request.body(map.to_string().into_bytes())?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(Verdict::Passed),
+        Err(kube::Error::Api(status)) if status.code == 422 => match said(&status.message) {
+            Some(words) => Ok(Verdict::Refused(words.to_owned())),
+            None => Err(kube::Error::Api(status)).context("ask the fence"),
+        },
+        Err(error) => Err(error).context("ask the fence"),
+    }
+}
+
+/// What the fence said, if a refusal of the API server is the fence's.
+#[must_use]
+pub fn said(message: &str) -> Option<&str> {
+    let words = message.split_once("ValidatingAdmissionPolicy 'brokkr-fence")?.1;
+    Some(words.split_once("denied request: ").map_or(words, |(_, words)| words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_fences_own_refusals_are_taken_for_it() {
+        let ours = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'brokkr-fence-agent' with binding \
+                    'brokkr-fence-agent.brokkr-system' denied request: this object belongs to agent 7";
+        assert_eq!(said(ours), Some("this object belongs to agent 7"));
+        let theirs = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied \
+                      request: no";
+        assert_eq!(said(theirs), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a project may do in this cluster, and as whom (design §5), checked at the last hop.
+//!
+//! An administrator writes grants; a stack cannot choose. A grant that is narrowed or withdrawn *freezes* what it
+//! covered: nothing is written and nothing is deleted until it is given again, or the stack is taken care of otherwise.
+//! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
+
+use brokkr_api::envelope::{Grant, TargetStack};
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+
+use crate::plan::types::{Failure, FailureClass};
+
+/// The project whose stacks the agent applies with its own role.
+pub const DEFAULT_PROJECT: &str = "default";
+pub const NO_GRANT: &str = "NoGrant";
+pub const NOT_GRANTED: &str = "NotGranted";
+
+/// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Acting(As);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum As {
+    Agent,
+    Account { namespace: String, name: String },
+}
+
+impl Acting {
+    /// The user name to impersonate; none if the agent acts as itself.
+    ///
+    /// The groups of a ServiceAccount are not sent: the API server adds them by itself, and naming them would need the
+    /// right to impersonate groups.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        match &self.0 {
+            As::Agent => None,
+            As::Account { namespace, name } => Some(format!("system:serviceaccount:{namespace}:{name}")),
+        }
+    }
+}
+
+/// Why nothing may be written for a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            class: FailureClass::Permanent,
+            reason: refusal.reason.into(),
+            message: refusal.message,
+            retry_after: None,
+        }
+    }
+}
+
+/// As whom this agent acts for a stack, or why it does nothing for it.
+pub fn acting(target: &TargetStack) -> Result<Acting, Refusal> {
+    let refused = |message: String| Err(Refusal { reason: NO_GRANT, message });
+    match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
+        Some(account) => match account.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
+                Ok(Acting(As::Account { namespace: namespace.into(), name: name.into() }))
+            }
+            _ => refused(format!(
+                "the grant of project {} names the account {account}; the fence holds only for accounts \
+                 NAMESPACE/brokkr-NAME, so this agent acts as no other",
+                target.project
+            )),
+        },
+        None if target.project == DEFAULT_PROJECT => Ok(Acting(As::Agent)),
+        None => refused(format!(
+            "project {} has no account on this agent: an administrator grants it one",
+            target.project
+        )),
+    }
+}
+
+/// Whether the fence holds for an account of this name. The agent's own name is not for grants.
+#[must_use]
+pub fn may_be_acted_as(name: &str) -> bool {
+    name != crate::install::ACCOUNT
+        && name.strip_prefix("brokkr-").is_some_and(|rest| {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+            !rest.is_empty() && rest.chars().all(plain)
+        })
+}
+
+/// Objects that the grant does not cover.
+///
+/// No grant at all leaves the decision to [`acting`] and to RBAC. In a grant each list says what is allowed, and
+/// an empty list allows nothing: a grant that lost its lines on the way must not become a wider one. `*` allows
+/// everything. Namespaces are names; a cluster-scoped object needs `*` there, but for a Namespace, which
+/// is covered by its own name. Kinds are `Kind` for the core group and `Kind.group` for the others, or `*.group`.
+#[must_use]
+pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a Key>) -> Vec<ObjectNote> {
+    let Some(grant) = grant else { return Vec::new() };
+    objects.into_iter().filter_map(|key| refusal(grant, key)).collect()
+}
+
+fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
+    let note = |what: String| {
+        Some(ObjectNote {
+            object: key.for_people().to_string(),
+            reason: NOT_GRANTED.into(),
+            message: format!("the project's grant on this agent does not cover {what}"),
+        })
+    };
+    let is_namespace = key.group.is_empty() && key.kind == "Namespace";
+    let place = if is_namespace { Some(key.name.as_str()) } else { key.namespace.as_deref() };
+    let in_place = |granted: &String| granted == "*" || Some(granted.as_str()) == place;
+    if !grant.namespaces.iter().any(in_place) {
+        return note(place.map_or_else(
+            || "objects outside namespaces".to_owned(),
+            |place| format!("the namespace {place}"),
+        ));
+    }
+    let kind = if key.group.is_empty() { key.kind.clone() } else { format!("{}.{}", key.kind, key.group) };
+    let of_kind = |granted: &String| {
+        granted == "*"
+            || *granted == kind
+            || granted.strip_prefix("*.").is_some_and(|group| !group.is_empty() && group == key.group)
+    };
+    if !grant.kinds.iter().any(of_kind) {
+        return note(format!("the kind {kind}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::SequenceId;
+    use brokkr_api::ids::{Checksum, StackId};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn target(project: &str, grant: Option<Grant>) -> TargetStack {
+        TargetStack {
+            project: project.into(),
+            stack_id: StackId::generate(),
+            stack_name: "web".into(),
+            sequence_id: SequenceId(1),
+            checksum: Checksum::of(b""),
+            parsed_digest: Checksum::of(b""),
+            removal: None,
+            grant,
+            approvals: Vec::new(),
+            published_at: Timestamp::UNIX_EPOCH,
+            targeted_at: Timestamp::UNIX_EPOCH,
+            released_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn account(name: &str) -> Option<Grant> {
+        Some(Grant { account: Some(name.into()), ..Grant::default() })
+    }
+
+    #[test]
+    fn the_grant_says_as_whom_and_without_one_only_the_default_project_is_written_for() {
+        assert_eq!(acting(&target("default", None)).unwrap().user(), None);
+        assert_eq!(acting(&target("default", Some(Grant::default()))).unwrap().user(), None);
+        for project in ["default", "shop"] {
+            let acting = acting(&target(project, account("shop/brokkr-shop"))).unwrap();
+            assert_eq!(acting.user().as_deref(), Some("system:serviceaccount:shop:brokkr-shop"));
+        }
+        for grant in [None, Some(Grant::default())] {
+            let refusal = acting(&target("shop", grant)).unwrap_err();
+            assert_eq!(refusal.reason, NO_GRANT);
+            assert_eq!(Failure::from(refusal).class, FailureClass::Permanent);
+        }
+    }
+
+    #[test]
+    fn accounts_for_which_the_fence_does_not_hold_are_never_acted_as() {
+        for wrong in [
+            "shop/deployer",
+            "brokkr-shop",
+            "/brokkr-shop",
+            "shop/brokkr-",
+            "brokkr-system/brokkr-agent",
+            "shop/brokkr-x:y",
+            "shop/brokkr-a/b",
+            "",
+        ] {
+            assert!(acting(&target("default", account(wrong))).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_grant_covers_what_it_lists_and_an_empty_list_is_nothing() {
+        let grant = |namespaces: &[&str], kinds: &[&str]| Grant {
+            namespaces: namespaces.iter().map(ToString::to_string).collect(),
+            kinds: kinds.iter().map(ToString::to_string).collect(),
+            account: None,
+        };
+        let refuses =
+            |grant: &Grant, key: &str| !refused(Some(grant), [&key.parse::<Key>().unwrap()]).is_empty();
+        let shop = grant(&["shop"], &["ConfigMap", "Namespace", "Deployment.apps", "*.example.com"]);
+        for covered in
+            ["/ConfigMap/shop/a", "apps/Deployment/shop/a", "example.com/Widget/shop/a", "/Namespace//shop"]
+        {
+            assert!(!refuses(&shop, covered), "{covered}");
+        }
+        for beyond in [
+            "/ConfigMap/bank/a",
+            "/Secret/shop/a",
+            "batch/Deployment/shop/a",
+            "other.example.com/Widget/shop/a",
+            "/Namespace//bank",
+            "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com",
+        ] {
+            assert!(refuses(&shop, beyond), "{beyond}");
+        }
+        let all = grant(&["*"], &["*"]);
+        assert!(!refuses(&all, "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com"));
+        assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "empty is nothing");
+        assert!(refused(None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
+        let told = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
+        assert_eq!(told[0].message, "the project's grant on this agent does not cover the kind Secret");
+    }
+}

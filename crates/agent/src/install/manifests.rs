@@ -1,0 +1,204 @@
+//! What is installed: the files of `deploy/`, with this agent's names in them. Pure.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use crate::args::{InstallArguments, NAMESPACE, Profile};
+
+/// Stands for a listed namespace, or for that of an account, in the files.
+const TARGET: &str = "target-namespace";
+/// Stands for an account that the agent may act as.
+const ACTED_AS: &str = "brokkr-account";
+const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
+/// Everything that is installed, in order.
+pub fn manifests(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
+    let accounts = accounts(&arguments.impersonate)?;
+    let mut objects = Vec::new();
+    let mut add = |text: &str| -> anyhow::Result<()> {
+        objects.extend(read(&text.replace(NAMESPACE, &arguments.namespace))?);
+        Ok(())
+    };
+    add(include_str!("../../../../deploy/namespace.yaml"))?;
+    add(include_str!("../../../../deploy/record.yaml"))?;
+    // Before the rights: there is no moment at which the agent could write without it.
+    add(include_str!("../../../../deploy/fence.yaml"))?;
+    add(include_str!("../../../../deploy/account.yaml"))?;
+    match arguments.profile {
+        Profile::Cluster => add(include_str!("../../../../deploy/role-cluster.yaml"))?,
+        Profile::Namespaces => {
+            add(include_str!("../../../../deploy/role-namespaces.yaml"))?;
+            for target in &arguments.target_namespace {
+                add(&include_str!("../../../../deploy/target-namespace.yaml").replace(TARGET, target))?;
+            }
+        }
+    }
+    for (namespace, name) in &accounts {
+        let text = include_str!("../../../../deploy/impersonate.yaml");
+        add(&text.replace(TARGET, namespace).replace(ACTED_AS, name))?;
+    }
+    if !arguments.kinds.is_empty() {
+        objects.extend(further_kinds(arguments)?);
+    }
+    let users: Vec<String> = accounts
+        .iter()
+        .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
+        .collect();
+    for object in &mut objects {
+        if object["kind"] == "ConfigMap" && object["metadata"]["name"] == crate::fence::CONFIG_MAP {
+            object["data"]["accounts"] = json!(users.join(" "));
+        }
+    }
+    Ok(objects)
+}
+
+/// `namespace/brokkr-name`. The fence holds for accounts of such names, so there can be no others.
+fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    named
+        .iter()
+        .map(|account| {
+            let (namespace, name) = account
+                .split_once('/')
+                .with_context(|| format!("--impersonate {account}: say NAMESPACE/brokkr-NAME"))?;
+            ensure!(
+                crate::grant::may_be_acted_as(name),
+                "--impersonate {account}: the fence holds only for accounts named brokkr-…, so an agent may act as no other"
+            );
+            Ok((namespace.to_owned(), name.to_owned()))
+        })
+        .collect()
+}
+
+fn further_kinds(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
+    let mut rules = Vec::new();
+    for kind in &arguments.kinds {
+        let (plural, group) =
+            kind.split_once('.').with_context(|| format!("--kind {kind}: say PLURAL.GROUP"))?;
+        let guarded = group == "admissionregistration.k8s.io" && !plural.ends_with("webhookconfigurations");
+        ensure!(
+            !guarded && group != "brokkr.io" && group != "authentication.k8s.io" && !plural.contains('/'),
+            "--kind {kind}: the agent gets no rights on its own fence and records, on tokens, or on subresources"
+        );
+        rules.push(json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS}));
+    }
+    let text = include_str!("../../../../deploy/kinds.yaml").replace(NAMESPACE, &arguments.namespace);
+    let mut objects = Vec::new();
+    for mut object in read(&text)? {
+        match (object["kind"].as_str(), arguments.profile) {
+            (Some("ClusterRole"), _) => {
+                object["rules"] = json!(rules);
+                objects.push(object);
+            }
+            (Some("ClusterRoleBinding"), Profile::Cluster) => objects.push(object),
+            (Some("RoleBinding"), Profile::Namespaces) => {
+                for target in &arguments.target_namespace {
+                    object["metadata"]["namespace"] = json!(target);
+                    objects.push(object.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(objects)
+}
+
+fn read(text: &str) -> anyhow::Result<Vec<Value>> {
+    serde_saphyr::from_multiple(text).context("read the manifests of this program")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    fn of(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        let line = ["brokkr-agent", "install"].iter().chain(arguments);
+        let Command::Install(arguments) = Arguments::try_parse_from(line)?.command else { unreachable!() };
+        manifests(&arguments)
+    }
+
+    fn rules(objects: &[Value]) -> Vec<Value> {
+        objects.iter().filter_map(|object| object["rules"].as_array()).flatten().cloned().collect()
+    }
+
+    fn has(rule: &Value, field: &str, value: &str) -> bool {
+        rule[field].as_array().is_some_and(|values| values.iter().any(|found| found == value))
+    }
+
+    #[test]
+    fn no_profile_gives_every_verb_or_a_way_to_more_rights() {
+        let cluster = of(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
+        let listed = of(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
+        for rule in rules(&cluster).into_iter().chain(rules(&listed)) {
+            for verb in ["*", "escalate", "bind", "deletecollection", "approve", "sign"] {
+                assert!(!has(&rule, "verbs", verb), "{rule}");
+            }
+            if has(&rule, "verbs", "impersonate") {
+                assert_eq!(rule["resourceNames"], json!(["brokkr-shop"]));
+            }
+            // `*` includes subresources: of all groups it may only be listed, for no subresource can be.
+            if has(&rule, "apiGroups", "*") {
+                assert_eq!(rule["verbs"], json!(["list"]));
+            }
+            let resources = rule["resources"].as_array().unwrap();
+            assert!(!resources.iter().any(|name| name.as_str().unwrap().contains('/')), "{rule}");
+            assert!(!has(&rule, "apiGroups", "admissionregistration.k8s.io"), "{rule}");
+        }
+    }
+
+    #[test]
+    fn listed_namespaces_give_no_right_in_the_whole_cluster_but_to_the_records() {
+        let objects =
+            of(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
+        let bindings: Vec<String> = objects
+            .unwrap()
+            .iter()
+            .filter(|object| object["kind"].as_str().unwrap().ends_with("Binding"))
+            .map(|object| {
+                let metadata = &object["metadata"];
+                let place = metadata["namespace"].as_str().unwrap_or("*");
+                format!("{place} {}", metadata["name"].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(
+            bindings,
+            [
+                "* brokkr-fence",
+                "* brokkr-fence-agent.brokkr-system",
+                "brokkr-system brokkr-agent",
+                "* brokkr-agent-records.brokkr-system",
+                "a brokkr-agent.brokkr-system",
+                "b brokkr-agent.brokkr-system",
+                "a brokkr-agent-kinds.brokkr-system",
+                "b brokkr-agent-kinds.brokkr-system",
+            ]
+        );
+        assert!(of(&["--profile", "namespaces"]).is_err(), "which ones?");
+    }
+
+    #[test]
+    fn another_namespace_is_put_wherever_the_files_say_brokkr_system() {
+        let objects = of(&["--namespace", "elsewhere", "--impersonate", "shop/brokkr-shop"]).unwrap();
+        assert!(!json!(objects).to_string().contains(NAMESPACE));
+        let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+        assert_eq!(fence["data"]["accounts"], "system:serviceaccount:shop:brokkr-shop");
+    }
+
+    #[test]
+    fn what_an_administrator_must_not_give_is_refused() {
+        for wrong in ["shop/deployer", "brokkr-shop", "shop/brokkr-agent"] {
+            assert!(of(&["--impersonate", wrong]).is_err(), "{wrong}");
+        }
+        for wrong in [
+            "stacks.brokkr.io",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "*.admissionregistration.k8s.io",
+            "widgets",
+        ] {
+            assert!(of(&["--kind", wrong]).is_err(), "{wrong}");
+        }
+        assert!(of(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
+    }
+}
