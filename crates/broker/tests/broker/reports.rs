@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
-use brokkr_api::report::{ObjectNote, ReportReceipt, Transition};
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, ObjectNote, ReportReceipt, Transition};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::{EventId, SequenceId};
 use serde_json::json;
@@ -113,4 +113,59 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     agent.hold(&[]).await?;
     assert_eq!(states().await?[0].state, State::Removed);
     Ok(())
+}
+
+/// F5 at the broker: the newest word counts, a repair's included, and nothing older comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let shown = async || -> Result<(State, Vec<String>)> {
+        let page: Page<StackStatus> = house.admin.get_json("stacks/web/status").await?;
+        let reasons = page.items[0].conditions.iter().map(|condition| condition.reason.clone());
+        Ok((page.items[0].state, reasons.collect()))
+    };
+    let report = |transition, second, reasons: &[&str]| {
+        let mut report = agent.report(stack.id, object.sequence_id, transition, second);
+        report.conditions = reasons.iter().map(|reason| contested(object.sequence_id, reason)).collect();
+        report
+    };
+    assert_eq!(shown().await?, (State::Pending, vec![]));
+    agent.send_reports(&[report(Transition::Healthy, 1_800_000_010, &["Uncontested"])]).await?;
+    assert_eq!(shown().await?, (State::Healthy, vec!["Uncontested".to_owned()]));
+    // A repair changes no state, but it tells of a fight.
+    let fights = [
+        report(Transition::Repaired, 1_800_000_030, &["Fight\0ing"]),
+        report(Transition::Repaired, 1_800_000_020, &["Older"]),
+    ];
+    agent.send_reports(&fights).await?;
+    assert_eq!(shown().await?, (State::Healthy, vec!["Fighting".to_owned()]));
+    // Both came late.
+    let late = [
+        report(Transition::Repaired, 1_800_000_025, &["Late"]),
+        report(Transition::Degraded, 1_800_000_026, &["Late"]),
+    ];
+    agent.send_reports(&late).await?;
+    assert_eq!(shown().await?, (State::Degraded, vec!["Fighting".to_owned()]));
+    // About another deployment object, nothing is known yet.
+    let newer = house.submit("web", YAML).await?;
+    assert_eq!(shown().await?, (State::Pending, vec![]));
+    let mut applied = agent.report(stack.id, newer.sequence_id, Transition::Applied, 1_800_000_001);
+    applied.conditions = vec![contested(newer.sequence_id, "Fresh")];
+    agent.send_reports(&[applied]).await?;
+    assert_eq!(shown().await?, (State::Applied, vec!["Fresh".to_owned()]), "by sequence id, then by time");
+    Ok(())
+}
+
+fn contested(sequence_id: SequenceId, reason: &str) -> Condition {
+    Condition {
+        kind: ConditionKind::Contested,
+        status: ConditionStatus::True,
+        reason: reason.to_owned(),
+        message: "Deployment shop/web: kubectl-edit changes .spec.replicas".to_owned(),
+        sequence_id,
+        since: jiff::Timestamp::UNIX_EPOCH,
+    }
 }
