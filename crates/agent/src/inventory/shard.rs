@@ -118,9 +118,9 @@ mod tests {
             let entry = Entry {
                 kind: kind.clone(),
                 origin: if number % 3 == 0 { Origin::Adopted } else { Origin::Created },
-                uid: Some(uuid::Uuid::new_v4().to_string()),
+                uid: Some(uuid::Uuid::new_v4().to_string().into()),
                 digest: Some(Checksum::of(noise.as_bytes())),
-                fields: (number % 5 != 0).then(|| Fingerprint(format!("v1:{}", &noise[..32]))),
+                fields: (number % 5 != 0).then(|| Fingerprint::of(&format!("v1:{}", &noise[..32]))),
             };
             (key.parse().unwrap(), entry)
         };
