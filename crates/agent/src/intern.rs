@@ -18,12 +18,13 @@ struct Inner<T> {
 
 const SMALL: usize = 256;
 
-impl<T: Hash + Eq> Shelf<T> {
-    #[must_use]
-    pub fn new() -> Self {
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
         Self { inner: Mutex::new(Inner { values: HashSet::new(), tidy_at: SMALL }) }
     }
+}
 
+impl<T: Hash + Eq> Shelf<T> {
     pub fn share(&self, value: T) -> Arc<T> {
         let mut inner = self.inner.lock().expect("never poisoned");
         if let Some(known) = inner.values.get(&value) {
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_one_and_what_nobody_holds_is_thrown_out() {
-        let shelf = Shelf::new();
+        let shelf = Shelf::default();
         let held = shelf.share("held".to_owned());
         for number in 0..10 * SMALL {
             shelf.share(number.to_string());

@@ -29,7 +29,7 @@ pub struct Served {
 
 impl From<Served> for Kind {
     fn from(served: Served) -> Self {
-        static KINDS: LazyLock<Shelf<Served>> = LazyLock::new(Shelf::new);
+        static KINDS: LazyLock<Shelf<Served>> = LazyLock::new(Shelf::default);
         Self(KINDS.share(served))
     }
 }

@@ -171,7 +171,7 @@ impl Raw {
     }
 
     fn reduce(self, kind: &KindName, now: Timestamp) -> Seen {
-        static VERDICTS: LazyLock<Shelf<Health>> = LazyLock::new(Shelf::new);
+        static VERDICTS: LazyLock<Shelf<Health>> = LazyLock::new(Shelf::default);
         let names_itself =
             self.metadata.annotations.get(marks::ID).is_some_and(|id| *id == self.key(kind).to_string());
         let metadata = self.metadata;
