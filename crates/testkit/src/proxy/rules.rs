@@ -17,6 +17,9 @@ use super::canned::Canned;
 use crate::eventually::{Look, eventually};
 
 type Test = Arc<dyn Fn(&Asked) -> bool + Send + Sync>;
+type ChangeQuery = Arc<dyn Fn(&str) -> String + Send + Sync>;
+type ChangeBody = Arc<dyn Fn(&Asked, Bytes) -> Bytes + Send + Sync>;
+type IsLost = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
 /// Which requests a rule is about. Every match unless limited by [`Matcher::nth`] and its kin.
 #[derive(Clone)]
@@ -121,9 +124,9 @@ pub enum Action {
     /// Answered without forwarding.
     Answer(Canned),
     /// Forwarded with another query.
-    Query(Arc<dyn Fn(&str) -> String + Send + Sync>),
+    Query(ChangeQuery),
     /// Forwarded; the answer's body is changed on the way back.
-    Rewrite(Arc<dyn Fn(&Asked, Bytes) -> Bytes + Send + Sync>),
+    Rewrite(ChangeBody),
     /// Forwarded; the answer ends in the middle, as if it were whole.
     Truncate,
     /// Forwarded; the connection is cut in the middle of the answer.
@@ -133,7 +136,7 @@ pub enum Action {
     /// A watch begins, and says nothing; when the rule is removed it is cut.
     Freeze,
     /// A watch leaves out events whose object passes the test.
-    Swallow(Arc<dyn Fn(&Value) -> bool + Send + Sync>),
+    Swallow(IsLost),
     /// A watch begins with this line and ends.
     Line(Bytes),
 }

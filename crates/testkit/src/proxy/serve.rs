@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use axum::body::{Body, to_bytes};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -27,6 +28,7 @@ use crate::scripted::listener::config;
 use crate::tls::Identity;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+const UNTIL_CUT: Duration = Duration::from_millis(30);
 
 /// The client gets no answer, but the end of its connection.
 #[derive(Debug, thiserror::Error)]
@@ -214,11 +216,15 @@ impl Shared {
     }
 }
 
-/// The first half, and then the end of the connection.
+/// The first half, and then the end of the connection; a little later, so that the half is on its way before.
 fn cut_short(whole: Bytes) -> Body {
     let half = whole.slice(..whole.len() / 2);
-    let parts = [Ok(half), Err(io::Error::from(io::ErrorKind::ConnectionReset))];
-    Body::from_stream(futures::stream::iter(parts))
+    let end = async {
+        tokio::time::sleep(UNTIL_CUT).await;
+        Err(io::Error::from(io::ErrorKind::ConnectionReset))
+    };
+    let first = futures::stream::once(async move { Ok(half) });
+    Body::from_stream(first.chain(futures::stream::once(end)))
 }
 
 /// What is about the connection, and not about the message, ends here.

@@ -20,12 +20,15 @@ const FIXED: usize = 6;
 /// Worlds at the same time, each with an agent and a broker of its own; pairs are shared out among them.
 const WORLDS: usize = 3;
 
+/// What it is called, and how it is brought about.
+type Fault = (&'static str, fn(&World, &mut StdRng));
+
 /// What can go wrong. Each says what the proxy, or the process, does.
-const FAULTS: [(&str, fn(&World, &mut StdRng)); 20] = [
+const FAULTS: [Fault; 20] = [
     ("an apply is not answered", |world, random| lose(world, Matcher::applies(), random)),
     ("a delete is not answered", |world, random| lose(world, Matcher::deletes(), random)),
     ("a write of the record is not answered", |world, random| {
-        lose(world, Matcher::writes().about("stacks"), random)
+        lose(world, Matcher::writes().about("stacks"), random);
     }),
     ("an apply is cut off", |world, random| cut(world, Matcher::applies(), random)),
     ("anything to the API server is cut off", |world, random| cut(world, Matcher::any(), random)),
