@@ -93,7 +93,7 @@ pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Re
     let list = async |path: &str, limit: usize, selected: &str| {
         let path = format!("{path}?limit={limit}&{selected}");
         let list = cluster.read(&path).await?.unwrap_or_default();
-        Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
+        Ok::<_, Failure>(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
     };
     let pods: Vec<Value> = list(&format!("/api/v1/namespaces/{namespace}/pods"), PODS, &selected).await?;
     let mut evidence = Evidence { pods: &pods, ..Evidence::default() };

@@ -75,6 +75,8 @@ fn class(code: StatusCode, status: &Status) -> (FailureClass, Option<&'static st
         // Two writers counted against one quota at the same time: nothing is wrong with the object.
         409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, None),
         409 => (Conflict, None),
+        // How the API server says that the uid in a patch is not that of the object: it is another one by now.
+        422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, None),
         _ if says("failed calling webhook") || says("conversion webhook") => (Transient, None),
         403 if status.is_terminating() => (Missing, Some("NamespaceTerminating")),
         403 if says("exceeded quota") => (Permanent, Some("QuotaExceeded")),
