@@ -42,9 +42,12 @@ pub mod types;
 mod view;
 mod write;
 
+use brokkr_api::report::ObjectNote;
 use jiff::{SignedDuration, Timestamp};
 use steps::{Plan, Stage};
 use types::Situation;
+
+use crate::grant;
 
 /// How long a finalizer may hold an object before it is reported as what blocks.
 pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
@@ -80,7 +83,9 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
 }
 
 fn decide(situation: &Situation<'_>) -> Plan {
-    if situation.goal.target.removal.is_some() {
+    if let Some(frozen) = freeze(situation) {
+        frozen
+    } else if situation.goal.target.removal.is_some() {
         remove::plan(situation)
     } else {
         let plan = deliver::plan(situation);
@@ -91,6 +96,29 @@ fn decide(situation: &Situation<'_>) -> Plan {
             plan
         }
     }
+}
+
+/// What a grant does not cover (any more) is frozen: nothing is written, nothing is deleted, nothing is put back.
+fn freeze(s: &Situation<'_>) -> Option<Plan> {
+    let target = &s.goal.target;
+    let (reason, notes) = match grant::acting(target) {
+        Err(refusal) => {
+            let object = format!("stack {}", target.stack_name);
+            (
+                refusal.reason,
+                vec![ObjectNote { object, reason: refusal.reason.into(), message: refusal.message }],
+            )
+        }
+        Ok(_) => {
+            let wanted = s.goal.content.iter().flat_map(|content| content.objects.keys());
+            let had = s.record.into_iter().flat_map(|record| record.inventory.keys());
+            (grant::NOT_GRANTED, grant::refused(target.grant.as_ref(), wanted.chain(had)))
+        }
+    };
+    (!notes.is_empty()).then(|| {
+        let message = outcome::summary(&notes);
+        outcome::blocked(s, Stage::Stopped, reason, &message, notes)
+    })
 }
 
 /// 1 s first, doubled, 60 s at most; what the server asks for counts if it is longer.

@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 
 use crate::args::RunArguments;
-use crate::execute::Cluster;
 use crate::execute::discovery::Kinds;
+use crate::execute::{Cluster, Rights};
 use crate::fence;
 use crate::inventory::Records;
 use crate::keep::Contents;
@@ -50,11 +50,13 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let agent = identity.agent_id;
     patiently("stand behind the fence", || fence::stand(&requests, &arguments.namespace, agent)).await;
 
-    let memory = Memory::new(&requests, &arguments.namespace);
-    let remembered = patiently("raise the session count", || memory.start()).await;
-    let session = remembered.session;
     let records = Records::new(requests.clone(), &arguments.namespace, agent);
     let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
+    let memory = Memory::new(&requests, &arguments.namespace);
+    // Should the memory have been lost, the records still know how often this agent started.
+    let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
+    let remembered = patiently("raise the session count", || memory.start(earlier)).await;
+    let session = remembered.session;
     let contents = Contents::new(&requests, &arguments.namespace, agent);
     // With those whose record cannot be read: they are left alone, and still held.
     let stacks = records.stacks();
@@ -75,18 +77,19 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let (reports_in, reports) = mpsc::unbounded_channel();
     let (acknowledged_in, acknowledged) = mpsc::unbounded_channel();
 
+    let scope = if arguments.namespaces.is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaces(arguments.namespaces.clone())
+    };
     let worker = Worker {
         agent,
         session: session.count,
         cluster: Cluster::new(requests.clone(), arguments.in_flight),
         records,
+        rights: Rights::new(scope.clone()),
         content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
-    };
-    let scope = if arguments.namespaces.is_empty() {
-        Scope::Cluster
-    } else {
-        Scope::Namespaces(arguments.namespaces.clone())
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);

@@ -174,11 +174,19 @@ pub struct Report {
     /// The conditions of the stack on this agent, as of this report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Reports of this stack before this one that were dropped, because the broker could not be reached for so long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u32,
     /// Resources that are ready, of `total`.
     #[serde(default)]
     pub ready: u32,
     #[serde(default)]
     pub total: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Report {

@@ -131,7 +131,7 @@ async fn a9_what_is_remembered_is_written_when_it_changes_and_survives_its_delet
     let (client, namespace) = own_namespace().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let memory = Memory::new(&client, &namespace);
-    let first = memory.start().await?;
+    let first = memory.start(0).await?;
     assert_eq!((first.session.count, first.status, first.kinds.len()), (1, None, 0));
 
     memory.keep_status(AgentStatus::Inactive).await?;
@@ -145,7 +145,7 @@ async fn a9_what_is_remembered_is_written_when_it_changes_and_survives_its_delet
 
     maps.delete(CONFIG_MAP, &DeleteParams::default()).await?;
     memory.keep_position("3.7".parse()?).await?;
-    let second = Memory::new(&client, &namespace).start().await?;
+    let second = Memory::new(&client, &namespace).start(0).await?;
     assert_eq!(second.session.count, 2);
     assert_eq!(second.position, "3.7".parse()?);
     assert_eq!(second.status, Some(AgentStatus::Active));
@@ -210,6 +210,7 @@ fn record(session: i64, entries: u32) -> Record {
     };
     Record {
         made: Default::default(),
+        grant: None,
         project: "default".into(),
         stack: StackId::generate(),
         stack_name: "shop".into(),

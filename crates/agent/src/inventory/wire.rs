@@ -1,6 +1,6 @@
 //! The record as Kubernetes stores it.
 
-use brokkr_api::envelope::Removal;
+use brokkr_api::envelope::{Grant, Removal};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -53,6 +53,8 @@ struct Spec {
     checksum: Option<Checksum>,
     stamp: SequenceId,
     session: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grant: Option<Grant>,
     #[serde(default)]
     made: Made,
     inventory: Header,
@@ -164,6 +166,7 @@ pub fn to_object(
         checksum: record.checksum,
         stamp: record.stamp,
         session: record.session,
+        grant: record.grant.clone(),
         made: record.made.clone(),
         inventory,
     };
@@ -238,6 +241,7 @@ pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
         stamp: spec.stamp,
         applied: status.applied,
         inventory: Default::default(),
+        grant: spec.grant,
         made: spec.made,
         hops: status.hops,
         outcome: status.outcome,

@@ -54,9 +54,9 @@ impl Memory {
         Self { api: Api::namespaced(client.clone(), namespace), data: Arc::default() }
     }
 
-    /// Raises the session count by one, with the resourceVersion as precondition: two processes never
+    /// Raises the session count by one, above that of every earlier run, with the resourceVersion as precondition: two processes never
     /// get the same count from one cluster.
-    pub async fn start(&self) -> anyhow::Result<Remembered> {
+    pub async fn start(&self, earlier: i64) -> anyhow::Result<Remembered> {
         loop {
             let found =
                 timely(self.api.get_opt(CONFIG_MAP)).await.context("read what the agent remembers")?;
@@ -64,7 +64,7 @@ impl Memory {
             map.metadata.name = Some(CONFIG_MAP.to_owned());
             let data = map.data.get_or_insert_default();
             let mut remembered = read(data);
-            remembered.session.count += 1;
+            remembered.session.count = remembered.session.count.max(earlier) + 1;
             data.insert(SESSION.to_owned(), remembered.session.count.to_string());
             let data = data.clone();
             let written = match found {

@@ -64,6 +64,11 @@ pub fn absorb(
             progress.failures.remove(key);
             progress.inside.insert(key.clone(), foreign.clone());
         }
+        (Step::CheckRights { .. }, Answer::RightsChecked(lacking)) => {
+            progress.lacking = Some(lacking.clone());
+        }
+        // No verdict: the writes themselves will tell.
+        (Step::CheckRights { .. }, Answer::Failed(_)) => progress.lacking = Some(Vec::new()),
         (Step::Resolve { key, .. }, Answer::Resolved) => {
             progress.failures.remove(key);
             progress.served.insert(key.clone());

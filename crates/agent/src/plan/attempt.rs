@@ -58,8 +58,8 @@ pub(super) fn requests<'a>(
 /// What is missing comes with an event, not with time.
 pub(super) fn park(mut plan: Plan, failure: &Failure) -> Plan {
     if failure.class == FailureClass::Missing {
-        let unknown = failure.reason == "UnknownKind";
-        plan.parked.insert(if unknown { Ground::Definitions } else { Ground::Namespaces });
+        let namespace = failure.reason.starts_with("Namespace");
+        plan.parked.insert(if namespace { Ground::Namespaces } else { Ground::Definitions });
     }
     plan
 }

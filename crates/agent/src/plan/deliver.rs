@@ -26,6 +26,7 @@ pub(super) fn plan(s: &Situation<'_>) -> Plan {
     ownership::look_at_ground(s, content)
         .or_else(|| ownership::look_at_rest(s, content))
         .or_else(|| ownership::refuse(s, content))
+        .or_else(|| ownership::check_rights(s, content))
         .or_else(|| ownership::intend(s, content))
         .or_else(|| ground::lay(s, content))
         .or_else(|| write::validate(s, content))

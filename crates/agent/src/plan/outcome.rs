@@ -34,6 +34,7 @@ fn blank(s: &Situation<'_>) -> Record {
         stamp: SequenceId::default(),
         applied: None,
         inventory: Default::default(),
+        grant: None,
         made: Made::default(),
         hops: Hops::default(),
         outcome: None,
@@ -82,6 +83,7 @@ pub(super) fn intention<'a>(
         let ground = content.objects.values().filter(absent).map(|wanted| wanted.key.clone()).collect();
         record.made = Made { sequence: content.sequence, ground };
     }
+    record.grant.clone_from(&target.grant);
     record.sequence = content.sequence;
     record.removal = None;
     record.applied = None;
@@ -281,7 +283,7 @@ pub(super) fn note(key: &Key, failure: &Failure) -> ObjectNote {
     }
 }
 
-fn summary(notes: &[ObjectNote]) -> String {
+pub(super) fn summary(notes: &[ObjectNote]) -> String {
     match notes {
         [] => String::new(),
         [one] => format!("{}: {}", one.object, one.message),
@@ -316,16 +318,19 @@ pub(super) fn report(
         message: message.to_owned(),
         objects,
         conditions: record.conditions.clone(),
+        dropped: 0,
         ready: record.ready,
         total: record.total,
     };
     report.id = report.derived_id(s.agent);
     record.outcome =
         Some(Outcome { transition, sequence, reason: reason.to_owned(), message: message.to_owned() });
-    if record.reports.len() >= KEPT_REPORTS {
-        record.reports.remove(0);
-    }
     record.reports.push(report);
+    // Bounded; what had to go leaves a mark on what came after it.
+    while record.reports.len() > KEPT_REPORTS {
+        let lost = record.reports.remove(0);
+        record.reports[0].dropped += lost.dropped + 1;
+    }
 }
 
 /// One long text must not hold up everything else that is to be reported.

@@ -8,7 +8,7 @@ use brokkr_manifest::Key;
 use super::attempt::{existing, has_failed_for_good, requests, stop, sync};
 use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Intent, Situation, Wanted};
-use super::{RELEASE_CHECKS, outcome};
+use super::{FORBIDDEN, RELEASE_CHECKS, outcome};
 use crate::resource::{KindName, is_ground};
 
 /// Namespaces and definitions are few, and adoption decides what may become of them: looked at first.
@@ -106,6 +106,15 @@ pub(super) fn refuse(s: &Situation<'_>, content: &Content) -> Option<Plan> {
         stop(s, "OwnedByOther", notes)
     };
     Some(Plan { minds_others: true, ..plan })
+}
+
+/// Missing rights are found before the first write, and named verb by verb.
+pub(super) fn check_rights(s: &Situation<'_>, content: &Arc<Content>) -> Option<Plan> {
+    match &s.progress.lacking {
+        None => Some(Plan::with(Stage::Look, vec![Step::CheckRights { content: content.clone() }])),
+        Some(lacking) if lacking.is_empty() => None,
+        Some(lacking) => Some(stop(s, FORBIDDEN, lacking.clone())),
+    }
 }
 
 /// The superset of what was and what will be is in the record before the first write.

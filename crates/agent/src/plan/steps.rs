@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
+use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -35,6 +36,10 @@ pub enum Step {
     Resolve {
         key: Key,
         kinds: Vec<Kind>,
+    },
+    /// Ask which rights are missing for what the content names.
+    CheckRights {
+        content: Arc<Content>,
     },
     /// List what is inside a namespace or definition.
     LookInside {
@@ -94,6 +99,7 @@ impl Step {
             | Self::Fetch
             | Self::WriteRecord(_)
             | Self::DropRecord
+            | Self::CheckRights { .. }
             | Self::ForgetContents { .. } => None,
         }
     }
@@ -108,6 +114,7 @@ impl Step {
             Self::DropRecord => "drop-record",
             Self::ForgetContents { .. } => "forget-contents",
             Self::Look { .. } => "look",
+            Self::CheckRights { .. } => "check-rights",
             Self::Resolve { .. } => "resolve",
             Self::LookInside { .. } => "look-inside",
             Self::DryRun { .. } => "dry-run",
@@ -148,6 +155,7 @@ pub enum Answer {
         exists: bool,
     },
     Resolved,
+    RightsChecked(Vec<ObjectNote>),
     Applied {
         seen: Seen,
         created: bool,

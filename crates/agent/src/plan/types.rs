@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use brokkr_api::envelope::TargetStack;
+use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::Checksum;
-use brokkr_api::report::{Condition, Hops, Report, Transition};
+use brokkr_api::report::{Condition, Hops, ObjectNote, Report, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
 use brokkr_manifest::order::Rank;
@@ -126,6 +126,8 @@ pub struct Record {
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
     pub inventory: BTreeMap<Key, Entry>,
+    /// As whom, and what, was written last: needed while the broker is away.
+    pub grant: Option<Grant>,
     pub made: Made,
     pub hops: Hops,
     pub outcome: Option<Outcome>,
@@ -197,6 +199,8 @@ pub struct Standing {
 pub struct Progress {
     /// Answers of the API server about objects that do not carry our label.
     pub looked: HashMap<Key, Option<Seen>>,
+    /// What rights are missing; none before that was asked.
+    pub lacking: Option<Vec<ObjectNote>>,
     pub validated: HashSet<Key>,
     /// Definitions whose kinds discovery shows.
     pub served: HashSet<Key>,

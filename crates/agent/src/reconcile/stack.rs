@@ -153,7 +153,7 @@ impl StackState {
             // The content that was kept knows its own.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
-            grant: None,
+            grant: record.grant.clone(),
             approvals: Vec::new(),
             published_at: at,
             targeted_at: record.hops.targeted.unwrap_or(at),

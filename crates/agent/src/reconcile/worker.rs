@@ -1,16 +1,20 @@
 //! Carries steps out. Knows how to talk to the cluster and the broker, and decides nothing.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 
 use crate::diagnose;
-use crate::execute::{Cluster, Writes};
+use crate::execute::{Cluster, Rights, Writes};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
 use crate::link::content::{self, ContentSource};
 use crate::link::holds::HeldStacks;
 use crate::plan::steps::{Answer, Step};
-use crate::plan::types::{Failure, FailureClass, Record};
+use crate::plan::types::{Content, Failure, FailureClass, Record, Wanted};
+use crate::resource::Kind;
 
 #[derive(Clone)]
 pub struct Worker {
@@ -18,6 +22,7 @@ pub struct Worker {
     pub session: i64,
     pub cluster: Cluster,
     pub records: Records,
+    pub rights: Rights,
     pub content: ContentSource,
     pub holds: HeldStacks,
 }
@@ -39,6 +44,10 @@ impl Worker {
                 }
             }
             Step::Look { key, kind } => self.cluster.look(kind, key).await,
+            Step::CheckRights { content } => match self.writes(target) {
+                Ok(writes) => self.check_rights(&writes, content).await,
+                Err(refusal) => refusal,
+            },
             Step::Resolve { kinds, .. } => self.content.kinds.await_served(&self.cluster, kinds).await,
             Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
             Step::DryRun { wanted, uid, stamp } => match self.writes(target) {
@@ -76,6 +85,15 @@ impl Worker {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
             Err(refusal) => Err(Answer::Failed(refusal.into())),
+        }
+    }
+
+    async fn check_rights(&self, writes: &Writes, content: &Content) -> Answer {
+        let place = |wanted: &Arc<Wanted>| (wanted.kind.clone(), wanted.key.namespace.clone());
+        let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(place).collect();
+        match self.rights.missing(writes, &objects.into_iter().collect::<Vec<_>>()).await {
+            Ok(lacking) => Answer::RightsChecked(lacking),
+            Err(failure) => Answer::Failed(failure),
         }
     }
 

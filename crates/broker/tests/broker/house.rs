@@ -318,6 +318,7 @@ impl Agent {
             message: String::new(),
             objects: Vec::new(),
             conditions: Vec::new(),
+            dropped: 0,
             ready: 1,
             total: 1,
         };

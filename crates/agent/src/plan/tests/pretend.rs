@@ -265,6 +265,7 @@ impl Pretend {
             }),
             Step::DryRun { wanted, .. } => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
             Step::Resolve { .. } => Answer::Resolved,
+            Step::CheckRights { .. } => Answer::RightsChecked(Vec::new()),
             Step::Contend { .. } => Answer::Contended(Vec::new()),
             Step::Diagnose { .. } => Answer::Diagnosed(None),
             Step::Apply { wanted, uid, .. } => self.apply(wanted, uid.as_ref()),

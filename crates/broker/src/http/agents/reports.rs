@@ -75,9 +75,14 @@ fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>) {
     (kept, refused)
 }
 
-/// Shortens what is too long, and leaves out what PostgreSQL cannot store. The id does not depend on texts.
+/// Shortens what is too long, names a gap, and leaves out what PostgreSQL cannot store. The id does not depend on texts.
 fn trim(report: &mut Report) {
     clip(&mut report.reason);
+    if report.dropped > 0 {
+        let gap =
+            format!("(gap: {} earlier reports of this stack were dropped by the agent)", report.dropped);
+        report.message = if report.message.is_empty() { gap } else { format!("{} {gap}", report.message) };
+    }
     clip(&mut report.message);
     report.objects.truncate(NOTES);
     for note in &mut report.objects {
