@@ -46,12 +46,14 @@ pub struct Refusal {
     pub message: String,
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self {
+impl Refusal {
+    /// The same as what became of a step.
+    #[must_use]
+    pub fn into_failure(self) -> Failure {
+        Failure {
             class: FailureClass::Permanent,
-            reason: refusal.reason.into(),
-            message: refusal.message,
+            reason: self.reason.into(),
+            message: self.message,
             retry_after: None,
         }
     }
@@ -170,7 +172,7 @@ mod tests {
         for grant in [None, Some(Grant::default())] {
             let refusal = acting(&target("shop", grant)).unwrap_err();
             assert_eq!(refusal.reason, NO_GRANT);
-            assert_eq!(Failure::from(refusal).class, FailureClass::Permanent);
+            assert_eq!(refusal.into_failure().class, FailureClass::Permanent);
         }
     }
 

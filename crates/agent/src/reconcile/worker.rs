@@ -84,7 +84,7 @@ impl Worker {
     fn writes(&self, target: &TargetStack) -> Result<Writes, Answer> {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
-            Err(refusal) => Err(Answer::Failed(refusal.into())),
+            Err(refusal) => Err(Answer::Failed(refusal.into_failure())),
         }
     }
 
