@@ -23,4 +23,5 @@ pub mod plan;
 pub mod reconcile;
 pub mod resource;
 pub mod run;
+pub mod seeded;
 pub mod yields;

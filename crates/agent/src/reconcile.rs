@@ -9,7 +9,7 @@ mod stack;
 mod sweeps;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use brokkr_api::agents::AgentStatus;
@@ -24,8 +24,9 @@ use crate::inventory::wire;
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
 use crate::plan::steps::{Answer, Ground, Step};
-use crate::plan::types::{Goal, Record};
+use crate::plan::types::{Goal, Observed as _, Record, Uid};
 use crate::resource::KindName;
+use crate::seeded::{Bug, has};
 use claims::{Around, Claims};
 use stack::{StackState, Surroundings};
 pub use sweeps::Sweeps;
@@ -49,6 +50,8 @@ pub struct Reconciler {
     /// Stacks that wait for a definition or namespace to come.
     parked: BTreeMap<Ground, BTreeSet<StackId>>,
     sweeps: Sweeps,
+    /// What carries our marks and is in no record, and was told.
+    strays: HashSet<Uid>,
     answers: mpsc::UnboundedSender<Done>,
     reports: mpsc::UnboundedSender<Vec<Report>>,
 }
@@ -90,6 +93,7 @@ impl Reconciler {
             dirty: BTreeSet::new(),
             parked: BTreeMap::new(),
             sweeps,
+            strays: HashSet::new(),
             answers,
             reports,
         };
@@ -227,6 +231,9 @@ impl Reconciler {
             if !mentioned.contains(id) {
                 // E4: absence is never deletion. A removal that was stored is carried on with.
                 stack.carry_on_removal();
+                if has(Bug::PruneOnEmptyList) {
+                    stack.aim_at_removal();
+                }
             }
         }
         let all: Vec<StackId> = self.stacks.keys().copied().collect();
@@ -282,8 +289,11 @@ impl Reconciler {
     }
 
     /// What carries our marks and is in no record is told, and left.
-    fn tell_strays(&self) {
+    fn tell_strays(&mut self) {
         for stray in self.index.strays(|key| self.claims.holders(key).next().is_some()) {
+            if !self.strays.insert(stray.uid.clone()) {
+                continue;
+            }
             tracing::warn!(
                 object = %stray.key.for_people(), uid = %stray.uid, stack.id = stray.stack.map(|id| id.to_string()),
                 "carries this agent's marks and is in no record: left over from something that went wrong; \
@@ -317,6 +327,10 @@ impl Reconciler {
                 }
             }
         }
+        let unclaimed = changed.iter().any(|key| {
+            self.index.seen(key).is_some_and(|seen| seen.names_itself)
+                && self.claims.holders(key).next().is_none()
+        });
         for key in changed {
             for id in self.claims.holders(&key) {
                 if let Some(stack) = self.stacks.get_mut(&id) {
@@ -327,6 +341,8 @@ impl Reconciler {
         }
         if listed {
             self.dirty.extend(self.stacks.keys());
+        }
+        if listed || unclaimed {
             self.tell_strays();
         }
     }

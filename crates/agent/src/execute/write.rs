@@ -11,6 +11,7 @@ use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
 use crate::plan::steps::Answer;
 use crate::plan::types::{Failure, Uid, Wanted};
 use crate::resource::Kind;
+use crate::seeded::{Bug, has};
 use crate::yields;
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -120,9 +121,10 @@ impl Writes {
 
     /// Deletes exactly the object that was seen: another one under the same name is left alone.
     pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
+        let exactly = if has(Bug::DeleteWithoutUid) { json!({}) } else { json!({"uid": uid}) };
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+            "preconditions": exactly, "propagationPolicy": "Background",
         });
         self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, Answer::DeleteAccepted)
             .await

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use brokkr_api::envelope::TargetStack;
+use brokkr_api::envelope::{Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
 use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
 use crate::resource::KindName;
+use crate::seeded::{Bug, has};
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
@@ -65,7 +66,8 @@ impl StackState {
     /// Takes a target; an older one than what the record holds is refused, whatever we are told.
     pub fn aim(&mut self, target: TargetStack) {
         let highest = self.record.as_ref().map(|record| record.sequence);
-        if highest.is_some_and(|highest| target.sequence_id < highest) {
+        let older = highest.is_some_and(|highest| target.sequence_id < highest);
+        if older && !has(Bug::OlderSequenceAccepted) {
             tracing::warn!(
                 stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
                 "refused to go back to an older deployment object"
@@ -133,6 +135,14 @@ impl StackState {
                 && self.progress.fetch.is_none()
     }
 
+    /// As if it had been told that the stack no longer belongs here.
+    pub fn aim_at_removal(&mut self) {
+        if let Some(goal) = &self.goal {
+            let removal = Some(Removal::Untargeted);
+            self.aim(TargetStack { removal, ..goal.target.clone() });
+        }
+    }
+
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
     pub fn carry_on_removal(&mut self) {
         if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
@@ -167,7 +177,8 @@ impl StackState {
         }
         let Some(target) = self.next.take() else { return };
         // Again, because the record may have moved on while the target waited.
-        if self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence) {
+        let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
+        if older && !has(Bug::OlderSequenceAccepted) {
             return;
         }
         let same = self.goal.as_ref().is_some_and(|goal| {

@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 use brokkr_testkit::{Look, eventually};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 
 use crate::world::{PATIENCE, World, footprint};
 
@@ -50,6 +52,29 @@ async fn c4_a_resource_of_another_stack_is_refused_and_reported() -> Result<()> 
     let status = world.status("second", "shop-1", "failed", |status| status["state"] == "failed").await?;
     assert_eq!(status["reason"], "OwnedByOther", "{status}");
     assert_eq!(world.value("one").await?.as_deref(), Some("first"));
+    Ok(())
+}
+
+/// C4: what another agent owns is refused for that reason, before anything is written.
+#[tokio::test]
+async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> {
+    let world = World::start().await?;
+    world.create_namespace().await?;
+    let id = format!("/ConfigMap/{}/one", world.space);
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": "one", "namespace": world.space,
+            "labels": {"brokkr.io/agent": "0199aaaa-0000-7000-8000-000000000001"},
+            "annotations": {"brokkr.io/stack-id": "0199aaaa-0000-7000-8000-000000000002", "brokkr.io/id": id},
+        },
+        "data": {"value": "theirs"},
+    });
+    let parameters = PatchParams::apply("another-agent");
+    let before = world.configmaps().patch("one", &parameters, &Patch::Apply(&theirs)).await?;
+    world.fleet.submit("web", "env=prod", &crate::world::configmap(&world.space, "one", "ours")).await?;
+    let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    assert_eq!(status["reason"], "OwnedByOther", "{status}");
+    assert_eq!(footprint(&world.map("one").await?.expect("one")), footprint(&before), "untouched");
     Ok(())
 }
 

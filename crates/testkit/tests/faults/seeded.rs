@@ -12,7 +12,6 @@ const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
 /// Whose an object is, is asked of the object and not of a copy that may be old.
 #[tokio::test]
-#[ignore = "waits for the admission fence"]
 async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
     let world = World::start().await?;
     world.deliver(&MAPS).await?;
@@ -36,6 +35,21 @@ async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_
         .collect();
     assert!(taken.is_empty(), "{:?}", taken.iter().map(brief).collect::<Vec<_>>());
     Ok(())
+}
+
+/// D4, F6: what is not written is not applied, whatever is intended.
+#[tokio::test]
+async fn row_23_applied_is_not_told_before_the_last_write_is_carried_out() -> Result<()> {
+    let world = World::start().await?;
+    let held = world.api.when(Matcher::applies().named("c").nth(1), Action::Hold);
+    world.submit(&MAPS).await?;
+    held.reached(1, PATIENCE).await?;
+    world.polls(2).await?;
+    let events = world.events("web").await?;
+    assert!(events.iter().all(|event| event["transition"] != "applied"), "{events:?}");
+    held.release();
+    world.status("web", "applied", |status| status["state"] != "pending").await?;
+    world.sees_value("c", "1").await
 }
 
 /// A list that is whole, new and empty. Nothing goes because of it: what is missing is looked for, and found.
