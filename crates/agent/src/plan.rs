@@ -23,7 +23,7 @@
 //! | `absorb`  | what an answer changes                                                      |
 
 pub mod absorb;
-mod attempt;
+pub mod attempt;
 pub mod conditions;
 mod deliver;
 mod dispose;

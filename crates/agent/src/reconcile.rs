@@ -307,7 +307,7 @@ impl Reconciler {
             tracing::debug!(?ground, name, "stirred");
             for id in self.parked.get(ground).into_iter().flatten() {
                 if let Some(stack) = self.stacks.get_mut(id) {
-                    stack.stir();
+                    stack.stir(*ground, name, Timestamp::now());
                     self.dirty.insert(*id);
                 }
             }

@@ -50,6 +50,7 @@ pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, sec
     // The fence quotes no values, whatever it is about.
     let message = match fence::said(&status.message) {
         Some(words) => format!("the fence in the cluster refused it: {words}"),
+        None if class == FailureClass::Immutable => immutable(&status),
         None if secret || status.message.is_empty() => format!("the API server answered {code}"),
         None => status.message.clone(),
     };
@@ -59,6 +60,16 @@ pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, sec
         message: message.chars().take(1000).collect(),
         retry_after: retry_after.or((!wait.is_zero()).then_some(wait)),
     }
+}
+
+/// The server quotes the whole value, and says last what is wrong with it.
+fn immutable(status: &Status) -> String {
+    let fields: Vec<&str> = status.details.causes.iter().map(|cause| cause.field.as_str()).collect();
+    format!(
+        "{}: field is immutable; rename the object, or allow it to be made anew with the annotation \
+         brokkr.io/replace: recreate",
+        fields.join(", ")
+    )
 }
 
 /// The class, and a reason where we know a better one than the server's.
@@ -71,6 +82,8 @@ fn class(code: StatusCode, status: &Status) -> (FailureClass, Option<&'static st
         return (class, Some("Fenced"));
     }
     match code.as_u16() {
+        // How server-side apply refuses a field that the kind does not have.
+        500 if says("field not declared in schema") => (Permanent, Some("Invalid")),
         429 | 500 | 502 | 503 | 504 => (Transient, None),
         // Two writers counted against one quota at the same time: nothing is wrong with the object.
         409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, None),

@@ -57,11 +57,16 @@ pub(super) fn requests<'a>(
 
 /// What is missing comes with an event, not with time.
 pub(super) fn park(mut plan: Plan, failure: &Failure) -> Plan {
-    if failure.class == FailureClass::Missing {
-        let namespace = failure.reason.starts_with("Namespace");
-        plan.parked.insert(if namespace { Ground::Namespaces } else { Ground::Definitions });
-    }
+    plan.parked.extend(waits_for(failure));
     plan
+}
+
+/// What has to come before this can succeed.
+#[must_use]
+pub fn waits_for(failure: &Failure) -> Option<Ground> {
+    let namespace = failure.reason.starts_with("Namespace");
+    let ground = if namespace { Ground::Namespaces } else { Ground::Definitions };
+    (failure.class == FailureClass::Missing).then_some(ground)
 }
 
 pub(super) fn is_final(failure: &Failure) -> bool {

@@ -12,6 +12,7 @@ use super::claims::Around;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
+use crate::plan::attempt::waits_for;
 use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
 use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
@@ -339,14 +340,24 @@ impl StackState {
             self.progress.unready_since = None;
         }
         self.parked.clone_from(&plan.parked);
+        // While it is tried again, it still waits.
+        let standings = self.progress.failures.values().chain(&self.progress.fetch);
+        self.parked.extend(standings.filter_map(|standing| waits_for(&standing.failure)));
         self.minds_others = plan.minds_others;
     }
 
-    /// What it waited for may be there now: everything that was missing is tried again.
-    pub fn stir(&mut self) {
-        self.progress.failures.retain(|_, standing| standing.failure.class != FailureClass::Missing);
-        if self.progress.fetch.as_ref().is_some_and(|fetch| fetch.failure.class == FailureClass::Missing) {
-            self.progress.fetch = None;
+    /// What it waited for may be there now: what was missing because of it is tried again.
+    pub fn stir(&mut self, ground: Ground, name: &str, now: Timestamp) {
+        let failures = self.progress.failures.iter_mut();
+        let waits = |key: &Key| match ground {
+            Ground::Namespaces => key.namespace.as_deref() == Some(name),
+            Ground::Definitions => name.ends_with(&format!(".{}", key.group)),
+        };
+        let missing = failures.filter(|(key, _)| waits(key)).map(|(_, standing)| standing);
+        for standing in missing.chain(&mut self.progress.fetch) {
+            if standing.failure.class == FailureClass::Missing {
+                (standing.attempts, standing.retry_at) = (0, now);
+            }
         }
     }
 
