@@ -192,7 +192,7 @@ fn the_most_telling_comes_first_and_what_is_well_or_on_its_way_out_tells_nothing
         let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
         assert_eq!(found.reason, "ImagePullBackOff");
     }
-    let mut leaving = pulling.clone();
+    let mut leaving = pulling;
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     // It crashed once, long ago, and is well.
     let mut well = pod(

@@ -44,7 +44,7 @@ mod tests {
     fn e5_what_stays_counts_before_what_leaves_and_then_the_newer() {
         assert!(choose(Vec::new()).is_none());
         let (old, new) = (record("old", 3, 9, false), record("new", 4, 7, false));
-        assert_eq!(chosen(vec![new.clone(), old.clone()]), "new");
+        assert_eq!(chosen(vec![new, old.clone()]), "new");
         assert_eq!(chosen(vec![old.clone(), record("newer", 3, 10, false)]), "newer");
         let leaving = record("leaving", 5, 11, true);
         assert_eq!(chosen(vec![leaving.clone(), old]), "old");

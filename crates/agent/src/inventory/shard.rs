@@ -117,10 +117,10 @@ mod tests {
             let noise = Checksum::of(&number.to_be_bytes()).to_string();
             let entry = Entry {
                 kind: kind.clone(),
-                origin: if number % 3 == 0 { Origin::Adopted } else { Origin::Created },
+                origin: if number.is_multiple_of(3) { Origin::Adopted } else { Origin::Created },
                 uid: Some(uuid::Uuid::new_v4().to_string().into()),
                 digest: Some(Checksum::of(noise.as_bytes())),
-                fields: (number % 5 != 0).then(|| Fingerprint::of(&noise)),
+                fields: (!number.is_multiple_of(5)).then(|| Fingerprint::of(&noise)),
             };
             (key.parse().unwrap(), entry)
         };
