@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use tokio::sync::watch;
@@ -110,11 +111,14 @@ impl ScriptedBroker {
 
     /// Installs an agent into the cluster, starts it, and waits until it polls here.
     pub async fn launch(&self, name: &str, cluster: &Cluster) -> Result<Agent> {
+        self.launch_with(name, cluster, &AgentOptions::default()).await
+    }
+
+    pub async fn launch_with(&self, name: &str, cluster: &Cluster, options: &AgentOptions) -> Result<Agent> {
         let token = self.script.borrow().truth.join_token.clone();
         let authority = self.scratch.join("ca.crt");
-        let options = AgentOptions::default();
         let agent =
-            Agent::start_new(name, cluster, &self.url, &authority, &token, &options, Tell::Always).await?;
+            Agent::start_new(name, cluster, &self.url, &authority, &token, options, Tell::Always).await?;
         self.in_step()
             .await
             .with_context(|| format!("the agent did not join; its log:\n{}", agent.process().log_tail(40)))?;
@@ -135,6 +139,11 @@ impl ScriptedBroker {
     /// Deletes a stack, as the real broker does: the answer says so for as long as the agent holds it.
     pub fn delete(&self, stack: &str) -> Result<SequenceId> {
         self.change(|script| script.truth.delete(stack))
+    }
+
+    /// Changes what goes with the newest version of a stack: a grant, an approval, the kind of its removal.
+    pub fn amend(&self, stack: &str, change: impl FnOnce(&mut TargetStack)) -> Result<()> {
+        self.change(|script| script.truth.amend(stack, change))
     }
 
     pub fn set_status(&self, status: AgentStatus) {

@@ -89,6 +89,13 @@ impl Truth {
         Ok(sequence)
     }
 
+    pub fn amend(&mut self, stack: &str, change: impl FnOnce(&mut TargetStack)) -> Result<()> {
+        let found = self.stacks.get_mut(stack).with_context(|| format!("there is no stack {stack}"))?;
+        change(found.versions.last_mut().context("a stack has a version")?);
+        self.advance();
+        Ok(())
+    }
+
     fn add_version(
         &mut self,
         stack: &str,

@@ -70,6 +70,36 @@ async fn row_38_a_busy_api_server_is_asked_again_when_it_said_and_not_before() -
     world.invariants().await
 }
 
+/// D2: 1 s first, then twice as long each time; a connection that is cut counts as much as a 503.
+#[tokio::test]
+async fn d2_row_38_a_server_that_fails_is_asked_again_after_one_second_and_then_twice_as_long() -> Result<()>
+{
+    let world = World::start().await?;
+    world.deliver(&MAPS).await?;
+    for (nth, action) in [
+        (1, Action::Answer(Canned::unavailable())),
+        (2, Action::Cut),
+        (3, Action::Answer(Canned::internal())),
+    ] {
+        world.api.when(Matcher::applies().named("a").nth(nth), action);
+    }
+    let mark = world.api.mark();
+    world.submit(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
+    world.converged(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
+    let applies = world
+        .api
+        .since(mark)
+        .into_iter()
+        .filter(|exchange| exchange.asked.is_apply() && exchange.asked.is_named("a"));
+    let asked: Vec<_> = applies.map(|exchange| exchange.at).collect();
+    assert_eq!(asked.len(), 4, "three times in vain, and then it was let in");
+    for (pair, wanted) in asked.windows(2).zip([1.0, 2.0, 4.0]) {
+        let pause = pair[1].duration_since(pair[0]).as_secs_f64();
+        assert!(pause >= wanted * 0.95, "asked again after {pause} s instead of {wanted} s");
+    }
+    world.invariants().await
+}
+
 /// The agent's rights are narrowed between two deployment objects, so that one object of the new one is refused.
 #[tokio::test]
 async fn row_39_rights_that_end_stop_the_stack_before_it_prunes() -> Result<()> {

@@ -1,0 +1,179 @@
+//! What comes with the target state beside the content: approvals, grants, and how a stack is to go. The broker
+//! that orders it is a scripted one; agent and cluster are real.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::envelope::{Approval, Grant, Removal};
+use brokkr_api::report::{Report, Transition};
+use brokkr_testkit::scripted::ScriptedBroker;
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Look, eventually, unique};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+
+use crate::world::{PATIENCE, configmap};
+
+const STACK: &str = "web";
+
+struct Office {
+    agent: Agent,
+    broker: ScriptedBroker,
+    cluster: Arc<Cluster>,
+    maps: Api<ConfigMap>,
+    space: String,
+}
+
+impl Office {
+    async fn open(options: impl FnOnce(&str) -> AgentOptions) -> Result<Self> {
+        let cluster = Cluster::shared().await?;
+        let space = unique("space");
+        cluster.kubectl(["create", "namespace", &space]).await?.ok()?;
+        let broker = ScriptedBroker::start().await?;
+        let agent = broker.launch_with("shop-1", &cluster, &options(&space)).await?;
+        let maps = Api::namespaced(cluster.admin().await?, &space);
+        Ok(Self { agent, broker, cluster, maps, space })
+    }
+
+    fn manifest(&self, names: impl IntoIterator<Item = String>, value: &str) -> String {
+        names.into_iter().map(|name| configmap(&self.space, &name, value)).collect()
+    }
+
+    async fn names(&self) -> Result<Vec<String>> {
+        let all = self.maps.list(&ListParams::default()).await?;
+        Ok(all.iter().map(|map| map.name_any()).filter(|name| name != "kube-root-ca.crt").collect())
+    }
+
+    async fn count(&self, wanted: usize) -> Result<()> {
+        eventually(PATIENCE, &format!("{wanted} ConfigMaps"), async || match self.names().await {
+            Ok(names) if names.len() == wanted => Look::Yes(()),
+            other => Look::NotYet(format!("{:?}", other.map(|names| names.len()))),
+        })
+        .await
+    }
+
+    async fn told(&self, transition: Transition, reason: &str) -> Result<Report> {
+        eventually(PATIENCE, &format!("{transition} {reason} to be told"), async || {
+            let reports = self.broker.reports();
+            let found =
+                reports.iter().find(|report| report.transition == transition && report.reason == reason);
+            match found {
+                Some(report) => Look::Yes(report.clone()),
+                None => Look::NotYet(format!("{reports:?}")),
+            }
+        })
+        .await
+    }
+}
+
+/// B5: nothing of a mass prune happens before the approval, and all of it after.
+#[tokio::test]
+async fn b5_a_mass_prune_waits_for_the_approval_that_comes_with_the_target_state() -> Result<()> {
+    let office = Office::open(|_| AgentOptions::default()).await?;
+    let sequence = office.broker.offer(STACK, &office.manifest((0..80).map(|n| format!("m{n}")), "1"))?;
+    office.broker.reported(sequence, Transition::Applied).await?;
+    let sequence = office.broker.offer(STACK, &office.manifest((0..20).map(|n| format!("m{n}")), "1"))?;
+    let held = office.told(Transition::Blocked, "PruneNeedsApproval").await?;
+    assert!(held.message.contains("60 of 80"), "{}", held.message);
+    office.broker.polls(3).await?;
+    assert_eq!(office.names().await?.len(), 80, "nothing goes before it is approved");
+    office.broker.amend(STACK, |target| {
+        target.approvals.push(Approval {
+            sequence_id: sequence,
+            objects: 60,
+            approved_by: "somebody".into(),
+            approved_at: Timestamp::now(),
+        });
+    })?;
+    office.count(20).await?;
+    office.broker.reported(sequence, Transition::Applied).await?;
+    Ok(())
+}
+
+/// A stack that is deleted while its workloads are kept: our marks go, values and identity stay.
+#[tokio::test]
+async fn e2_a_stack_can_be_released_and_what_it_consisted_of_stays() -> Result<()> {
+    let office = Office::open(|_| AgentOptions::default()).await?;
+    let sequence = office.broker.offer(STACK, &office.manifest(["one".to_owned()], "1"))?;
+    office.broker.reported(sequence, Transition::Applied).await?;
+    let before = office.maps.get("one").await?;
+    let sequence = office.broker.delete(STACK)?;
+    office.broker.amend(STACK, |target| target.removal = Some(Removal::Released))?;
+    office.broker.reported(sequence, Transition::Removed).await?;
+    let after = office.maps.get("one").await?;
+    assert_eq!((after.uid(), &after.data), (before.uid(), &before.data));
+    let ours = |name: &String| name.starts_with("brokkr.io/");
+    assert!(!after.labels().keys().any(ours), "{:?}", after.labels());
+    assert!(!after.annotations().keys().any(ours), "{:?}", after.annotations());
+    Ok(())
+}
+
+fn granted(office: &Office, account: &str) -> Grant {
+    Grant {
+        namespaces: vec![office.space.clone()],
+        kinds: vec!["ConfigMap".into()],
+        account: Some(format!("{}/{account}", office.space)),
+    }
+}
+
+/// The account that the grant names writes, by impersonation; what the grant does not cover is not written; and a
+/// grant that is withdrawn freezes and deletes nothing.
+#[tokio::test]
+async fn c5_a_grant_names_who_writes_and_what_and_withdrawn_it_freezes() -> Result<()> {
+    let account = "brokkr-team";
+    let office = Office::open(|space| AgentOptions {
+        install: vec!["--impersonate".into(), format!("{space}/{account}")],
+        ..AgentOptions::default()
+    })
+    .await?;
+    let space = office.space.clone();
+    let kubectl = async |arguments: &[&str]| office.cluster.kubectl(arguments).await?.ok();
+    kubectl(&["create", "serviceaccount", account, "-n", &space]).await?;
+    kubectl(&[
+        "create",
+        "role",
+        account,
+        "-n",
+        &space,
+        "--verb=get,create,patch,delete",
+        "--resource=configmaps",
+    ])
+    .await?;
+    let who = format!("--serviceaccount={space}:{account}");
+    kubectl(&["create", "rolebinding", account, "-n", &space, "--role", account, &who]).await?;
+
+    // Without a grant, a project other than the default one gets nothing.
+    office.broker.offer(STACK, &office.manifest(["one".to_owned()], "1"))?;
+    office.broker.amend(STACK, |target| target.project = "team".into())?;
+    office.told(Transition::Blocked, "NoGrant").await?;
+    assert!(office.names().await?.is_empty());
+
+    let mark = office.cluster.audit().mark()?;
+    office.broker.amend(STACK, |target| target.grant = Some(granted(&office, account)))?;
+    office.count(1).await?;
+    let requests = office.agent.requests(mark)?;
+    let write =
+        requests.iter().find(|request| request.is_write() && request.name == "one").context("a write")?;
+    assert_eq!(
+        write.impersonated.as_deref(),
+        Some(format!("system:serviceaccount:{space}:{account}").as_str())
+    );
+
+    // Narrowed: the whole stack stays as it is, though it should change and lose something.
+    office.broker.offer(STACK, &office.manifest(["two".to_owned()], "2"))?;
+    office.broker.amend(STACK, |target| {
+        target.project = "team".into();
+        target.grant = Some(Grant { kinds: vec!["Secret".into()], ..granted(&office, account) });
+    })?;
+    office.told(Transition::Blocked, "NotGranted").await?;
+    office.broker.polls(3).await?;
+    assert_eq!(office.names().await?, ["one"], "frozen: nothing written, nothing deleted");
+
+    office.broker.amend(STACK, |target| target.grant = Some(granted(&office, account)))?;
+    eventually(PATIENCE, "the new content", async || match office.names().await {
+        Ok(names) if names == ["two"] => Look::Yes(()),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await
+}
