@@ -62,14 +62,14 @@ impl Rules {
 /// An account (none for the agent itself) in a namespace.
 type Where = (Option<String>, String);
 
-/// When it was asked, and what the answer was.
-type Reviewed = (Instant, Arc<Rules>);
+/// When it was asked for, and the answer.
+type Answered = (Instant, Arc<Rules>);
 
 /// What accounts may do, remembered for a minute.
 #[derive(Clone)]
 pub struct Rights {
     scope: Scope,
-    known: Arc<Mutex<HashMap<Where, Reviewed>>>,
+    known: Arc<Mutex<HashMap<Where, Answered>>>,
 }
 
 impl Rights {
