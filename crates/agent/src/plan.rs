@@ -2,7 +2,7 @@
 //!
 //! It answers the requests that may be made now; their answers are absorbed, and it is asked again.
 //! Nothing here waits, sends or reads a clock, so that a crash after any step can be played in a
-//! loop. What must survive is in the record; [`types::Progress`] only saves requests.
+//! loop: `crates/sim` does that. What must survive is in the record; [`types::Progress`] only saves requests.
 //!
 //! | file      | what it decides                                                            |
 //! |-----------|----------------------------------------------------------------------------|
@@ -36,8 +36,6 @@ mod remove;
 pub mod seen;
 pub mod steady;
 pub mod steps;
-#[cfg(test)]
-mod tests;
 pub mod types;
 mod view;
 mod write;

@@ -4,8 +4,8 @@
 //! each stack concerned it asks the plan what to do now, and has the worker carry that out. Nothing
 //! here waits for a request, so one stack never holds up another (D5).
 
-mod claims;
-mod stack;
+pub mod claims;
+pub mod stack;
 mod sweeps;
 mod worker;
 
@@ -359,7 +359,9 @@ impl Reconciler {
         }
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let recorded = stack.record.as_ref().map_or(0, |record| record.inventory.len());
+        let waited = stack.next.is_some();
         stack.finish(&step, &answer, Timestamp::now());
+        let took_up = waited && stack.next.is_none();
         self.dirty.insert(id);
         match (&step, &answer) {
             (Step::WriteRecord(_), Answer::RecordWritten { .. }) => {
@@ -374,8 +376,12 @@ impl Reconciler {
             }
             (Step::DropRecord, Answer::RecordDropped) => self.drop_stack(id),
             (Step::Fetch, _) => self.note_wishes(id),
-            (Step::Delete { .. }, _) => self.poke_those_who_mind(id),
+            // Handed over, or out of the way: the watch will tell nothing new of what this answer told.
+            (Step::Apply { .. } | Step::Delete { .. }, _) => self.poke_those_who_mind(id),
             _ => {}
+        }
+        if took_up {
+            self.note_wishes(id);
         }
     }
 
@@ -428,7 +434,13 @@ impl Reconciler {
         // Taken out, so that it can be changed while it looks at its neighbours.
         let Some(mut stack) = self.stacks.remove(&id) else { return };
         let neighbours = Around { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
-        let around = Surroundings { worker: &self.worker, index: &self.index, neighbours: &neighbours };
+        let around = Surroundings {
+            agent: self.worker.agent,
+            session: self.worker.session,
+            held: self.worker.holds.contains(id),
+            index: &self.index,
+            neighbours: &neighbours,
+        };
         let had_next = stack.next.is_some();
         if let Some(plan) = stack.plan(&around, Timestamp::now()) {
             if let Some(what) = &plan.waiting_for {

@@ -9,14 +9,14 @@ use super::watch::{Change, Part};
 use crate::plan::types::{Observed, Seen, Uid};
 use crate::resource::KindName;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Index {
     kinds: HashMap<KindName, OfKind>,
     clock: u64,
 }
 
 /// What is known of one kind.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct OfKind {
     parts: HashMap<Option<Arc<str>>, PartState>,
     /// By `namespace/name`: the kind is the same for all, and so not in each key. Boxed, because a table is
@@ -24,13 +24,14 @@ struct OfKind {
     objects: HashMap<Box<str>, Box<Known>>,
 }
 
+#[derive(Clone)]
 struct Known {
     seen: Seen,
     /// When it was last heard of, by the index's own count: a re-list forgets only what is older.
     heard: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct PartState {
     /// Everything that is there is known.
     complete: bool,

@@ -25,7 +25,7 @@ use crate::resource::{Kind, KindName, Served};
 const LISTS: usize = 5;
 
 /// What a watch tells.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Change {
     /// A list began: whatever is not heard of before it ends is gone.
     Listing(Arc<Part>),

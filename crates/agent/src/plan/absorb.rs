@@ -3,7 +3,6 @@
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
-use super::attempt::is_final;
 use super::steps::{Answer, Step, Why};
 use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
 use super::{FORBIDDEN, NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff, steady};
@@ -54,8 +53,8 @@ pub fn absorb(
         }
         (Step::DropRecord, Answer::RecordDropped) => *record = None,
         (Step::Look { key, .. }, Answer::Looked(seen)) => {
-            // A dry run's verdict stands, whatever there is to see.
-            if !progress.failures.get(key).is_some_and(|standing| is_final(&standing.failure)) {
+            // A look answers for looks: without this, what fails again and again would never be waited for, or told.
+            if !progress.failures.get(key).is_some_and(|standing| standing.of_apply) {
                 progress.failures.remove(key);
             }
             progress.looked.insert(key.clone(), seen.clone());
@@ -165,7 +164,8 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
         progress.looked.remove(key);
         progress.inside.remove(key);
     }
-    let standing = standing(progress.failures.get(key), failure, now);
+    let mut standing = standing(progress.failures.get(key), failure, now);
+    standing.of_apply = matches!(step, Step::Apply { .. } | Step::DryRun { .. });
     progress.failures.insert(key.clone(), standing);
 }
 
@@ -181,5 +181,5 @@ fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> St
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,
         FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
     };
-    Standing { failure: failure.clone(), attempts, since, retry_at: now + pause }
+    Standing { failure: failure.clone(), of_apply: false, attempts, since, retry_at: now + pause }
 }

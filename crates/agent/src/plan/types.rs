@@ -188,6 +188,8 @@ pub enum FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub failure: Failure,
+    /// Of an apply, be it a dry run: only another one answers it, whatever a look in between shows.
+    pub of_apply: bool,
     pub attempts: u32,
     pub since: Timestamp,
     pub retry_at: Timestamp,

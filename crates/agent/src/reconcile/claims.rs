@@ -11,7 +11,7 @@ use super::stack::StackState;
 use crate::plan::types::{Holder, Intent, Neighbours};
 
 /// Keys are kept as hashes: ten thousand of them must cost little, and the stacks themselves have the keys.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Claims {
     held: BTreeSet<(u64, StackId)>,
     wished: BTreeSet<(u64, StackId)>,

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use brokkr_api::envelope::{Removal, TargetStack};
-use brokkr_api::ids::Checksum;
+use brokkr_api::ids::{AgentId, Checksum};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::Worker;
 use super::claims::Around;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
@@ -21,7 +20,11 @@ use crate::seeded::{Bug, has};
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
-    pub worker: &'a Worker,
+    pub agent: AgentId,
+    /// Which run of the agent this is.
+    pub session: i64,
+    /// Whether the broker knows that this agent holds the stack.
+    pub held: bool,
     pub index: &'a Index,
     pub neighbours: &'a Around<'a>,
 }
@@ -30,7 +33,7 @@ pub struct Surroundings<'a> {
 /// than the client lets through, so that it is never idle.
 const WINDOW: usize = 64;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
     /// A newer goal, taken up as soon as nothing is in flight.
@@ -291,11 +294,11 @@ impl StackState {
         }
         let goal = self.goal.as_ref()?;
         let situation = Situation {
-            agent: around.worker.agent,
-            session: around.worker.session,
+            agent: around.agent,
+            session: around.session,
             goal,
             record: self.record.as_ref(),
-            held: around.worker.holds.contains(goal.target.stack_id),
+            held: around.held,
             progress: &self.progress,
             observed: around.index,
             neighbours: around.neighbours,

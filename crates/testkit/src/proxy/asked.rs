@@ -39,9 +39,9 @@ impl Asked {
         }
     }
 
-    /// Whether it could change something. A dry run could not.
+    /// Whether it could change something. A dry run could not, nor could a question about rights.
     pub fn is_write(&self) -> bool {
-        self.method != Method::GET && !self.query.contains("dryRun=All")
+        self.method != Method::GET && !self.query.contains("dryRun=All") && !self.path.ends_with("reviews")
     }
 
     pub fn is_dry_run(&self) -> bool {

@@ -1,0 +1,162 @@
+//! The broker, as far as one agent can tell: targets, contents, holds, and the reports that it acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brokkr_agent::plan::types::{Content, definitions};
+use brokkr_api::envelope::{Approval, Removal, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::{EventId, SequenceId, StackId};
+use jiff::Timestamp;
+
+use crate::objects::{Item, objects};
+
+#[derive(Clone, Debug)]
+struct Stack {
+    name: String,
+    /// The newest deployment object; none of it is left in a deletion marker.
+    sequence: SequenceId,
+    deleted: bool,
+    targeted: bool,
+    approvals: Vec<Approval>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Broker {
+    stacks: BTreeMap<StackId, Stack>,
+    contents: BTreeMap<SequenceId, Arc<Content>>,
+    /// Stacks of which the agent said that it holds them.
+    pub held: BTreeSet<StackId>,
+    pub reports: BTreeMap<EventId, Report>,
+    /// Cannot be reached: nothing is heard, and nothing is acknowledged.
+    pub away: bool,
+    /// Contents cannot be had, though the rest can.
+    pub withholds: bool,
+    sequence: i64,
+    /// Every answer so far differs from the next: something changed.
+    pub changed: bool,
+}
+
+impl Broker {
+    pub fn submit(&mut self, stack: StackId, name: &str, items: &[Item], now: Timestamp) -> SequenceId {
+        let sequence = self.next(stack, name, false);
+        let objects = objects(items);
+        let content = Content {
+            sequence,
+            checksum: Checksum::of(format!("{items:?}").as_bytes()),
+            definitions: definitions(&objects),
+            objects,
+            fetched: now,
+            verified: now,
+        };
+        self.contents.insert(sequence, Arc::new(content));
+        sequence
+    }
+
+    /// A deletion marker.
+    pub fn delete(&mut self, stack: StackId) {
+        if let Some(name) =
+            self.stacks.get(&stack).filter(|stack| !stack.deleted).map(|stack| stack.name.clone())
+        {
+            self.next(stack, &name, true);
+        }
+    }
+
+    fn next(&mut self, stack: StackId, name: &str, deleted: bool) -> SequenceId {
+        self.sequence += 1;
+        self.changed = true;
+        let sequence = SequenceId(self.sequence);
+        let entry = self.stacks.entry(stack).or_insert_with(|| Stack {
+            name: name.into(),
+            sequence,
+            deleted,
+            targeted: true,
+            approvals: Vec::new(),
+        });
+        (entry.sequence, entry.deleted) = (sequence, deleted);
+        sequence
+    }
+
+    pub fn target(&mut self, stack: StackId, targeted: bool) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.targeted = targeted;
+            self.changed = true;
+        }
+    }
+
+    pub fn approve(&mut self, stack: StackId, objects: u32, now: Timestamp) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            let (sequence_id, approved_by) = (stack.sequence, "ana".into());
+            stack.approvals.push(Approval { sequence_id, objects, approved_by, approved_at: now });
+            self.changed = true;
+        }
+    }
+
+    /// The stack was deleted; applied again, it is another stack.
+    #[must_use]
+    pub fn is_deleted(&self, stack: StackId) -> bool {
+        self.stacks.get(&stack).is_some_and(|stack| stack.deleted)
+    }
+
+    #[must_use]
+    pub fn content(&self, sequence: SequenceId) -> Option<&Arc<Content>> {
+        self.contents.get(&sequence)
+    }
+
+    /// What the stack should have here now; none if it should not be here.
+    #[must_use]
+    pub fn wanted(&self, stack: StackId) -> Option<&Arc<Content>> {
+        let stack = self.stacks.get(&stack).filter(|stack| stack.targeted && !stack.deleted)?;
+        self.contents.get(&stack.sequence)
+    }
+
+    pub fn stacks(&self) -> impl Iterator<Item = StackId> {
+        self.stacks.keys().copied()
+    }
+
+    /// The target state, as it follows from what is wanted and from what the agent holds.
+    #[must_use]
+    pub fn envelope(&self) -> Vec<TargetStack> {
+        let mut targets: Vec<TargetStack> = self
+            .stacks
+            .iter()
+            .filter_map(|(id, stack)| {
+                let removal = match stack {
+                    Stack { deleted: true, .. } => Some(Removal::Deleted),
+                    Stack { targeted: false, .. } => Some(Removal::Untargeted),
+                    _ => None,
+                };
+                if removal.is_some() && !self.held.contains(id) {
+                    return None;
+                }
+                let content = self.contents.get(&stack.sequence);
+                Some(TargetStack {
+                    project: "default".into(),
+                    stack_id: *id,
+                    stack_name: stack.name.clone(),
+                    sequence_id: stack.sequence,
+                    checksum: content.map_or(Checksum::of(b""), |content| content.checksum),
+                    parsed_digest: Checksum::of(b""),
+                    removal,
+                    grant: None,
+                    approvals: stack.approvals.clone(),
+                    published_at: Timestamp::UNIX_EPOCH,
+                    targeted_at: Timestamp::UNIX_EPOCH,
+                    released_at: Timestamp::UNIX_EPOCH,
+                })
+            })
+            .collect();
+        targets.sort_by_key(|target| target.sequence_id);
+        targets
+    }
+
+    /// How often something was reported of a sequence id.
+    #[must_use]
+    pub fn told(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
+        let same = |report: &&Report| {
+            report.stack_id == stack && report.sequence_id == sequence && report.transition == transition
+        };
+        self.reports.values().filter(same).count()
+    }
+}

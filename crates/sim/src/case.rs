@@ -1,0 +1,170 @@
+//! Stories: what a cluster holds at first, and what people then do. A seed tells one.
+
+use brokkr_manifest::Key;
+use jiff::SignedDuration;
+
+use crate::objects::{DEFINITION, Item, key};
+use crate::rng::Rng;
+use crate::server::Meddling;
+
+/// All names that stories use: few, so that they meet.
+const NAMES: [&str; 12] = [
+    "/Namespace//shop",
+    "/Namespace//yard",
+    "/ConfigMap/shop/settings",
+    "/ConfigMap/shop/notes",
+    "/Secret/shop/key",
+    "apps/Deployment/shop/web",
+    "/Service/shop/web",
+    "/ConfigMap/yard/settings",
+    "/ConfigMap/default/notes",
+    DEFINITION,
+    "example.com/Widget/shop/small",
+    "example.com/Widget/default/large",
+];
+
+/// Somebody does something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A new deployment object of the stack in this place; a stack that was deleted is made anew.
+    Submit(usize, Vec<Item>),
+    /// The newest content of the stack once more.
+    Again(usize),
+    Delete(usize),
+    Untarget(usize),
+    Target(usize),
+    Meddle(Key, Meddling),
+    BreakWatches,
+    /// The agent goes over everything, as it does every few hours.
+    Sweep,
+    BrokerGoes,
+    BrokerReturns,
+}
+
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub seed: u64,
+    /// How long controllers take for anything.
+    pub pace: SignedDuration,
+    pub acts: Vec<Act>,
+    /// Every request is written down.
+    pub trace: bool,
+}
+
+impl Case {
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let stacks = 1 + rng.below(3);
+        let mut acts = Vec::new();
+        for _ in 0..rng.below(4) {
+            acts.push(before(&mut rng));
+        }
+        let mut latest = vec![Vec::new(); stacks];
+        for _ in 0..2 + rng.below(6) {
+            let stack = rng.below(stacks);
+            acts.push(act(&mut rng, stack, &mut latest));
+            if rng.percent(40) {
+                acts.push(meddle(&mut rng, &latest));
+            }
+        }
+        let pace = SignedDuration::from_millis([50, 900, 4_000][rng.below(3)]);
+        Self { seed, pace, acts, trace: false }
+    }
+}
+
+/// What is there before Brokkr comes.
+fn before(rng: &mut Rng) -> Act {
+    let what = match rng.below(10) {
+        0 | 1 => Meddling::CreateForAnother,
+        2 => Meddling::CreateChildOf(key("/Namespace//default")),
+        _ => Meddling::Create,
+    };
+    // Namespaces more often than the rest: without them there is no place for it.
+    let name = if rng.percent(40) { NAMES[rng.below(2)] } else { NAMES[rng.below(NAMES.len())] };
+    Act::Meddle(key(name), what)
+}
+
+fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
+    let other = rng.below(latest.len());
+    match rng.below(20) {
+        0 | 1 => Act::Delete(stack),
+        2 => Act::Untarget(stack),
+        3 => Act::Target(stack),
+        4 => Act::Again(stack),
+        // Moves something to another stack: gone here, there with the next object.
+        5 | 6 if other != stack && !latest[other].is_empty() => {
+            let chosen = rng.below(latest[other].len());
+            let moved = latest[other].remove(chosen);
+            latest[stack].retain(|item| item.key != moved.key);
+            latest[stack].push(moved);
+            if rng.percent(50) && !latest[other].is_empty() {
+                Act::Submit(other, latest[other].clone())
+            } else {
+                Act::Submit(stack, latest[stack].clone())
+            }
+        }
+        _ => {
+            let taken: Vec<Key> = latest
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| *place != stack)
+                .flat_map(|(_, items)| items.iter().map(|item| item.key.clone()))
+                .collect();
+            latest[stack] = content(rng, &latest[stack], &taken);
+            Act::Submit(stack, latest[stack].clone())
+        }
+    }
+}
+
+/// The next deployment object: much of the last one, some of it changed, some new. What other stacks have is
+/// mostly left to them.
+fn content(rng: &mut Rng, last: &[Item], taken: &[Key]) -> Vec<Item> {
+    let mut items = Vec::new();
+    for name in NAMES {
+        let found = last.iter().find(|item| item.key == key(name));
+        let contested = taken.contains(&key(name)) && !rng.percent(8);
+        let chance = if found.is_some() { 75 } else { 35 };
+        if contested || !rng.percent(chance) {
+            continue;
+        }
+        let mut item = found.cloned().unwrap_or_else(|| Item::new(name, 0));
+        if found.is_none() || rng.percent(30) {
+            let plain = name.starts_with("/ConfigMap");
+            item.value = u8::try_from(rng.below(3)).unwrap_or_default();
+            item.wide = rng.percent(30);
+            item.wave = [0, 0, 0, -1, 2][rng.below(5)];
+            item.keep = rng.percent(10);
+            item.immutable = plain && rng.percent(5);
+            item.broken = plain && rng.percent(6);
+        }
+        items.push(item);
+    }
+    if items.is_empty() {
+        items.push(Item::new("/ConfigMap/default/notes", 1));
+    }
+    items
+}
+
+fn meddle(rng: &mut Rng, latest: &[Vec<Item>]) -> Act {
+    let ours: Vec<&Item> = latest.iter().flatten().collect();
+    let target = if ours.is_empty() || rng.percent(15) {
+        key(NAMES[rng.below(NAMES.len())])
+    } else {
+        rng.pick(&ours).key.clone()
+    };
+    match rng.below(12) {
+        0 => [Act::BreakWatches, Act::Sweep][rng.below(2)].clone(),
+        1 => Act::BrokerGoes,
+        2 => Act::BrokerReturns,
+        3 => Act::Meddle(target, Meddling::Delete),
+        4 => Act::Meddle(target, Meddling::TakeMarksOff),
+        5 => Act::Meddle(target, Meddling::TakeLabelOff),
+        6 => Act::Meddle(target, Meddling::Keep),
+        7 => Act::Meddle(target, Meddling::Hold),
+        8 => Act::Meddle(key("/ConfigMap/shop/theirs"), Meddling::Create),
+        9 => Act::Meddle(key("example.com/Widget/default/theirs"), Meddling::Create),
+        10 => Act::Meddle(target, Meddling::Create),
+        _ => Act::Meddle(target, Meddling::Change),
+    }
+}

@@ -1,0 +1,352 @@
+//! Requests with preconditions, as data: played against this server and against the real one, which must agree.
+//!
+//! Each entry has a namespace of its own, so that all can be played on one shared cluster.
+
+use brokkr_agent::marks::Stamp;
+use brokkr_agent::plan::steps::Answer;
+use brokkr_agent::plan::types::{FailureClass, Seen, Uid as Known};
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use uuid::Uuid;
+
+use crate::objects::{Item, WIDGET, key, namespace_key};
+use crate::server::{Meddling, Server};
+
+/// What is there before the request.
+#[derive(Clone, Debug)]
+pub enum Given {
+    /// Somebody made it.
+    Foreign(Item),
+    /// The agent applied it.
+    Applied(Item),
+    /// Somebody made a definition, and its kind is served by now.
+    Served(Item),
+    /// It is the child of the other.
+    Child(Key, Key),
+    /// Somebody put a finalizer on it.
+    Held(Key),
+    /// Somebody deleted it; if it is held, or a namespace with something held inside, it is still there.
+    Deleted(Key),
+}
+
+/// Which uid a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uid {
+    None,
+    /// That of the object that is there.
+    Right,
+    Wrong,
+}
+
+#[derive(Clone, Debug)]
+pub enum Ask {
+    Apply(Item, Uid),
+    DryRun(Item, Uid),
+    Look(Key),
+    LookInside(Key),
+    Delete(Key, Uid),
+    Release(Key, Uid),
+}
+
+impl Ask {
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        match self {
+            Self::Apply(item, _) | Self::DryRun(item, _) => &item.key,
+            Self::Look(key) | Self::LookInside(key) | Self::Delete(key, _) | Self::Release(key, _) => key,
+        }
+    }
+
+    /// The uid to name, given what is there.
+    #[must_use]
+    pub fn uid(&self, there: Option<&Seen>) -> Option<Known> {
+        match self {
+            Self::Apply(_, uid) | Self::DryRun(_, uid) | Self::Delete(_, uid) | Self::Release(_, uid) => {
+                match uid {
+                    Uid::None => None,
+                    Uid::Right => there.map(|seen| seen.uid.clone()),
+                    Uid::Wrong => Some(Known::from("00000000-0000-4000-8000-000000000000")),
+                }
+            }
+            Self::Look(_) | Self::LookInside(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub name: &'static str,
+    pub home: String,
+    pub given: Vec<Given>,
+    pub ask: Ask,
+}
+
+/// What came of it, as far as decisions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub answer: String,
+    /// Afterwards: whether it is there, and then whether it is the same, untouched, marked as ours, on its way out.
+    pub after: Option<After>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct After {
+    pub same: bool,
+    pub rewritten: bool,
+    pub marked: bool,
+    pub deleting: bool,
+    pub finalizers: Vec<String>,
+}
+
+#[must_use]
+pub fn verdict(answer: &Answer, before: Option<&Seen>, after: Option<&Seen>) -> Verdict {
+    let answer = match answer {
+        Answer::Applied { created: true, .. } => "created".to_owned(),
+        Answer::Applied { .. } => "updated".to_owned(),
+        Answer::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
+        Answer::Looked(seen) => if seen.is_some() { "found" } else { "not found" }.to_owned(),
+        Answer::Inside(foreign) => format!("{} inside", foreign.len()),
+        Answer::Failed(failure) => {
+            let class = match failure.class {
+                FailureClass::Transient => "try again",
+                FailureClass::Permanent => "final",
+                FailureClass::Missing => "missing",
+                FailureClass::Immutable => "immutable",
+                FailureClass::Conflict => "look again",
+            };
+            format!("{class}: {}", failure.reason)
+        }
+        done => format!("{done:?}"),
+    };
+    let after = after.map(|after| After {
+        same: before.is_some_and(|before| before.uid == after.uid),
+        rewritten: before.is_some_and(|before| before.version != after.version),
+        marked: after.agent.is_some() && after.stack.is_some() && after.names_itself,
+        deleting: after.deleting,
+        finalizers: after.finalizers.clone(),
+    });
+    Verdict { answer, after }
+}
+
+/// The stamp that all of it is applied with.
+#[must_use]
+pub fn stamp() -> Stamp {
+    Stamp {
+        agent: AgentId(Uuid::from_u128(0xc0)),
+        stack: StackId(Uuid::from_u128(0xc1)),
+        checksum: Checksum::of(b"corpus"),
+        sequence: SequenceId(1),
+    }
+}
+
+/// Plays one entry against the simulated server.
+#[must_use]
+pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
+    server.meddle(&namespace_key(&entry.home), &Meddling::Create);
+    for given in &entry.given {
+        match given {
+            Given::Foreign(item) => server.meddle(&item.key, &Meddling::Create),
+            Given::Applied(item) => drop(server.apply(&item.wanted(), None, &stamp())),
+            Given::Served(item) => {
+                server.meddle(&item.key, &Meddling::Create);
+                while let Some(at) = server.next_event() {
+                    server.now = at;
+                    server.settle();
+                }
+            }
+            Given::Child(child, owner) => server.meddle(child, &Meddling::CreateChildOf(owner.clone())),
+            Given::Held(key) => server.meddle(key, &Meddling::Hold),
+            Given::Deleted(key) => server.meddle(key, &Meddling::Delete),
+        }
+    }
+    let key = entry.ask.key();
+    let before = server.seen(key);
+    let uid = entry.ask.uid(before.as_ref());
+    let named = uid.clone().unwrap_or_else(|| Known::from(""));
+    let answer = match &entry.ask {
+        Ask::Apply(item, _) => server.apply(&item.wanted(), uid.as_ref(), &stamp()),
+        Ask::DryRun(item, _) => server.dry_run(&item.wanted(), uid.as_ref(), &stamp()),
+        Ask::Look(key) => server.look(key),
+        Ask::LookInside(key) => server.look_inside(key),
+        Ask::Delete(key, _) => server.delete(key, &named),
+        Ask::Release(key, _) => server.release(key, &named),
+    };
+    verdict(&answer, before.as_ref(), server.seen(key).as_ref())
+}
+
+/// Everything in one namespace of its own.
+struct Home {
+    name: String,
+    map: Item,
+    other: Item,
+    definition: Item,
+    widget: Item,
+}
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let group = format!("{name}.example.com");
+        Self {
+            name: name.to_owned(),
+            map: Item::new(&format!("/ConfigMap/{name}/one"), 1),
+            other: Item::new(&format!("/ConfigMap/{name}/two"), 1),
+            definition: Item::new(
+                &format!("apiextensions.k8s.io/CustomResourceDefinition//widgets.{group}"),
+                1,
+            ),
+            widget: Item::new(&format!("{group}/{WIDGET}/{name}/one"), 1),
+        }
+    }
+
+    fn changed(&self) -> Item {
+        Item { value: 2, ..self.map.clone() }
+    }
+
+    fn broken(&self) -> Item {
+        Item { broken: true, ..self.map.clone() }
+    }
+
+    /// A namespace that is on its way out and cannot go, because something inside is held.
+    fn ending(&self) -> Vec<Given> {
+        let held = self.other.key.clone();
+        vec![Given::Foreign(self.other.clone()), Given::Held(held), Given::Deleted(namespace_key(&self.name))]
+    }
+
+    fn held(&self) -> Vec<Given> {
+        vec![Given::Applied(self.map.clone()), Given::Held(self.map.key.clone())]
+    }
+
+    fn leaving(&self) -> Vec<Given> {
+        let mut given = self.held();
+        given.push(Given::Deleted(self.map.key.clone()));
+        given
+    }
+
+    fn ending_definition(&self) -> Vec<Given> {
+        vec![
+            Given::Served(self.definition.clone()),
+            Given::Applied(self.widget.clone()),
+            Given::Held(self.widget.key.clone()),
+            Given::Deleted(self.definition.key.clone()),
+        ]
+    }
+}
+
+type Line = (&'static str, fn(&Home) -> Vec<Given>, fn(&Home) -> Ask);
+
+/// The whole corpus, with every namespace beginning with `prefix`.
+#[must_use]
+pub fn corpus(prefix: &str) -> Vec<Entry> {
+    let entries = LINES.iter().enumerate().map(|(number, &(name, given, ask))| {
+        let home = Home::new(&format!("{prefix}-{number}"));
+        Entry { name, given: given(&home), ask: ask(&home), home: home.name }
+    });
+    entries.collect()
+}
+
+fn nothing(_: &Home) -> Vec<Given> {
+    Vec::new()
+}
+
+fn foreign(home: &Home) -> Vec<Given> {
+    vec![Given::Foreign(home.map.clone())]
+}
+
+fn applied(home: &Home) -> Vec<Given> {
+    vec![Given::Applied(home.map.clone())]
+}
+
+const LINES: &[Line] = &[
+    ("apply what is absent", nothing, |home| Ask::Apply(home.map.clone(), Uid::None)),
+    ("apply what is absent, naming a uid", nothing, |home| Ask::Apply(home.map.clone(), Uid::Wrong)),
+    ("apply the same again", applied, |home| Ask::Apply(home.map.clone(), Uid::None)),
+    ("apply the same again, naming its uid", applied, |home| Ask::Apply(home.map.clone(), Uid::Right)),
+    ("apply a change", applied, |home| Ask::Apply(home.changed(), Uid::Right)),
+    ("apply a change, naming another uid", applied, |home| Ask::Apply(home.changed(), Uid::Wrong)),
+    ("apply over what is somebody's", foreign, |home| Ask::Apply(home.map.clone(), Uid::None)),
+    ("apply over what is somebody's, naming its uid", foreign, |home| {
+        Ask::Apply(home.map.clone(), Uid::Right)
+    }),
+    ("apply to what is on its way out", Home::leaving, |home| Ask::Apply(home.changed(), Uid::None)),
+    ("apply to what is on its way out, naming its uid", Home::leaving, |home| {
+        Ask::Apply(home.changed(), Uid::Right)
+    }),
+    ("apply in a namespace that is not there", nothing, |home| {
+        Ask::Apply(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+    }),
+    ("apply what is absent in a namespace that ends", Home::ending, |home| {
+        Ask::Apply(home.map.clone(), Uid::None)
+    }),
+    ("apply what is held in a namespace that ends", Home::ending, |home| {
+        Ask::Apply(home.other.clone(), Uid::Right)
+    }),
+    ("apply a namespace that ends", Home::ending, |home| {
+        Ask::Apply(Item::new(&format!("/Namespace//{}", home.name), 1), Uid::Right)
+    }),
+    ("apply what is broken", nothing, |home| Ask::Apply(home.broken(), Uid::None)),
+    ("apply what is broken over what is there", applied, |home| Ask::Apply(home.broken(), Uid::Right)),
+    (
+        "apply a change to what may not be changed",
+        |home| vec![Given::Applied(Item { immutable: true, ..home.map.clone() })],
+        |home| Ask::Apply(Item { immutable: true, ..home.changed() }, Uid::Right),
+    ),
+    ("dry run of what is absent", nothing, |home| Ask::DryRun(home.map.clone(), Uid::None)),
+    ("dry run of what is absent, naming a uid", nothing, |home| Ask::DryRun(home.map.clone(), Uid::Wrong)),
+    ("dry run of a change", applied, |home| Ask::DryRun(home.changed(), Uid::Right)),
+    ("dry run of a change, naming another uid", applied, |home| Ask::DryRun(home.changed(), Uid::Wrong)),
+    ("dry run of what is broken", nothing, |home| Ask::DryRun(home.broken(), Uid::None)),
+    ("dry run in a namespace that is not there", nothing, |home| {
+        Ask::DryRun(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+    }),
+    ("dry run in a namespace that ends", Home::ending, |home| Ask::DryRun(home.map.clone(), Uid::None)),
+    ("apply of an unknown kind", nothing, |home| Ask::Apply(home.widget.clone(), Uid::None)),
+    ("dry run of an unknown kind", nothing, |home| Ask::DryRun(home.widget.clone(), Uid::None)),
+    ("look at an unknown kind", nothing, |home| Ask::Look(home.widget.key.clone())),
+    ("delete of an unknown kind", nothing, |home| Ask::Delete(home.widget.key.clone(), Uid::Wrong)),
+    (
+        "apply of a kind that is known by now",
+        |home| vec![Given::Served(home.definition.clone())],
+        |home| Ask::Apply(home.widget.clone(), Uid::None),
+    ),
+    ("apply of a kind whose definition ends", Home::ending_definition, |home| {
+        let name = format!("{}/two", home.widget.key.to_string().trim_end_matches("/one"));
+        Ask::Apply(Item { key: key(&name), ..home.widget.clone() }, Uid::None)
+    }),
+    ("apply of a definition that ends", Home::ending_definition, |home| {
+        Ask::Apply(home.definition.clone(), Uid::Right)
+    }),
+    ("look at what is absent", nothing, |home| Ask::Look(home.map.key.clone())),
+    ("look at what is somebody's", foreign, |home| Ask::Look(home.map.key.clone())),
+    ("delete", applied, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
+    ("delete, naming another uid", applied, |home| Ask::Delete(home.map.key.clone(), Uid::Wrong)),
+    ("delete what is absent", nothing, |home| Ask::Delete(home.map.key.clone(), Uid::Wrong)),
+    ("delete what is held", Home::held, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
+    ("delete what is on its way out", Home::leaving, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
+    ("delete a namespace that ends", Home::ending, |home| Ask::Delete(namespace_key(&home.name), Uid::Right)),
+    (
+        "delete a definition with something held",
+        |home| Home::ending_definition(home)[..3].to_vec(),
+        |home| Ask::Delete(home.definition.key.clone(), Uid::Right),
+    ),
+    ("release", applied, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
+    ("release, naming another uid", applied, |home| Ask::Release(home.map.key.clone(), Uid::Wrong)),
+    ("release what is absent", nothing, |home| Ask::Release(home.map.key.clone(), Uid::Wrong)),
+    ("release what is somebody's", foreign, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
+    ("release what is on its way out", Home::leaving, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
+    ("look inside an empty namespace", nothing, |home| Ask::LookInside(namespace_key(&home.name))),
+    ("look inside a namespace with things", foreign, |home| Ask::LookInside(namespace_key(&home.name))),
+    (
+        "look inside a namespace with a child",
+        |home| {
+            let (child, owner) = (home.other.key.clone(), home.map.key.clone());
+            vec![Given::Foreign(home.map.clone()), Given::Child(child, owner)]
+        },
+        |home| Ask::LookInside(namespace_key(&home.name)),
+    ),
+    (
+        "look inside a definition",
+        |home| Home::ending_definition(home)[..2].to_vec(),
+        |home| Ask::LookInside(home.definition.key.clone()),
+    ),
+];

@@ -1,0 +1,180 @@
+//! Where a story ends: what is compared with another way of getting there, and what must be so in any case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brokkr_agent::plan::types::{Body, Content, Origin};
+use brokkr_agent::resource::KindName;
+use brokkr_api::envelope::Removal;
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::Transition;
+use brokkr_api::{SequenceId, StackId};
+use brokkr_manifest::Key;
+
+use crate::objects::namespace_key;
+use crate::server::Applied;
+use crate::world::{Kept, World};
+
+/// The end, without what may differ between two ways to it: uids, versions, times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    pub objects: BTreeMap<Key, ObjectEnd>,
+    pub records: BTreeMap<StackId, RecordEnd>,
+    pub told: BTreeSet<(StackId, SequenceId, Transition)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectEnd {
+    pub agent: Option<String>,
+    pub stack: Option<String>,
+    pub content: Option<Body>,
+    pub drift: bool,
+    pub deleting: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordEnd {
+    pub sequence: SequenceId,
+    pub applied: Option<SequenceId>,
+    pub removal: Option<Removal>,
+    pub inventory: BTreeMap<Key, (Origin, Option<Checksum>)>,
+}
+
+impl End {
+    #[must_use]
+    pub fn of(world: &World) -> Self {
+        let objects = world.server.objects.iter().map(|(key, object)| {
+            let end = ObjectEnd {
+                agent: object.marks.agent.clone(),
+                stack: object.marks.stack.clone(),
+                content: object.applied.as_ref().map(|applied| applied.body.clone()),
+                drift: object.drift > 0 && object.marks.agent.is_some(),
+                deleting: object.is_deleting(),
+            };
+            (key.clone(), end)
+        });
+        let records = world.records.all().map(|record| {
+            let lines = record.inventory.iter();
+            let end = RecordEnd {
+                sequence: record.sequence,
+                applied: record.applied,
+                removal: record.removal,
+                // What is on its way is known to the record only as far as it got.
+                inventory: lines
+                    .map(|(key, entry)| {
+                        (key.clone(), (entry.origin, entry.digest.filter(|_| record.applied.is_some())))
+                    })
+                    .collect(),
+            };
+            (record.stack, end)
+        });
+        let lasting = [Transition::Applied, Transition::Removed];
+        let told = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
+        Self {
+            objects: objects.collect(),
+            records: records.collect(),
+            told: told.map(|report| (report.stack_id, report.sequence_id, report.transition)).collect(),
+        }
+    }
+}
+
+/// What must be so once everything has settled, however it got there.
+pub fn check(world: &World) -> Kept {
+    let agent = world.agent.to_string();
+    for stack in world.broker.stacks() {
+        match world.broker.wanted(stack) {
+            None => check_removed(world, stack)?,
+            Some(content) => check_had(world, stack, content)?,
+        }
+    }
+    for (key, object) in &world.server.objects {
+        let recorded = world.records.all().any(|record| record.inventory.contains_key(key));
+        if object.is_marked(&agent) && object.owner.is_none() && !recorded {
+            return Err(format!("S9: {key} carries our marks and is in no record"));
+        }
+    }
+    Ok(())
+}
+
+fn check_removed(world: &World, stack: StackId) -> Kept {
+    let held_up = world.server.objects.values().any(crate::server::Object::is_deleting);
+    if held_up {
+        return Ok(());
+    }
+    if world.records.get(stack).is_some() || world.run.stacks.contains_key(&stack) {
+        return Err(format!("E2: {stack} should be gone, and is not"));
+    }
+    let left = world
+        .server
+        .objects
+        .iter()
+        .find(|(_, object)| object.owner.is_none() && object.marks.stack == Some(stack.to_string()));
+    left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left of a stack that is gone")))
+}
+
+fn check_had(world: &World, stack: StackId, content: &Content) -> Kept {
+    let record = world.records.get(stack);
+    if record.is_none_or(|record| record.applied != Some(content.sequence)) {
+        let Some(excuse) = excuse(world, stack, content) else {
+            return Err(format!(
+                "L1: {stack} should have {}, and nothing keeps it from that",
+                content.sequence
+            ));
+        };
+        let told = record.and_then(|record| record.outcome.as_ref());
+        let told = told.filter(|told| matches!(told.transition, Transition::Failed | Transition::Blocked));
+        return match told {
+            Some(told) if told.sequence == content.sequence => Ok(()),
+            _ => Err(format!("D4: {stack} has not {}, for {excuse}, and nobody was told", content.sequence)),
+        };
+    }
+    for (key, wanted) in &content.objects {
+        let Some(object) = world.server.objects.get(key) else {
+            if excuse(world, stack, content).is_some() {
+                continue;
+            }
+            return Err(format!("F2: {key} is missing"));
+        };
+        let theirs = object.marks.stack.as_ref().is_some_and(|owner| *owner != stack.to_string());
+        let right = object.applied.as_ref().is_some_and(|applied| applied.body == wanted.body)
+            && object.drift == 0
+            && !theirs;
+        if !right && excuse(world, stack, content).is_none() {
+            return Err(format!("F2: {key} is not as it should be"));
+        }
+    }
+    Ok(())
+}
+
+/// Why a stack may fail to have its content.
+fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
+    content.objects.iter().find_map(|(key, wanted)| {
+        let object = world.server.objects.get(key);
+        let body = Applied::read(wanted);
+        if body.is_broken() {
+            return Some(format!("{key} is broken"));
+        }
+        let other = |owner: &Option<String>, own: &str| owner.as_ref().is_some_and(|owner| owner != own);
+        if object.is_some_and(|object| {
+            other(&object.marks.agent, &world.agent.to_string())
+                || other(&object.marks.stack, &stack.to_string())
+        }) {
+            return Some(format!("{key} is another's"));
+        }
+        if world.records.all().any(|record| record.stack != stack && record.inventory.contains_key(key)) {
+            return Some(format!("{key} is claimed by another stack"));
+        }
+        let applied = object.and_then(|object| object.applied.as_ref());
+        if applied.is_some_and(|applied| !applied.allows(&body)) {
+            return Some(format!("{key} may not be changed"));
+        }
+        if object.is_some_and(crate::server::Object::is_deleting) {
+            return Some(format!("{key} is on its way out"));
+        }
+        let home = key.namespace.as_ref().map(|name| namespace_key(name));
+        if home.is_some_and(|home| !world.server.objects.contains_key(&home)) {
+            return Some(format!("{key} has no namespace"));
+        }
+        let kind = KindName::of(key);
+        (!world.server.is_served(&kind)).then(|| format!("{key} is of no known kind"))
+    })
+}

@@ -1,0 +1,163 @@
+//! Resources as manifests hold them: real bodies, so that the real API server takes them, too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use brokkr_agent::plan::types::{Body, Wanted};
+use brokkr_agent::resource::{Kind, KindName, Served};
+use brokkr_api::ids::Checksum;
+use brokkr_manifest::Key;
+use brokkr_manifest::order::Rank;
+use serde_json::{Value, json};
+
+/// The definition that stacks here bring along, and the kind that it makes known.
+pub const DEFINITION: &str = "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com";
+pub const WIDGET: &str = "Widget";
+
+#[must_use]
+pub fn key(text: &str) -> Key {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[must_use]
+pub fn namespace_key(name: &str) -> Key {
+    Key { group: String::new(), kind: "Namespace".into(), namespace: None, name: name.into() }
+}
+
+#[must_use]
+pub fn kind_of(key: &Key) -> Kind {
+    Kind::from(Served {
+        group: key.group.clone(),
+        version: "v1".into(),
+        kind: key.kind.clone(),
+        plural: format!("{}s", key.kind.to_lowercase()),
+        namespaced: key.namespace.is_some(),
+    })
+}
+
+/// Whether this definition makes this kind known.
+#[must_use]
+pub fn defines(definition: &Key, kind: &KindName) -> bool {
+    KindName::of(definition).is_definition()
+        && definition.name == format!("{}s.{}", kind.kind.to_lowercase(), kind.group)
+}
+
+/// A resource as people write it into a manifest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Item {
+    pub key: Key,
+    pub value: u8,
+    /// One field more or less: what managedFields is about.
+    pub wide: bool,
+    pub wave: i64,
+    pub keep: bool,
+    /// Its data may not be changed once written.
+    pub immutable: bool,
+    /// The API server will not have it.
+    pub broken: bool,
+}
+
+/// The key, and what is not as usual.
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)?;
+        if self.wave != 0 {
+            write!(f, " wave {}", self.wave)?;
+        }
+        let special = [
+            ("wide", self.wide),
+            ("keep", self.keep),
+            ("immutable", self.immutable),
+            ("broken", self.broken),
+        ];
+        special.iter().filter(|(_, is)| *is).try_for_each(|(name, _)| write!(f, " {name}"))
+    }
+}
+
+impl Item {
+    #[must_use]
+    pub fn new(text: &str, value: u8) -> Self {
+        let key = key(text);
+        Self { key, value, wide: false, wave: 0, keep: false, immutable: false, broken: false }
+    }
+
+    #[must_use]
+    pub fn body(&self) -> Value {
+        let kind = kind_of(&self.key);
+        let mut annotations = json!({});
+        if self.keep {
+            annotations["brokkr.io/prune"] = json!("keep");
+        }
+        if self.wave != 0 {
+            annotations["brokkr.io/wave"] = json!(self.wave.to_string());
+        }
+        let mut body = json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": {"name": self.key.name, "annotations": annotations},
+        });
+        let value = self.value.to_string();
+        let name = KindName::of(&self.key);
+        if name.is_definition() {
+            body["spec"] = definition_spec(&self.key, &value);
+        } else if name.is_namespace() {
+            body["metadata"]["labels"] = json!({"value": value});
+        } else {
+            let mut data = json!({"value": value});
+            if self.wide {
+                data["more"] = json!("more");
+            }
+            if self.broken {
+                data["no key!"] = json!("the API server allows no such name");
+            }
+            let place = if self.key.group.ends_with("example.com") { "spec" } else { "data" };
+            body[place] = data;
+        }
+        if self.immutable {
+            body["immutable"] = json!(true);
+        }
+        body
+    }
+
+    #[must_use]
+    pub fn wanted(&self) -> Arc<Wanted> {
+        let body = self.body();
+        Arc::new(Wanted {
+            kind: kind_of(&self.key),
+            key: self.key.clone(),
+            digest: Checksum::of(body.to_string().as_bytes()),
+            defines: KindName::of(&self.key).is_definition().then(|| KindName {
+                group: body["spec"]["group"].as_str().unwrap_or_default().into(),
+                kind: body["spec"]["names"]["kind"].as_str().unwrap_or_default().into(),
+            }),
+            body: Body::new(&body),
+            wave: self.wave,
+            rank: Rank::of(&self.key.group, &self.key.kind),
+            replace: false,
+        })
+    }
+}
+
+fn definition_spec(key: &Key, value: &str) -> Value {
+    let (plural, group) = key.name.split_once('.').unwrap_or((&key.name, "example.com"));
+    let kind = if plural == "widgets" { WIDGET.to_owned() } else { plural.trim_end_matches('s').to_owned() };
+    json!({
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+        "versions": [{
+            "name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {
+                "type": "object", "description": value,
+                "properties": {"spec": {"type": "object", "additionalProperties": {"type": "string"}}},
+            }},
+        }],
+    })
+}
+
+/// What a deployment object is made of, by key.
+#[must_use]
+pub fn objects(items: &[Item]) -> BTreeMap<Key, Arc<Wanted>> {
+    items.iter().map(|item| (item.key.clone(), item.wanted())).collect()
+}

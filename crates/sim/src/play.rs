@@ -1,0 +1,199 @@
+//! Plays a story: as it is, with a fault at every step, or with everything at once.
+
+use brokkr_api::StackId;
+
+use crate::case::{Act, Case};
+use crate::end::{self, End};
+use crate::rng::Rng;
+use crate::world::{Fault, Kept, World};
+
+/// A story under way.
+#[derive(Clone)]
+pub struct Stage {
+    pub world: World,
+    /// The stack that is in each place now: one that was deleted is followed by another.
+    places: Vec<u128>,
+    latest: Vec<Vec<crate::objects::Item>>,
+}
+
+impl Stage {
+    #[must_use]
+    pub fn new(case: &Case) -> Self {
+        let mut world = World::new(case.seed);
+        world.server.pace = case.pace;
+        world.trace = case.trace.then(Vec::new);
+        Self { world, places: vec![0; 3], latest: vec![Vec::new(); 3] }
+    }
+
+    #[must_use]
+    pub fn stack(&self, place: usize) -> StackId {
+        let place_number = u128::try_from(place).unwrap_or_default();
+        World::stack_id(place_number * 100 + self.places[place])
+    }
+
+    pub fn act(&mut self, act: &Act) {
+        self.world.note(|| format!("• {act:?}"));
+        match act {
+            Act::Submit(place, items) => self.submit(*place, items.clone()),
+            Act::Again(place) => {
+                let items = self.latest[*place].clone();
+                if !items.is_empty() && !self.world.broker.is_deleted(self.stack(*place)) {
+                    self.submit(*place, items);
+                }
+            }
+            Act::Delete(place) => self.world.broker.delete(self.stack(*place)),
+            Act::Untarget(place) => self.world.broker.target(self.stack(*place), false),
+            Act::Target(place) => self.world.broker.target(self.stack(*place), true),
+            Act::Meddle(key, what) => self.world.meddle(key, what),
+            Act::BreakWatches => self.world.break_watches(),
+            Act::Sweep => self.world.run.sweep(),
+            Act::BrokerGoes => self.world.broker.away = true,
+            Act::BrokerReturns => self.world.broker.away = false,
+        }
+    }
+
+    /// What went wrong, with how it came to that if it was written down.
+    fn told(&self, breach: String) -> String {
+        match &self.world.trace {
+            Some(trace) => format!("{breach}\n\nhow it went:\n{}", trace.join("\n")),
+            None => breach,
+        }
+    }
+
+    fn submit(&mut self, place: usize, items: Vec<crate::objects::Item>) {
+        if self.world.broker.is_deleted(self.stack(place)) {
+            self.places[place] += 1;
+        }
+        let (stack, now) = (self.stack(place), self.world.now());
+        self.world.broker.submit(stack, &format!("stack-{place}"), &items, now);
+        self.latest[place] = items;
+    }
+}
+
+/// Everything in its turn, each act after the last has settled, and at the end what must hold.
+pub fn quietly(stage: &mut Stage, acts: &[Act]) -> Result<End, String> {
+    let end = acts.iter().try_for_each(|act| {
+        stage.act(act);
+        stage.world.settle()
+    });
+    end.and_then(|()| finish(stage)).map_err(|breach| stage.told(breach))
+}
+
+fn finish(stage: &mut Stage) -> Result<End, String> {
+    stage.world.broker.away = false;
+    stage.world.settle()?;
+    end::check(&stage.world)?;
+    Ok(End::of(&stage.world))
+}
+
+/// Once without a fault, then with this fault at every step: the end must be the same.
+/// Answers how many times the story was played.
+pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> Result<usize, String> {
+    let mut stage = Stage::new(case);
+    // Where each act begins: a fault in a later act needs not play the earlier ones again.
+    let mut begun = Vec::new();
+    for act in &case.acts {
+        begun.push((stage.world.made, stage.clone()));
+        stage.act(act);
+        stage.world.settle().map_err(|breach| stage.told(breach))?;
+    }
+    let total = stage.world.made;
+    let clean = finish(&mut stage).map_err(|breach| stage.told(breach))?;
+    stage.world.check_stable().map_err(|breach| stage.told(breach))?;
+    for at in 0..total {
+        let number = begun.partition_point(|(made, _)| *made <= at).max(1) - 1;
+        let mut stage = begun[number].1.clone();
+        let fault = fault(at);
+        stage.world.fault = Some(fault);
+        let end =
+            quietly(&mut stage, &case.acts[number..]).map_err(|breach| format!("{fault:?}: {breach}"))?;
+        if end != clean {
+            return Err(stage.told(format!("{fault:?}: {}", difference(&clean, &end))));
+        }
+    }
+    Ok(total + 1)
+}
+
+/// Everything at once: acts while others are under way, faults by chance, watches that break. Then all heals.
+pub fn wildly(case: &Case, chaos: usize) -> Kept {
+    let mut stage = Stage::new(case);
+    let mut rng = Rng::new(case.seed ^ 0xc4a0_5c4a);
+    stage.world.oath.racing = true;
+    stage.world.chaos = chaos;
+    let end = case.acts.iter().try_for_each(|act| {
+        stage.act(act);
+        if rng.percent(10) {
+            stage.world.break_watches();
+        }
+        stage.world.go_on(rng.below(40))
+    });
+    stage.world.chaos = 0;
+    let end = end.and_then(|()| finish(&mut stage)).and_then(|_| stage.world.check_stable());
+    end.map_err(|breach| stage.told(breach))
+}
+
+fn difference(clean: &End, other: &End) -> String {
+    if clean.objects != other.objects {
+        let keys = clean.objects.keys().chain(other.objects.keys());
+        let key = keys.into_iter().find(|key| clean.objects.get(*key) != other.objects.get(*key));
+        let key = key.expect("they differ");
+        return format!(
+            "D6: {key} ends otherwise\n  without: {:?}\n  with:    {:?}",
+            clean.objects.get(key),
+            other.objects.get(key)
+        );
+    }
+    if clean.records != other.records {
+        return format!("D6: records differ\n  without: {:?}\n  with:    {:?}", clean.records, other.records);
+    }
+    format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.told, other.told)
+}
+
+/// Plays the stories of many seeds; the first that fails is made as short as it can be, and told in full.
+/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` so many; `BROKKR_SIM_WHOLE=1` shortens nothing.
+pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match number("BROKKR_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("BROKKR_SIM_CASES").unwrap_or(count),
+    };
+    let mut runs = 0;
+    for seed in seeds.clone() {
+        let case = Case::from_seed(seed);
+        match play(&case) {
+            Ok(played) => runs += played,
+            Err(_) => {
+                let case = if number("BROKKR_SIM_WHOLE").is_some() { case } else { shortened(case, &play) };
+                let breach = play(&Case { trace: true, ..case.clone() }).err().unwrap_or_default();
+                panic!("seed {seed} (again: BROKKR_SIM_SEED={seed}), pace {}\n{breach}", case.pace);
+            }
+        }
+    }
+    println!("{} stories, played {runs} times", seeds.end - seeds.start);
+}
+
+/// Leaves out acts, and resources of acts, for as long as it still fails.
+fn shortened(mut case: Case, play: &impl Fn(&Case) -> Result<usize, String>) -> Case {
+    while let Some(shorter) =
+        (0..case.acts.len()).flat_map(|at| without(&case, at)).find(|shorter| play(shorter).is_err())
+    {
+        case = shorter;
+    }
+    case
+}
+
+fn without(case: &Case, at: usize) -> Vec<Case> {
+    let mut shorter = case.clone();
+    shorter.acts.remove(at);
+    let mut all = vec![shorter];
+    if let Act::Submit(place, items) = &case.acts[at] {
+        for left_out in 0..items.len() {
+            let mut items = items.clone();
+            items.remove(left_out);
+            let mut shorter = case.clone();
+            shorter.acts[at] = Act::Submit(*place, items);
+            all.push(shorter);
+        }
+    }
+    all
+}

@@ -1,0 +1,72 @@
+//! The records that the cluster keeps, with their resourceVersion as precondition.
+
+use std::collections::BTreeMap;
+
+use brokkr_agent::inventory::pack::{pack, unpack};
+use brokkr_agent::inventory::shard::Header;
+use brokkr_agent::inventory::wire::{from_object, to_object};
+use brokkr_agent::plan::types::Record;
+use brokkr_api::{AgentId, StackId};
+
+/// Why a record was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale;
+
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    kept: BTreeMap<StackId, Record>,
+    version: u64,
+}
+
+impl Records {
+    #[must_use]
+    pub fn get(&self, stack: StackId) -> Option<&Record> {
+        self.kept.get(&stack)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Record> {
+        self.kept.values()
+    }
+
+    /// Grows with every write.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Creates or replaces it; answers the new version.
+    pub fn write(&mut self, record: &Record) -> Result<String, Stale> {
+        let kept = self.kept.get(&record.stack);
+        let fits = match (kept, &record.version) {
+            // Deleted by hand: made again.
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(kept), version) => kept.version == *version,
+        };
+        if !fits {
+            return Err(Stale);
+        }
+        self.version += 1;
+        let version = self.version.to_string();
+        self.kept.insert(record.stack, Record { version: Some(version.clone()), ..record.clone() });
+        Ok(version)
+    }
+
+    pub fn drop_record(&mut self, stack: StackId) {
+        self.kept.remove(&stack);
+    }
+
+    /// What a new run of the agent reads: only what survives the way through the API server.
+    #[must_use]
+    pub fn load(&self, agent: AgentId) -> Vec<Record> {
+        self.kept
+            .values()
+            .map(|record| {
+                let header = Header { entries: record.inventory.len(), packed: None, shards: Vec::new() };
+                let object = to_object(record, agent, "record", header).expect("a record can be written");
+                let inventory = pack(&record.inventory).and_then(|packed| unpack(&packed)).expect("packed");
+                Record { inventory, ..from_object(object).expect("and read") }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! One stack, told step by step: for tests that name what happens rather than draw it by lot.
+
+use brokkr_agent::plan::types::Record;
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::{SequenceId, StackId};
+use brokkr_manifest::Key;
+
+use crate::objects::{Item, key};
+use crate::server::{Meddling, Object};
+use crate::world::World;
+
+pub struct Scene {
+    pub world: World,
+    pub stack: StackId,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scene {
+    #[must_use]
+    pub fn new() -> Self {
+        let mut world = World::new(7);
+        world.trace = Some(Vec::new());
+        Self { world, stack: World::stack_id(0) }
+    }
+
+    /// A cluster in which these resources were delivered.
+    #[must_use]
+    pub fn with(items: &[Item]) -> Self {
+        let mut scene = Self::new();
+        scene.deliver(items);
+        scene
+    }
+
+    pub fn submit(&mut self, items: &[Item]) -> SequenceId {
+        self.submit_to(self.stack, items)
+    }
+
+    pub fn submit_to(&mut self, stack: StackId, items: &[Item]) -> SequenceId {
+        let now = self.world.now();
+        self.world.broker.submit(stack, "web", items, now)
+    }
+
+    pub fn deliver(&mut self, items: &[Item]) -> SequenceId {
+        let sequence = self.submit(items);
+        self.settle();
+        sequence
+    }
+
+    /// Until nothing happens any more. No promise may be broken on the way.
+    pub fn settle(&mut self) {
+        if let Err(breach) = self.world.settle() {
+            panic!("{breach}\n{}", self.trace().join("\n"));
+        }
+    }
+
+    pub fn delete(&mut self) {
+        self.world.broker.delete(self.stack);
+        self.settle();
+    }
+
+    pub fn meddle(&mut self, name: &str, what: &Meddling) {
+        self.world.meddle(&key(name), what);
+    }
+
+    #[must_use]
+    pub fn object(&self, name: &str) -> Option<&Object> {
+        self.world.server.objects.get(&key(name))
+    }
+
+    /// Everything that is there, but the namespace that always is.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let names = self.world.server.objects.keys().map(Key::to_string);
+        names.filter(|name| name != "/Namespace//default").collect()
+    }
+
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        self.world.records.get(self.stack)
+    }
+
+    #[must_use]
+    pub fn trace(&self) -> &[String] {
+        self.world.trace.as_deref().unwrap_or_default()
+    }
+
+    pub fn forget_trace(&mut self) {
+        self.world.trace = Some(Vec::new());
+    }
+
+    /// When this request was made, among all of them.
+    #[must_use]
+    pub fn position(&self, request: &str) -> Option<usize> {
+        let with_end = format!(" {request} → ");
+        self.trace().iter().position(|line| line.contains(&with_end))
+    }
+
+    #[must_use]
+    pub fn told(&self, transition: Transition) -> Vec<&Report> {
+        let told = self.world.broker.reports.values();
+        told.filter(|report| report.stack_id == self.stack && report.transition == transition).collect()
+    }
+}

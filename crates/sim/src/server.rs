@@ -1,0 +1,293 @@
+//! The API server, as far as the agent can tell: what exists, under which uid, with whose marks.
+//!
+//! ```text
+//! server.rs          the state, and what watches are told
+//! server/request.rs  apply, dry run, look, delete, release: each with its preconditions and refusals
+//! server/within.rs   controllers: namespaces and definitions that end, finalizers, garbage
+//! server/others.rs   other people: they create, change, delete, take marks off and put theirs on
+//! ```
+//!
+//! Server-side apply is not done over again: an object knows what our manager applied last, and whether somebody
+//! changed a field of ours since. That somebody did is an input.
+
+mod others;
+mod request;
+mod within;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use brokkr_agent::health::{Health, HealthState};
+use brokkr_agent::plan::types::{Body, Fingerprint, Seen, Uid, Wanted};
+use brokkr_agent::resource::KindName;
+use brokkr_api::ids::Checksum;
+use brokkr_manifest::{Key, order};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+pub use others::Meddling;
+pub use request::{no_answer, overload, refusal};
+
+use crate::objects::{defines, namespace_key};
+
+/// Whose an object is, as it says itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub agent: Option<String>,
+    pub stack: Option<String>,
+    pub id: Option<String>,
+    pub checksum: Option<String>,
+    pub sequence: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub uid: Uid,
+    pub version: u64,
+    /// The version at which it came to be.
+    pub born: u64,
+    pub since: Timestamp,
+    /// It was created by an apply of ours.
+    pub made_by_brokkr: bool,
+    pub marks: Marks,
+    /// Somebody put `brokkr.io/prune: keep` on it, beside what the manifest says.
+    pub kept_by_hand: bool,
+    pub owner: Option<Key>,
+    pub finalizers: Vec<String>,
+    pub deleted_at: Option<Timestamp>,
+    /// Of a definition: its kind is accepted.
+    pub established: bool,
+    /// What our manager applied last, without the marks.
+    pub applied: Option<Arc<Applied>>,
+    /// Somebody changed a field of ours since; how often.
+    pub drift: u32,
+}
+
+/// A body, as far as this server reads it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub body: Body,
+    /// The names of its fields: values do not count, as in managedFields.
+    fields: String,
+    data: Value,
+    keep: bool,
+    immutable: bool,
+    broken: bool,
+}
+
+/// What a watch on the kind would tell.
+#[derive(Clone, Debug)]
+pub struct News {
+    pub key: Key,
+    pub before: Option<Seen>,
+    pub after: Option<Seen>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub objects: BTreeMap<Key, Object>,
+    pub now: Timestamp,
+    /// One counter for all versions.
+    pub version: u64,
+    /// How long controllers take for anything.
+    pub pace: SignedDuration,
+    /// Whoever should take a finalizer off does not.
+    pub finalizers_stick: bool,
+    /// Kinds that the agent has no right to write.
+    pub forbidden: BTreeSet<KindName>,
+    /// Takes no writes for now, though it answers everything else.
+    pub ailing: bool,
+    pub news: Vec<News>,
+    /// Bodies that were read once.
+    read: HashMap<Checksum, Arc<Applied>>,
+}
+
+impl Object {
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept_by_hand || self.applied.as_ref().is_some_and(|applied| applied.keep)
+    }
+
+    #[must_use]
+    pub fn is_marked(&self, agent: &str) -> bool {
+        self.marks.agent.as_deref() == Some(agent)
+    }
+
+    fn fields(&self) -> Option<Fingerprint> {
+        let fields = &self.applied.as_ref()?.fields;
+        Some(if self.drift > 0 {
+            Fingerprint::of(&format!("{fields} without {}", self.drift))
+        } else {
+            Fingerprint::of(fields)
+        })
+    }
+}
+
+fn collect(value: &Value, paths: &mut String) {
+    if let Some(fields) = value.as_object() {
+        for (name, inner) in fields {
+            paths.push_str(name);
+            paths.push('{');
+            collect(inner, paths);
+            paths.push('}');
+        }
+    }
+}
+
+impl Applied {
+    #[must_use]
+    pub fn read(wanted: &Wanted) -> Self {
+        let body = wanted.body.to_value();
+        let mut fields = String::new();
+        collect(&body, &mut fields);
+        let data = body["data"].clone();
+        Self {
+            body: wanted.body.clone(),
+            fields,
+            keep: body["metadata"]["annotations"]["brokkr.io/prune"] == "keep",
+            immutable: body["immutable"] == true,
+            broken: data.as_object().is_some_and(|data| data.keys().any(|name| name.contains('!'))),
+            data,
+        }
+    }
+
+    /// The API server will not have it.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether this may be followed by that.
+    #[must_use]
+    pub fn allows(&self, next: &Self) -> bool {
+        !self.immutable || self.data == next.data
+    }
+}
+
+impl Server {
+    /// The body as this server reads it.
+    pub fn read(&mut self, wanted: &Wanted) -> Arc<Applied> {
+        self.read.entry(wanted.digest).or_insert_with(|| Arc::new(Applied::read(wanted))).clone()
+    }
+
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        let mut server = Self {
+            objects: BTreeMap::new(),
+            now,
+            version: 100,
+            pace: SignedDuration::from_millis(500),
+            finalizers_stick: false,
+            forbidden: BTreeSet::new(),
+            ailing: false,
+            news: Vec::new(),
+            read: HashMap::new(),
+        };
+        server.insert(&namespace_key("default"), |_| {});
+        server.news.clear();
+        server
+    }
+
+    /// What `GET` would show of it.
+    #[must_use]
+    pub fn seen(&self, key: &Key) -> Option<Seen> {
+        let object = self.objects.get(key)?;
+        Some(Seen {
+            uid: object.uid.clone(),
+            version: object.version,
+            agent: object.marks.agent.as_deref().map(Uid::from),
+            stack: object.marks.stack.as_deref().map(Uid::from),
+            names_itself: object.marks.id == Some(key.to_string()),
+            keep: object.is_kept(),
+            has_owner: object.owner.is_some(),
+            deleting: object.is_deleting(),
+            finalizers: object.finalizers.clone(),
+            fields: object.fields(),
+            health: Self::health(key, object),
+            later: None,
+            writer: None,
+        })
+    }
+
+    fn health(key: &Key, object: &Object) -> Arc<Health> {
+        let is_definition = KindName::of(key).is_definition();
+        let unready = object.is_deleting() || is_definition && !object.established;
+        let state = if unready { HealthState::Progressing } else { HealthState::Ready };
+        Arc::new(Health { state, reason: String::new(), message: String::new() })
+    }
+
+    /// Known to discovery, and its requests are answered.
+    #[must_use]
+    pub fn is_served(&self, kind: &KindName) -> bool {
+        // Shown a moment after it is established.
+        order::is_built_in(&kind.group)
+            || self.objects.iter().any(|(key, object)| {
+                defines(key, kind) && object.established && object.since + self.pace * 2 <= self.now
+            })
+    }
+
+    pub(crate) fn insert(&mut self, key: &Key, dress: impl FnOnce(&mut Object)) {
+        self.version += 1;
+        let mut object = Object {
+            uid: Uid::from(format!("uid-{}", self.version)),
+            version: self.version,
+            born: self.version,
+            since: self.now,
+            made_by_brokkr: false,
+            marks: Marks::default(),
+            kept_by_hand: false,
+            owner: None,
+            finalizers: Vec::new(),
+            deleted_at: None,
+            established: false,
+            applied: None,
+            drift: 0,
+        };
+        dress(&mut object);
+        self.objects.insert(key.clone(), object);
+        self.tell(key, None);
+    }
+
+    /// Changes it; without a difference there is no new version and no event.
+    pub(crate) fn change(&mut self, key: &Key, change: impl FnOnce(&mut Object)) {
+        let before = self.seen(key);
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let earlier = object.clone();
+        change(object);
+        if *object != earlier {
+            self.version += 1;
+            object.version = self.version;
+            self.tell(key, before);
+        }
+    }
+
+    pub(crate) fn drop_object(&mut self, key: &Key) {
+        let before = self.seen(key);
+        if self.objects.remove(key).is_some() {
+            self.version += 1;
+            self.tell(key, before);
+        }
+    }
+
+    fn tell(&mut self, key: &Key, before: Option<Seen>) {
+        let after = self.seen(key);
+        self.news.push(News { key: key.clone(), before, after });
+    }
+
+    /// What lives in this namespace, or is of this definition.
+    pub fn inside<'a>(&'a self, ground: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
+        let namespace = KindName::of(ground).is_namespace();
+        self.objects.iter().filter(move |(key, _)| {
+            if namespace {
+                key.namespace.as_deref() == Some(&ground.name)
+            } else {
+                defines(ground, &KindName::of(key))
+            }
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Other people in the same cluster. What they do is given; what becomes of it is the agent's matter.
+
+use brokkr_agent::resource::KindName;
+use brokkr_manifest::Key;
+
+use super::{Marks, Server};
+use crate::objects::namespace_key;
+
+/// Somebody does something to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meddling {
+    Create,
+    /// With marks of another agent.
+    CreateForAnother,
+    /// As the child of another object.
+    CreateChildOf(Key),
+    /// Changes a field that is ours.
+    Change,
+    Delete,
+    TakeMarksOff,
+    /// Takes the label off only, which is what watches select by.
+    TakeLabelOff,
+    /// Puts `brokkr.io/prune: keep` on.
+    Keep,
+    Hold,
+    LetGo,
+}
+
+impl Server {
+    pub fn meddle(&mut self, key: &Key, what: &Meddling) {
+        match what {
+            Meddling::Create | Meddling::CreateForAnother | Meddling::CreateChildOf(_) => {
+                if self.objects.contains_key(key) || !self.has_room(key) {
+                    return;
+                }
+                self.insert(key, |object| match what {
+                    Meddling::CreateForAnother => object.marks = another(key),
+                    Meddling::CreateChildOf(owner) => object.owner = Some(owner.clone()),
+                    _ => {}
+                });
+            }
+            Meddling::Change => self.change(key, |object| {
+                object.drift += u32::from(object.applied.is_some());
+            }),
+            Meddling::Delete => self.begin_delete(key),
+            Meddling::TakeMarksOff => self.change(key, |object| {
+                object.drift += u32::from(object.applied.is_some());
+                object.marks = Marks::default();
+            }),
+            Meddling::TakeLabelOff => self.change(key, |object| {
+                object.drift += u32::from(object.applied.is_some());
+                object.marks.agent = None;
+            }),
+            Meddling::Keep => self.change(key, |object| object.kept_by_hand = true),
+            Meddling::Hold => self.change(key, |object| {
+                if !object.is_deleting() && object.finalizers.is_empty() {
+                    object.finalizers.push("example.com/hold".into());
+                }
+            }),
+            Meddling::LetGo => {
+                self.change(key, |object| object.finalizers.retain(|held| held != "example.com/hold"));
+                let free = |object: &super::Object| object.is_deleting() && object.finalizers.is_empty();
+                if self.objects.get(key).is_some_and(free) && !KindName::of(key).is_namespace() {
+                    self.drop_object(key);
+                }
+            }
+        }
+    }
+
+    fn has_room(&self, key: &Key) -> bool {
+        let placed = key.namespace.as_ref().is_none_or(|namespace| {
+            self.objects.get(&namespace_key(namespace)).is_some_and(|namespace| !namespace.is_deleting())
+        });
+        placed && self.is_served(&KindName::of(key))
+    }
+}
+
+fn another(key: &Key) -> Marks {
+    Marks {
+        agent: Some("another-agent".into()),
+        stack: Some("another-stack".into()),
+        id: Some(key.to_string()),
+        checksum: Some("theirs".into()),
+        sequence: Some("1".into()),
+    }
+}

@@ -1,0 +1,186 @@
+//! The agent's requests, and what the API server makes of them. Which refusal is of which class was measured:
+//! see the corpus.
+
+use std::time::Duration;
+
+use brokkr_agent::marks::Stamp;
+use brokkr_agent::plan::steps::Answer;
+use brokkr_agent::plan::types::{Content, Failure, FailureClass, Uid, Wanted};
+use brokkr_agent::resource::KindName;
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+
+use super::{Applied, Marks, Server};
+use crate::objects::{defines, namespace_key};
+
+#[must_use]
+pub fn refusal(class: FailureClass, reason: &str) -> Failure {
+    Failure {
+        class,
+        reason: reason.into(),
+        message: format!("the simulated server: {reason}"),
+        retry_after: None,
+    }
+}
+
+/// What a request comes back with when its answer is lost, or the server is away.
+#[must_use]
+pub fn no_answer() -> Failure {
+    refusal(FailureClass::Transient, "ApiServerUnreachable")
+}
+
+/// Too much at once, with the server's own wish.
+#[must_use]
+pub fn overload() -> Failure {
+    let retry_after = Some(Duration::from_secs(3));
+    Failure { retry_after, ..refusal(FailureClass::Transient, "TooManyRequests") }
+}
+
+impl Server {
+    pub fn apply(&mut self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
+        if self.ailing {
+            return Answer::Failed(refusal(FailureClass::Transient, "Http503"));
+        }
+        let body = self.read(wanted);
+        if let Err(failure) = self.check_apply(&wanted.key, &body, uid) {
+            return Answer::Failed(failure);
+        }
+        let marks = Marks {
+            agent: Some(stamp.agent.to_string()),
+            stack: Some(stamp.stack.to_string()),
+            id: Some(wanted.key.to_string()),
+            checksum: Some(stamp.checksum.to_string()),
+            sequence: Some(stamp.sequence.to_string()),
+        };
+        let created = !self.objects.contains_key(&wanted.key);
+        if created {
+            self.insert(&wanted.key, |object| {
+                object.made_by_brokkr = true;
+                object.marks = marks;
+                object.applied = Some(body);
+            });
+        } else {
+            self.change(&wanted.key, |object| {
+                object.marks = marks;
+                object.applied = Some(body);
+                object.drift = 0;
+            });
+        }
+        match self.seen(&wanted.key) {
+            Some(seen) => Answer::Applied { seen, created },
+            None => Answer::Failed(no_answer()),
+        }
+    }
+
+    pub fn dry_run(&mut self, wanted: &Wanted, uid: Option<&Uid>, _stamp: &Stamp) -> Answer {
+        let body = self.read(wanted);
+        match self.check_apply(&wanted.key, &body, uid) {
+            Ok(()) => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
+            Err(failure) => Answer::Failed(failure),
+        }
+    }
+
+    fn check_apply(&self, key: &Key, body: &Applied, uid: Option<&Uid>) -> Result<(), Failure> {
+        let kind = KindName::of(key);
+        if !self.is_served(&kind) {
+            return Err(refusal(FailureClass::Missing, "Http404"));
+        }
+        if self.forbidden.contains(&kind) {
+            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+        }
+        match (self.objects.get(key), uid) {
+            (Some(object), Some(uid)) if object.uid != *uid => {
+                Err(refusal(FailureClass::Conflict, "Invalid"))
+            }
+            (None, Some(_)) => Err(refusal(FailureClass::Conflict, "Conflict")),
+            (Some(object), _) => {
+                let allowed = object.applied.as_ref().is_none_or(|applied| applied.allows(body));
+                if body.is_broken() {
+                    return Err(refusal(FailureClass::Permanent, "Invalid"));
+                }
+                if allowed { Ok(()) } else { Err(refusal(FailureClass::Immutable, "Immutable")) }
+            }
+            (None, None) => self.check_create(key, body),
+        }
+    }
+
+    fn check_create(&self, key: &Key, body: &Applied) -> Result<(), Failure> {
+        if let Some(namespace) = &key.namespace {
+            match self.objects.get(&namespace_key(namespace)) {
+                None => return Err(refusal(FailureClass::Missing, "NamespaceNotFound")),
+                Some(namespace) if namespace.is_deleting() => {
+                    return Err(refusal(FailureClass::Missing, "NamespaceTerminating"));
+                }
+                Some(_) => {}
+            }
+        }
+        let kind = KindName::of(key);
+        let leaving =
+            self.objects.iter().any(|(other, object)| defines(other, &kind) && object.is_deleting());
+        if leaving {
+            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+        }
+        if body.is_broken() { Err(refusal(FailureClass::Permanent, "Invalid")) } else { Ok(()) }
+    }
+
+    /// What the agent's rights do not cover.
+    #[must_use]
+    pub fn lacking(&self, content: &Content) -> Vec<ObjectNote> {
+        let forbidden = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
+        forbidden
+            .map(|key| ObjectNote {
+                object: key.for_people().to_string(),
+                reason: "Forbidden".into(),
+                message: "the simulated server: not allowed".into(),
+            })
+            .collect()
+    }
+
+    #[must_use]
+    pub fn look(&self, key: &Key) -> Answer {
+        Answer::Looked(self.seen(key))
+    }
+
+    /// As the agent lists it: everything that no controller would collect.
+    #[must_use]
+    pub fn look_inside(&self, ground: &Key) -> Answer {
+        let lost = self.inside(ground).filter(|(_, object)| object.owner.is_none());
+        Answer::Inside(lost.map(|(key, _)| key.for_people().to_string()).collect())
+    }
+
+    pub fn delete(&mut self, key: &Key, uid: &Uid) -> Answer {
+        match self.check_uid(key, uid, "Conflict") {
+            Ok(true) => {
+                self.begin_delete(key);
+                Answer::DeleteAccepted
+            }
+            Ok(false) => Answer::Gone,
+            Err(failure) => Answer::Failed(failure),
+        }
+    }
+
+    pub fn release(&mut self, key: &Key, uid: &Uid) -> Answer {
+        match self.check_uid(key, uid, "Invalid") {
+            Ok(true) => {
+                self.change(key, |object| {
+                    object.marks = Marks::default();
+                    object.drift += u32::from(object.applied.is_some());
+                });
+                Answer::Released
+            }
+            Ok(false) => Answer::Gone,
+            Err(failure) => Answer::Failed(failure),
+        }
+    }
+
+    fn check_uid(&self, key: &Key, uid: &Uid, reason: &str) -> Result<bool, Failure> {
+        match self.objects.get(key) {
+            None => Ok(false),
+            Some(_) if self.forbidden.contains(&KindName::of(key)) => {
+                Err(refusal(FailureClass::Permanent, "Forbidden"))
+            }
+            Some(object) if object.uid != *uid => Err(refusal(FailureClass::Conflict, reason)),
+            Some(_) => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! All of it together. One seed decides what happens next: a request reaches the server, an answer or a watch
+//! event reaches the agent, a report reaches the broker, a controller does its part, or time passes.
+//!
+//! The plan meets this world in two places only: [`Run::advance`], where its situation is made, and
+//! [`World::carry_out`], where its steps are done.
+
+mod carry_out;
+mod watching;
+
+use std::collections::BTreeSet;
+
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::broker::Broker;
+use crate::oath::Oath;
+use crate::records::Records;
+use crate::rng::Rng;
+use crate::run::{Request, Run};
+use crate::server::{Meddling, Server};
+
+/// So long nothing was written: it has settled, or will wait for ever.
+const CALM: SignedDuration = SignedDuration::from_secs(700);
+/// More than any story takes; beyond it something goes round in circles.
+const TURNS: usize = 20_000;
+
+/// What goes wrong, once, with the n-th request of a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The agent dies right after it was carried out, before the answer arrives.
+    Crash(usize),
+    /// It is carried out, and the answer is lost.
+    LostAnswer(usize),
+    /// It is not carried out: the server has too much to do.
+    Overload(usize),
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub agent: AgentId,
+    pub server: Server,
+    pub records: Records,
+    pub broker: Broker,
+    pub run: Run,
+    pub rng: Rng,
+    pub oath: Oath,
+    pub fault: Option<Fault>,
+    /// So many of a hundred requests fail, one way or the other, and the agent dies now and then.
+    pub chaos: usize,
+    /// Requests that were carried out so far.
+    pub made: usize,
+    /// Requests since the last wake that changed something.
+    pub writes: usize,
+    pub trace: Option<Vec<String>>,
+    /// Contents that the cluster keeps, for when the broker is away.
+    kept: BTreeSet<(StackId, SequenceId)>,
+    session: i64,
+    last_change: Timestamp,
+}
+
+/// A promise that did not hold, in words.
+pub type Kept = Result<(), String>;
+
+impl World {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let now = Timestamp::from_second(1_800_000_000).expect("a time");
+        let agent = AgentId(Uuid::from_u128(0xa9e17));
+        Self {
+            agent,
+            server: Server::new(now),
+            records: Records::default(),
+            broker: Broker::default(),
+            run: Run::start(agent, 1, Vec::new()),
+            rng: Rng::new(seed),
+            oath: Oath::default(),
+            fault: None,
+            chaos: 0,
+            made: 0,
+            writes: 0,
+            trace: None,
+            kept: BTreeSet::new(),
+            session: 1,
+            last_change: now,
+        }
+    }
+
+    #[must_use]
+    pub fn stack_id(number: u128) -> StackId {
+        StackId(Uuid::from_u128(0x57ac_0000 + number))
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.server.now
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(what());
+        }
+    }
+
+    /// Somebody else does something.
+    pub fn meddle(&mut self, key: &Key, what: &Meddling) {
+        self.server.meddle(key, what);
+        self.after_change();
+    }
+
+    /// The process dies and starts again: it knows what the cluster holds, and nothing else.
+    pub fn crash(&mut self) {
+        self.note(|| "— the agent dies —".to_owned());
+        self.session += 1;
+        self.run = Run::start(self.agent, self.session, self.records.load(self.agent));
+        self.broker.changed = true;
+        if self.broker.away {
+            self.run.go_on_alone();
+        }
+    }
+
+    /// Until nothing happens any more, or only waiting is left.
+    pub fn settle(&mut self) -> Kept {
+        self.changed();
+        for _ in 0..TURNS {
+            if self.turn()? {
+                continue;
+            }
+            let next = [self.run.next_wake(), self.server.next_event()].into_iter().flatten().min();
+            match next {
+                Some(next) if next.max(self.now()) <= self.last_change + CALM => {
+                    // The longer nothing happens, the later it is looked again: as on a busy machine.
+                    let idle = self.now().duration_since(self.last_change);
+                    self.pass_until(next.max(self.now() + idle));
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err("it never settles".to_owned())
+    }
+
+    /// Some turns, then something else happens.
+    pub fn go_on(&mut self, turns: usize) -> Kept {
+        for _ in 0..turns {
+            if !self.turn()? {
+                let later = self.now() + SignedDuration::from_millis(700);
+                self.pass_until(later);
+            }
+        }
+        Ok(())
+    }
+
+    /// Once there, it stays: later wakes change nothing, and a stack that has everything writes nothing at all.
+    pub fn check_stable(&mut self) -> Kept {
+        for _ in 0..10 {
+            let before = (self.server.version, self.records.version());
+            let (writes, complete) = (self.writes, self.records.all().all(|record| record.applied.is_some()));
+            let later = self.now() + SignedDuration::from_secs(700);
+            self.pass_until(later);
+            self.run.shake();
+            while self.turn()? {}
+            let changed = before != (self.server.version, self.records.version());
+            if changed || complete && self.writes != writes {
+                return Err("L1: it had settled, and wrote again though nothing had happened".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn pass_until(&mut self, then: Timestamp) {
+        self.server.now = then.max(self.server.now + SignedDuration::from_millis(1));
+        self.server.settle();
+        self.after_change();
+        self.run.wake(self.server.now);
+    }
+
+    /// One thing happens. False if nothing is left to happen at this moment.
+    fn turn(&mut self) -> Result<bool, String> {
+        self.server.now += SignedDuration::from_millis(2);
+        if self.server.next_event().is_some_and(|at| at <= self.server.now) {
+            self.server.settle();
+            self.after_change();
+        }
+        if self.run.next_wake().is_some_and(|at| at <= self.server.now) {
+            self.run.wake(self.server.now);
+        }
+        if self.broker.changed && !self.broker.away {
+            self.broker.changed = false;
+            self.broker.held.clone_from(&self.run.held);
+            let targets = self.broker.envelope();
+            self.run.aim(targets);
+        }
+        for stack in self.run.take_dirty() {
+            self.advance(stack)?;
+        }
+        self.watch_what_is_asked();
+        self.happen()
+    }
+
+    fn advance(&mut self, stack: StackId) -> Kept {
+        let from = self.run.requests.len();
+        let now = self.now();
+        if let Some(plan) = self.run.advance(stack, now)
+            && let Some(what) = plan.waiting_for
+        {
+            self.note(|| format!("{stack} waits, {:?}: {what}", plan.stage));
+        }
+        for request in &self.run.requests[from..] {
+            self.oath.hear(&self.run, request)?;
+        }
+        Ok(())
+    }
+
+    /// Whatever is possible now, by chance; watches lag behind everything else.
+    fn happen(&mut self) -> Result<bool, String> {
+        let heard = if self.broker.away { 0 } else { self.run.reports.len().min(1) };
+        let lagging: Vec<_> = self
+            .run
+            .watches
+            .iter()
+            .filter(|(_, queue)| !queue.is_empty())
+            .map(|(kind, _)| kind.clone())
+            .collect();
+        let weights = [
+            self.run.requests.len().min(3) * 3,
+            self.run.answers.len().min(1) * 3,
+            heard,
+            self.run.acknowledged.len().min(1),
+            lagging.len().min(2),
+        ];
+        let mut at = self.rng.below(weights.iter().sum());
+        let Some(what) = weights.iter().position(|weight| {
+            let here = at < *weight;
+            at = at.saturating_sub(*weight);
+            here
+        }) else {
+            return Ok(false);
+        };
+        match what {
+            0 => {
+                let chosen = self.rng.below(self.run.requests.len());
+                let request = self.run.requests.remove(chosen);
+                self.send(request)?;
+            }
+            1 => {
+                if let Some((stack, step, answer)) = self.run.answers.pop_front() {
+                    let now = self.now();
+                    let held = self.run.held.len();
+                    self.run.finish(stack, &step, &answer, now);
+                    // Let go of: the broker learns it with the next poll.
+                    self.broker.changed |= self.run.held.len() < held;
+                }
+            }
+            2 => {
+                if let Some(report) = self.run.reports.pop_front() {
+                    self.run.acknowledged.push_back(report.id);
+                    if self.broker.reports.insert(report.id, report).is_none() {
+                        self.last_change = self.now();
+                    }
+                }
+            }
+            3 => {
+                if let Some(id) = self.run.acknowledged.pop_front() {
+                    self.run.forget_report(id);
+                }
+            }
+            _ => {
+                let kind = self.rng.pick(&lagging).clone();
+                if let Some(change) = self.run.watches.get_mut(&kind).and_then(|queue| queue.pop_front()) {
+                    self.run.see(change);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// A request reaches its server, or not, and its answer comes back, or not.
+    fn send(&mut self, request: Request) -> Kept {
+        let number = self.made;
+        self.made += 1;
+        let fault = match self.fault {
+            Some(Fault::Crash(at)) if at == number => self.fault.take(),
+            Some(Fault::LostAnswer(at)) if at == number => self.fault.take(),
+            Some(Fault::Overload(at)) if at == number => self.fault.take(),
+            _ if self.chaos > 0 && self.rng.percent(self.chaos) => Some(match self.rng.below(5) {
+                0 => Fault::Crash(number),
+                1 | 2 => Fault::LostAnswer(number),
+                _ => Fault::Overload(number),
+            }),
+            _ => None,
+        };
+        let answer = self.answer(&request, fault)?;
+        self.note(|| {
+            let key = request.step.key().map(ToString::to_string).unwrap_or_default();
+            format!("{number} {} {} {key} → {}", request.stack, request.step.name(), brief(&answer))
+        });
+        if matches!(fault, Some(Fault::Crash(_))) {
+            self.crash();
+        } else {
+            self.run.answers.push_back((request.stack, request.step, answer));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn changed(&mut self) {
+        self.last_change = self.now();
+    }
+}
+
+fn brief(answer: &brokkr_agent::plan::steps::Answer) -> String {
+    use brokkr_agent::plan::steps::Answer;
+    match answer {
+        Answer::Looked(seen) => {
+            format!("{:?}", seen.as_ref().map(|seen| (&seen.uid, &seen.stack, seen.deleting)))
+        }
+        Answer::Applied { seen, created } => {
+            format!("{} {}", if *created { "created" } else { "updated" }, seen.uid)
+        }
+        Answer::Inside(foreign) => format!("inside {foreign:?}"),
+        Answer::Failed(failure) => format!("{:?} {}", failure.class, failure.reason),
+        _ => "done".to_owned(),
+    }
+}

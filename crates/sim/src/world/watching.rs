@@ -1,0 +1,61 @@
+//! Watches: what happens on the server reaches the agent later, in order for each kind, and never in part.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use brokkr_agent::observe::{Change, Part};
+use brokkr_agent::plan::types::Uid;
+use brokkr_agent::resource::KindName;
+
+use super::World;
+
+impl World {
+    /// The watches that the agent asked for begin, each with a list.
+    pub(super) fn watch_what_is_asked(&mut self) {
+        for kind in std::mem::take(&mut self.run.to_watch) {
+            let name = kind.name();
+            if !self.run.watches.contains_key(&name) {
+                let list = self.list(&name);
+                self.run.watches.insert(name, list);
+            }
+        }
+    }
+
+    fn list(&self, kind: &KindName) -> VecDeque<Change> {
+        let agent = self.agent.to_string();
+        let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
+        let mut list = VecDeque::from([Change::Listing(part.clone())]);
+        for (key, object) in &self.server.objects {
+            if KindName::of(key) == *kind && object.is_marked(&agent) {
+                list.extend(self.server.seen(key).map(|seen| Change::Present(key.clone(), Box::new(seen))));
+            }
+        }
+        list.push_back(Change::Listed(part));
+        list
+    }
+
+    /// All watches break: what was not delivered never is, and a new list tells what is there now.
+    pub fn break_watches(&mut self) {
+        let kinds: Vec<KindName> = self.run.watches.keys().cloned().collect();
+        for kind in kinds {
+            let list = self.list(&kind);
+            self.run.watches.insert(kind, list);
+        }
+    }
+
+    /// Tells the watches what changed.
+    pub(super) fn after_change(&mut self) {
+        let agent = Uid::from(self.agent);
+        for news in std::mem::take(&mut self.server.news) {
+            self.last_change = self.server.now;
+            self.run.stir(&news.key, self.server.now);
+            let Some(queue) = self.run.watches.get_mut(&KindName::of(&news.key)) else { continue };
+            let ours = |seen: &brokkr_agent::plan::types::Seen| seen.agent.as_ref() == Some(&agent);
+            match (news.before.filter(ours), news.after.filter(ours)) {
+                (_, Some(seen)) => queue.push_back(Change::Present(news.key, Box::new(seen))),
+                (Some(seen), None) => queue.push_back(Change::Gone(news.key, seen.uid)),
+                (None, None) => {}
+            }
+        }
+    }
+}

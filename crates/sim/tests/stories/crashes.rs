@@ -1,0 +1,37 @@
+//! D6: a crash, a lost answer or a refusal after any prefix of steps ends where none would have ended.
+
+use brokkr_sim::objects::Item;
+use brokkr_sim::play::{stories, with_a_fault_everywhere};
+use brokkr_sim::scene::Scene;
+use brokkr_sim::world::Fault;
+
+#[test]
+fn d6_a_crash_after_any_step_ends_where_no_crash_would_have() {
+    stories(4, |case| with_a_fault_everywhere(case, Fault::Crash));
+}
+
+#[test]
+fn d6_a_lost_answer_at_any_step_ends_where_none_would_have() {
+    stories(4, |case| with_a_fault_everywhere(case, Fault::LostAnswer));
+}
+
+#[test]
+fn d2_an_overloaded_server_at_any_step_ends_where_none_would_have() {
+    stories(4, |case| with_a_fault_everywhere(case, Fault::Overload));
+}
+
+/// Found by the fault matrix: made by a run that was killed before it could record so, the namespace counted as
+/// somebody else's, and stayed for ever.
+#[test]
+fn d6_a_namespace_that_was_made_just_before_a_crash_goes_with_its_stack() {
+    for fault in [Fault::Crash, Fault::LostAnswer] {
+        for at in 0..20 {
+            let mut scene = Scene::new();
+            scene.world.fault = Some(fault(at));
+            scene.deliver(&[Item::new("/Namespace//shop", 1), Item::new("/ConfigMap/shop/settings", 1)]);
+            assert!(scene.object("/Namespace//shop").is_some());
+            scene.delete();
+            assert!(scene.names().is_empty(), "{:?}: {:#?}", fault(at), scene.trace());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! One decision a test: order, validation, adoption, refusal.
+
+use brokkr_api::report::Transition;
+use brokkr_sim::objects::Item;
+use brokkr_sim::scene::Scene;
+use brokkr_sim::server::Meddling;
+use brokkr_sim::world::{Fault, World};
+use jiff::SignedDuration;
+
+const SHOP: &str = "/Namespace//shop";
+const WEB: &str = "apps/Deployment/shop/web";
+const SETTINGS: &str = "/ConfigMap/shop/settings";
+const NOTES: &str = "/ConfigMap/shop/notes";
+
+fn items(names: &[&str]) -> Vec<Item> {
+    names.iter().map(|name| Item::new(name, 1)).collect()
+}
+
+#[test]
+fn b1_the_ground_comes_first_and_configuration_before_workloads() {
+    let scene = Scene::with(&items(&[WEB, SETTINGS, SHOP]));
+    let order = [
+        "hold ",
+        "write-record ",
+        "apply /Namespace//shop",
+        "dry-run apps/Deployment/shop/web",
+        "apply /ConfigMap/shop/settings",
+        "apply apps/Deployment/shop/web",
+    ];
+    let positions: Vec<_> = order.iter().map(|request| scene.position(request)).collect();
+    assert!(
+        positions.iter().all(Option::is_some) && positions.is_sorted(),
+        "{positions:?} {:#?}",
+        scene.trace()
+    );
+}
+
+#[test]
+fn b2_a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_rest() {
+    let broken = |name: &str| Item { broken: true, ..Item::new(name, 1) };
+    let mut scene = Scene::new();
+    scene.deliver(&[Item::new(SHOP, 1), Item::new(WEB, 1), broken(SETTINGS), broken(NOTES)]);
+    assert!(scene.names().iter().all(|name| name == SHOP), "{:?}", scene.names());
+    let told = scene.told(Transition::Failed);
+    assert_eq!(told.len(), 1, "once, not every cycle");
+    assert_eq!(told[0].objects.len(), 2, "all errors are collected: {:?}", told[0].objects);
+    assert!(scene.told(Transition::Applied).is_empty());
+}
+
+#[test]
+fn b7_the_same_again_with_a_new_sequence_id_changes_no_object_and_keeps_the_stamp() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
+    let (stamp, version) = (scene.record().unwrap().stamp, scene.object(SETTINGS).unwrap().version);
+    scene.forget_trace();
+    let sequence = scene.deliver(&items(&[SHOP, SETTINGS]));
+    assert!(scene.position(&format!("apply {SETTINGS}")).is_some(), "A8: a full reconcile");
+    assert_eq!(scene.object(SETTINGS).unwrap().version, version);
+    assert_eq!(scene.record().unwrap().stamp, stamp);
+    assert_eq!(scene.record().unwrap().applied, Some(sequence));
+}
+
+#[test]
+fn c1_what_was_there_before_is_adopted_and_stays_the_same_object() {
+    let mut scene = Scene::new();
+    scene.meddle(SHOP, &Meddling::Create);
+    scene.meddle(SETTINGS, &Meddling::Create);
+    let uid = scene.object(SETTINGS).unwrap().uid.clone();
+    scene.deliver(&items(&[SHOP, SETTINGS]));
+    let object = scene.object(SETTINGS).unwrap();
+    assert_eq!(object.uid, uid);
+    assert_eq!(object.marks.stack, Some(scene.stack.to_string()));
+}
+
+#[test]
+fn c4_what_another_agent_owns_is_refused_before_anything_is_written() {
+    let mut scene = Scene::new();
+    scene.meddle(SHOP, &Meddling::Create);
+    scene.meddle(SETTINGS, &Meddling::CreateForAnother);
+    let before = scene.world.server.objects.clone();
+    scene.deliver(&items(&[SHOP, SETTINGS, NOTES]));
+    assert_eq!(scene.world.server.objects, before);
+    assert_eq!(scene.told(Transition::Failed).len(), 1);
+}
+
+#[test]
+fn c4_what_another_stack_wants_is_refused_and_stays_there() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
+    let other = World::stack_id(5);
+    scene.submit_to(other, &[Item::new(SETTINGS, 2)]);
+    scene.settle();
+    let object = scene.object(SETTINGS).unwrap();
+    assert_eq!(object.marks.stack, Some(scene.stack.to_string()));
+    let refused = scene.world.broker.reports.values().find(|report| report.stack_id == other);
+    assert_eq!(refused.map(|report| report.reason.as_str()), Some("OwnedByOther"));
+}
+
+/// Without a pause it would ask the API server without end; without a count nobody would ever hear of it.
+#[test]
+fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_told() {
+    let mut scene = Scene::new();
+    scene.submit(&items(&["/ConfigMap/nowhere/settings"]));
+    scene.settle();
+    let tries = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
+    assert!((2..30).contains(&tries), "{tries} tries: {:#?}", scene.trace());
+    let told = scene.told(Transition::Failed);
+    assert_eq!(told.iter().map(|report| report.reason.as_str()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
+    scene.meddle("/Namespace//nowhere", &Meddling::Create);
+    scene.settle();
+    assert!(scene.object("/ConfigMap/nowhere/settings").is_some(), "tried again when it comes");
+}
+
+#[test]
+fn d2_a_server_that_takes_no_writes_is_not_asked_without_end() {
+    let mut scene = Scene::new();
+    scene.world.server.ailing = true;
+    scene.submit(&items(&[SHOP]));
+    scene.world.go_on(3_000).unwrap();
+    let tries = scene.trace().iter().filter(|line| line.contains(" apply ")).count();
+    assert!((2..60).contains(&tries), "{tries} tries in {} s", 3_000 * 7 / 10);
+    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    scene.world.server.ailing = false;
+    scene.settle();
+    assert_eq!(scene.told(Transition::Applied).len(), 1);
+}
+
+#[test]
+fn d1_what_a_failed_delivery_made_is_taken_back_unless_somebody_uses_it() {
+    for used in [false, true] {
+        let mut scene = Scene::new();
+        scene.submit(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 1) }]);
+        while scene.object(SHOP).is_none() {
+            scene.world.go_on(1).unwrap();
+        }
+        if used {
+            scene.meddle(NOTES, &Meddling::Create);
+        }
+        scene.world.go_on(100).unwrap();
+        assert_eq!(scene.position(&format!("delete {SHOP}")).is_none(), used, "{:#?}", scene.trace());
+        assert_eq!(scene.object(SHOP).is_some(), used);
+        assert_eq!(scene.object(NOTES).is_some(), used);
+        assert_eq!(scene.told(Transition::Failed).len(), 1);
+    }
+}
+
+#[test]
+fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_told_to_nobody() {
+    let mut scene = Scene::new();
+    let began = scene.world.now();
+    scene.submit(&items(&[SHOP, SETTINGS]));
+    // The first write of the rest: after hold, fetch, look, record, namespace and dry run.
+    scene.world.fault = Some(Fault::LostAnswer(6));
+    scene.settle();
+    assert_eq!(scene.world.fault, None);
+    assert!(scene.told(Transition::Failed).is_empty(), "{:#?}", scene.trace());
+    let applied = scene.told(Transition::Applied)[0].at;
+    assert!(applied.duration_since(began) < SignedDuration::from_secs(3), "{:#?}", scene.trace());
+}
+
+#[test]
+fn d5_one_broken_stack_does_not_keep_another_from_converging() {
+    let mut scene = Scene::new();
+    let other = World::stack_id(5);
+    scene.submit(&[Item { broken: true, ..Item::new("/ConfigMap/default/one", 1) }]);
+    scene.submit_to(other, &items(&["/ConfigMap/default/two"]));
+    scene.settle();
+    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    assert!(scene.object("/ConfigMap/default/two").is_some());
+}
+
+#[test]
+fn f2_what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
+    scene.world.broker.withholds = true;
+    let sequence = scene.submit(&[Item::new(SHOP, 1), Item::new(SETTINGS, 2)]);
+    scene.settle();
+    scene.forget_trace();
+    scene.meddle(SETTINGS, &Meddling::Change);
+    scene.settle();
+    assert!(scene.position(&format!("apply {SETTINGS}")).is_some(), "repaired: {:#?}", scene.trace());
+    scene.world.broker.withholds = false;
+    scene.settle();
+    assert_eq!(scene.record().unwrap().applied, Some(sequence));
+    let applied = scene.object(SETTINGS).unwrap().applied.as_ref().map(|applied| applied.body.clone());
+    assert_eq!(applied, Some(Item::new(SETTINGS, 2).wanted().body.clone()));
+}
+
+#[test]
+fn l1_a_settled_stack_asks_for_nothing() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
+    scene.forget_trace();
+    scene.world.check_stable().unwrap();
+    assert_eq!(scene.trace(), [] as [String; 0]);
+}
+
+#[test]
+fn s2_the_record_of_a_newer_run_wins_over_a_run_that_should_be_dead() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
+    let zombie = scene.world.run.clone();
+    scene.world.crash();
+    scene.deliver(&[Item::new(SHOP, 1), Item::new(SETTINGS, 2)]);
+    let kept = scene.record().unwrap().clone();
+    scene.world.run = zombie;
+    let sequence = scene.submit(&items(&[SHOP, NOTES]));
+    scene.settle();
+    assert_eq!(scene.record().unwrap(), &kept, "the older run has nothing to say");
+    assert!(scene.object(NOTES).is_none() && scene.object(SETTINGS).is_some());
+    assert!(scene.told(Transition::Applied).iter().all(|report| report.sequence_id != sequence));
+}
