@@ -99,8 +99,11 @@ pub fn absorb(
                 Why::Sweep { version } if *version == seen.version => {}
                 Why::Repair | Why::Sweep { .. } => {
                     progress.repairs += 1;
-                    let fight = progress.fights.get(key).copied();
-                    progress.fights.insert(key.clone(), steady::fought(fight, now));
+                    let fight = steady::fought(progress.fights.get(key).copied(), now);
+                    progress.fights.insert(key.clone(), fight);
+                    if fight.rounds == 1 {
+                        progress.rivals.remove(key);
+                    }
                 }
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {

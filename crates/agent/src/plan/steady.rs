@@ -122,7 +122,12 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
         }
         let stamp =
             Stamp { agent: s.agent, stack: record.stack, checksum: content.checksum, sequence: record.stamp };
-        let contested = s.progress.fights.get(key).is_some_and(|fight| is_contested(fight, s.now));
+        // Asked before the repair that makes it a contest: afterwards our fields are ours again.
+        let contested = s
+            .progress
+            .fights
+            .get(key)
+            .is_some_and(|fight| fight.rounds + 1 >= CONTESTED_AFTER && !due(fight.last + TRUCE, s.now));
         if contested && seen.is_some() && !s.progress.rivals.contains_key(key) {
             return (Some(Step::Contend { wanted: wanted.clone(), stamp }), None);
         }

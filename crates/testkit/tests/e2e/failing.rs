@@ -4,6 +4,7 @@ use anyhow::Result;
 use brokkr_testkit::{Look, eventually, unique};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
+use serde_json::Value;
 
 use crate::world::{PATIENCE, World, configmap, namespace};
 
@@ -33,6 +34,40 @@ async fn d1_a_namespace_that_a_failed_delivery_made_is_deleted_again_and_no_othe
         .apply("web", "env=prod", &format!("{}{}", world.manifest(&[("one", "2")]), namespace(&fresh)))
         .await?;
     assert!(namespaces.get_opt(&fresh).await?.is_some());
+    Ok(())
+}
+
+/// D4: visible in the API, each once, however often the agent starts again.
+#[tokio::test]
+async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result<()> {
+    let world = World::start().await?;
+    let sequence = |event: &Value| event["sequence_id"].as_i64().unwrap_or_default();
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let bad = format!("{}nonsense: true\n", world.manifest(&[("one", "2")]));
+    assert!(!world.fleet.try_apply("web", "env=prod", &bad, "20s").await?.success());
+    let outcomes = async || -> Result<Vec<(i64, String, String)>> {
+        let mut outcomes: Vec<_> = world
+            .events("web")
+            .await?
+            .iter()
+            .map(|event| {
+                let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+                (sequence(event), text("transition"), text("message"))
+            })
+            .collect();
+        outcomes.sort();
+        Ok(outcomes)
+    };
+    let before = outcomes().await?;
+    let told = |transition: &str| before.iter().filter(|(_, told, _)| told == transition).count();
+    assert_eq!((told("applied"), told("healthy"), told("failed")), (1, 1, 1), "{before:?}");
+    let failed = before.iter().find(|(_, told, _)| told == "failed").expect("counted above");
+    assert!(failed.2.contains("nonsense"), "{failed:?}");
+    world.shop.restart()?;
+    world.edit("one", "changed").await?;
+    world.sees_value("one", "1").await?;
+    let after: Vec<_> = outcomes().await?.into_iter().filter(|(_, told, _)| told != "repaired").collect();
+    assert_eq!(after, before, "never lost, never doubled");
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Bugs on purpose: a harness that never failed proves nothing.
 //!
-//! The agent is built with the feature `seeded-bugs` into a folder of its own, told by `BROKKR_SEEDED_BUG` which bug
+//! The agent is built with the feature `seeded-bugs`, put into a folder of its own, told by `BROKKR_SEEDED_BUG` which bug
 //! to have, and the tests that should find it are run. One of them has to fail.
 
 use std::fs;
@@ -45,8 +45,8 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("no such bug; there are {}", BUGS.map(|bug| bug.name).join(", "));
     }
     engines::ensure()?;
-    build(&["--workspace", "--bins", "--test", "faults", "--test", "e2e"])?;
     let programs = seeded_programs()?;
+    build(&["--workspace", "--bins", "--test", "faults", "--test", "e2e"])?;
     let mut survived = Vec::new();
     for bug in &bugs {
         let environment = [("BROKKR_BIN_DIR", programs.clone()), ("BROKKR_SEEDED_BUG", bug.name.to_owned())];
@@ -78,14 +78,14 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A folder with the agent that has the bugs, and everything else as it is.
+/// A folder with the agent that has the bugs, and everything else as it is. Built where everything is built, so that
+/// nothing but the agent is compiled anew, and put aside before the agent without bugs takes its place again.
 fn seeded_programs() -> Result<String> {
-    let target = root().join("target/seeded");
-    let folder = target.to_string_lossy().into_owned();
-    build(&["--package", "brokkr-agent", "--bins", "--features", "seeded-bugs", "--target-dir", &folder])?;
-    let seeded = target.join("debug");
+    build(&["--workspace", "--bins", "--features", "brokkr-agent/seeded-bugs"])?;
+    let seeded = root().join("target/seeded");
+    fs::create_dir_all(&seeded)?;
     let this = std::env::current_exe().context("cannot tell where this program is")?;
-    for name in ["brokkr", "brokkr-broker"] {
+    for name in ["brokkr", "brokkr-broker", "brokkr-agent"] {
         fs::copy(this.with_file_name(name), seeded.join(name))
             .with_context(|| format!("cannot copy {name}"))?;
     }
