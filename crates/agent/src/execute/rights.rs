@@ -20,7 +20,7 @@ use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 pub const NO_RIGHT: &str = "NoRight";
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_secs(5);
 /// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
 const NOWHERE: &str = "brokkr-nowhere";
 
@@ -65,7 +65,7 @@ type Where = (Option<String>, String);
 /// When it was asked for, and the answer.
 type Answered = (Instant, Arc<Rules>);
 
-/// What accounts may do, remembered for a minute.
+/// What accounts may do, remembered for a moment.
 #[derive(Clone)]
 pub struct Rights {
     scope: Scope,
