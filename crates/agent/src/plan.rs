@@ -26,7 +26,7 @@ pub mod absorb;
 pub mod attempt;
 pub mod conditions;
 mod deliver;
-mod dispose;
+pub mod dispose;
 mod ground;
 mod outcome;
 mod ownership;

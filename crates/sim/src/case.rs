@@ -1,5 +1,7 @@
 //! Stories: what a cluster holds at first, and what people then do. A seed tells one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use brokkr_manifest::Key;
 use jiff::SignedDuration;
 
@@ -70,6 +72,26 @@ impl Case {
         }
         let pace = SignedDuration::from_millis([50, 900, 4_000][rng.below(3)]);
         Self { seed, pace, acts, trace: false }
+    }
+
+    /// Whether two stacks ever want the same resource at once. The first to come has it, so that a fault which delays one
+    /// of them may rightly change the end.
+    #[must_use]
+    pub fn is_contested(&self) -> bool {
+        let mut wanted: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
+        self.acts.iter().any(|act| {
+            match act {
+                Act::Submit(place, items) => {
+                    wanted.insert(*place, items.iter().map(|item| &item.key).collect());
+                }
+                Act::Delete(place) => {
+                    wanted.remove(place);
+                }
+                _ => {}
+            }
+            let all: BTreeSet<&Key> = wanted.values().flatten().copied().collect();
+            all.len() < wanted.values().map(BTreeSet::len).sum()
+        })
     }
 }
 

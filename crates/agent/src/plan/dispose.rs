@@ -110,7 +110,7 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
     if is_ground(key) {
-        if entry.origin == Origin::Adopted || needed_by(key).is_some() {
+        if entry.origin == Origin::Adopted || needed_by(key).is_some() || s.neighbours.dwells_on(key) {
             return release();
         }
         match s.progress.inside.get(key) {
@@ -156,7 +156,8 @@ fn leaving(key: &Key, seen: &Seen) -> ObjectNote {
 }
 
 /// Whether `upper` lives inside the namespace, or is of the definition, that `ground` is.
-pub(super) fn stands_on(upper: &Key, ground: &Key) -> bool {
+#[must_use]
+pub fn stands_on(upper: &Key, ground: &Key) -> bool {
     let name = KindName::of(ground);
     if name.is_namespace() {
         upper.namespace.as_deref() == Some(&ground.name)

@@ -105,7 +105,7 @@ fn fate(s: &Situation<'_>, record: &Record, key: &Key) -> Fate {
     let ours = entry.origin == Origin::Created
         && entry.uid.as_ref() == Some(&seen.uid)
         && seen.belongs_to(s.agent, record.stack, key);
-    if !ours || s.neighbours.heir(key).is_some() {
+    if !ours || s.neighbours.heir(key).is_some() || s.neighbours.dwells_on(key) {
         return Fate::Settled;
     }
     if let Some(standing) = s.progress.failures.get(key) {

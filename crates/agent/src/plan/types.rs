@@ -258,6 +258,9 @@ pub trait Neighbours {
     fn holder(&self, key: &Key) -> Option<Holder>;
     /// Another stack whose newest content names this resource.
     fn heir(&self, key: &Key) -> Option<String>;
+    /// Whether another stack's newest content names something that stands on this Namespace or definition: it may put it
+    /// there at any moment, also after the inside was listed.
+    fn dwells_on(&self, ground: &Key) -> bool;
     /// Whether the newest content of some other stack is still on its way: it may name anything.
     fn unread(&self) -> bool;
 }

@@ -93,6 +93,10 @@ impl Neighbours for Around<'_> {
         self.stacks.get(&other).map(StackState::name)
     }
 
+    fn dwells_on(&self, ground: &Key) -> bool {
+        self.stacks.iter().any(|(other, state)| *other != self.me && state.wants_something_on(ground))
+    }
+
     fn unread(&self) -> bool {
         self.unread.iter().any(|other| *other != self.me)
     }

@@ -12,6 +12,7 @@ use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::attempt::waits_for;
+use crate::plan::dispose::stands_on;
 use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
 use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
@@ -145,6 +146,14 @@ impl StackState {
             let removal = Some(Removal::Untargeted);
             self.aim(TargetStack { removal, ..goal.target.clone() });
         }
+    }
+
+    /// Whether its content names something inside this namespace, or of this definition.
+    #[must_use]
+    pub fn wants_something_on(&self, ground: &Key) -> bool {
+        let goal = self.goal.as_ref().filter(|goal| goal.target.removal.is_none());
+        let content = goal.and_then(|goal| goal.content.as_ref());
+        content.is_some_and(|content| content.objects.keys().any(|key| stands_on(key, ground)))
     }
 
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
