@@ -5,6 +5,7 @@
 //! here waits for a request, so one stack never holds up another (D5).
 
 pub mod claims;
+mod seeing;
 pub mod stack;
 mod sweeps;
 mod worker;
@@ -16,7 +17,6 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::{EventId, StackId};
 use brokkr_api::report::Report;
-use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
@@ -24,8 +24,7 @@ use crate::inventory::wire;
 use crate::link::poll::News;
 use crate::observe::{Change, Index, Watches};
 use crate::plan::steps::{Answer, Ground, Step};
-use crate::plan::types::{Goal, Observed as _, Record, Uid};
-use crate::resource::KindName;
+use crate::plan::types::{Goal, Record, Uid};
 use crate::seeded::{Bug, has};
 use claims::{Around, Claims};
 use stack::{StackState, Surroundings};
@@ -167,19 +166,6 @@ impl Reconciler {
         }
     }
 
-    /// F1: finds what no event told. Lists anew, goes over every object once, and stops watching what nobody has.
-    fn sweep(&mut self) {
-        let mut kinds = BTreeSet::new();
-        for (id, stack) in &mut self.stacks {
-            stack.sweep();
-            kinds.extend(stack.kinds());
-            self.dirty.insert(*id);
-        }
-        kinds.insert(wire::kind().name());
-        self.watches.retain(&kinds);
-        self.watches.relist_all();
-    }
-
     fn hear(&mut self, news: News) {
         match news {
             News::StandDown(_) => self.stood_down = true,
@@ -268,85 +254,6 @@ impl Reconciler {
         }
     }
 
-    /// E5: a record that somebody deletes is made again, at once.
-    fn mind_record(&mut self, change: &Change) {
-        let key = match change {
-            Change::Present(key, seen) if seen.deleting => key,
-            Change::Gone(key, _) => key,
-            _ => return,
-        };
-        if KindName::of(key) != wire::kind().name() {
-            return;
-        }
-        for (id, stack) in &mut self.stacks {
-            let name =
-                stack.record.as_ref().map(|record| wire::record_name(&record.stack_name, record.stack));
-            if name.is_some_and(|name| key.name == name || key.name == wire::other_name(&name)) {
-                stack.record_lost = true;
-                self.dirty.insert(*id);
-            }
-        }
-    }
-
-    /// What carries our marks and is in no record is told, and left.
-    fn tell_strays(&mut self) {
-        for stray in self.index.strays(|key| self.claims.holders(key).next().is_some()) {
-            if !self.strays.insert(stray.uid.clone()) {
-                continue;
-            }
-            tracing::warn!(
-                object = %stray.key.for_people(), uid = %stray.uid, stack.id = stray.stack.map(|id| id.to_string()),
-                "carries this agent's marks and is in no record: left over from something that went wrong; \
-                 delete it by hand, or apply a stack that names it"
-            );
-        }
-    }
-
-    fn see(&mut self, change: Change) {
-        if let Change::Stirred(ground, name) = &change {
-            tracing::debug!(?ground, name, "stirred");
-            for id in self.parked.get(ground).into_iter().flatten() {
-                if let Some(stack) = self.stacks.get_mut(id) {
-                    stack.stir(*ground, name, Timestamp::now());
-                    self.dirty.insert(*id);
-                }
-            }
-            return;
-        }
-        self.mind_record(&change);
-        let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
-        let touched: Vec<Key> = match &change {
-            Change::Present(key, _) | Change::Gone(key, _) => vec![key.clone()],
-            _ => Vec::new(),
-        };
-        let changed = self.index.absorb(change);
-        for key in touched.iter().chain(&changed) {
-            for id in self.claims.holders(key) {
-                if let Some(stack) = self.stacks.get_mut(&id) {
-                    stack.progress.looked.remove(key);
-                }
-            }
-        }
-        let unclaimed = changed.iter().any(|key| {
-            self.index.seen(key).is_some_and(|seen| seen.names_itself)
-                && self.claims.holders(key).next().is_none()
-        });
-        for key in changed {
-            for id in self.claims.holders(&key) {
-                if let Some(stack) = self.stacks.get_mut(&id) {
-                    stack.touched.insert(key.clone());
-                    self.dirty.insert(id);
-                }
-            }
-        }
-        if listed {
-            self.dirty.extend(self.stacks.keys());
-        }
-        if listed || unclaimed {
-            self.tell_strays();
-        }
-    }
-
     fn finish(&mut self, done: Done) {
         let Done { stack: id, step, answer } = done;
         if let (Step::Apply { wanted, .. }, Answer::Applied { seen, .. }) = (&step, &answer) {
@@ -400,19 +307,6 @@ impl Reconciler {
             }
         }
         self.note_wishes(id);
-    }
-
-    /// Definitions and namespaces are watched only while somebody waits for one.
-    fn park(&mut self, id: StackId, on: &BTreeSet<Ground>) {
-        for ground in [Ground::Definitions, Ground::Namespaces] {
-            let waiting = self.parked.entry(ground).or_default();
-            if on.contains(&ground) {
-                waiting.insert(id);
-                self.watches.park(ground);
-            } else if waiting.remove(&id) && waiting.is_empty() {
-                self.watches.unpark(ground);
-            }
-        }
     }
 
     fn forget_reports(&mut self, ids: &[EventId]) {
