@@ -7,17 +7,17 @@ use brokkr_sim::world::Fault;
 
 #[test]
 fn d6_a_crash_after_any_step_ends_where_no_crash_would_have() {
-    stories(4, |case| with_a_fault_everywhere(case, Fault::Crash));
+    stories(6, |case| with_a_fault_everywhere(case, Fault::Crash));
 }
 
 #[test]
 fn d6_a_lost_answer_at_any_step_ends_where_none_would_have() {
-    stories(4, |case| with_a_fault_everywhere(case, Fault::LostAnswer));
+    stories(6, |case| with_a_fault_everywhere(case, Fault::LostAnswer));
 }
 
 #[test]
 fn d2_an_overloaded_server_at_any_step_ends_where_none_would_have() {
-    stories(4, |case| with_a_fault_everywhere(case, Fault::Overload));
+    stories(6, |case| with_a_fault_everywhere(case, Fault::Overload));
 }
 
 /// Found by the fault matrix: made by a run that was killed before it could record so, the namespace counted as

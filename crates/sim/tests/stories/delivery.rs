@@ -147,10 +147,11 @@ fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_told_to_
     let mut scene = Scene::new();
     let began = scene.world.now();
     scene.submit(&items(&[SHOP, SETTINGS]));
-    // The first write of the rest: after hold, fetch, look, record, namespace and dry run.
-    scene.world.fault = Some(Fault::LostAnswer(6));
+    // The first write of the rest: after hold, fetch, look, rights, record, namespace and dry run.
+    scene.world.fault = Some(Fault::LostAnswer(7));
     scene.settle();
-    assert_eq!(scene.world.fault, None);
+    let lost = format!("apply {SETTINGS} → Transient ApiServerUnreachable");
+    assert!(scene.trace().iter().any(|line| line.ends_with(&lost)), "{:#?}", scene.trace());
     assert!(scene.told(Transition::Failed).is_empty(), "{:#?}", scene.trace());
     let applied = scene.told(Transition::Applied)[0].at;
     assert!(applied.duration_since(began) < SignedDuration::from_secs(3), "{:#?}", scene.trace());
