@@ -61,7 +61,10 @@ impl End {
                 // What is on its way is known to the record only as far as it got.
                 inventory: lines
                     .map(|(key, entry)| {
-                        (key.clone(), (entry.origin, entry.digest.filter(|_| record.applied.is_some())))
+                        (
+                            key.clone(),
+                            (entry.origin, entry.digest.filter(|_| record.applied == Some(record.sequence))),
+                        )
                     })
                     .collect(),
             };

@@ -155,7 +155,8 @@ impl World {
     pub fn check_stable(&mut self) -> Kept {
         for _ in 0..10 {
             let before = (self.server.version, self.records.version());
-            let (writes, complete) = (self.writes, self.records.all().all(|record| record.applied.is_some()));
+            let (writes, complete) =
+                (self.writes, self.records.all().all(|record| record.applied == Some(record.sequence)));
             let later = self.now() + SignedDuration::from_secs(700);
             self.pass_until(later);
             self.run.shake();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use brokkr_api::SequenceId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_client::Client as Broker;
@@ -37,6 +38,19 @@ impl ContentSource {
             .await
             .map_err(|error| not_kept(&error))?;
         Ok(content)
+    }
+
+    /// What was applied before, as far as it was kept and can still be read.
+    pub async fn earlier(
+        &self,
+        cluster: &Cluster,
+        target: &TargetStack,
+        sequence: SequenceId,
+    ) -> Result<Option<Arc<Content>>, Failure> {
+        let kept = self.contents.load(target.stack_id, sequence).await.map_err(|error| not_kept(&error))?;
+        let Some(kept) = kept else { return Ok(None) };
+        let target = TargetStack { sequence_id: sequence, checksum: kept.checksum, ..target.clone() };
+        Ok(read(cluster, &self.kinds, &target, &kept.bytes, kept.parsed_digest).await.ok())
     }
 
     async fn ask(&self, target: &TargetStack) -> Result<bytes::Bytes, Failure> {

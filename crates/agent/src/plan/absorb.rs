@@ -52,6 +52,7 @@ pub fn absorb(
             *record = Some(written);
         }
         (Step::DropRecord, Answer::RecordDropped) => *record = None,
+        (Step::FetchEarlier { .. }, Answer::FetchedEarlier(_)) => progress.earlier = true,
         (Step::Look { key, .. }, Answer::Looked(seen)) => {
             // A look answers for looks: without this, what fails again and again would never be waited for, or told.
             if !progress.failures.get(key).is_some_and(|standing| standing.of_apply) {

@@ -90,7 +90,6 @@ pub(super) fn intention<'a>(
     record.grant.clone_from(&target.grant);
     record.sequence = content.sequence;
     record.removal = None;
-    record.applied = None;
     record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
     for wanted in content.objects.values() {
         let seen = existing(&wanted.key);

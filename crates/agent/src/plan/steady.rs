@@ -17,6 +17,8 @@ use crate::marks::Stamp;
 const CONTESTED_AFTER: u32 = 6;
 /// How long a workload may be unready before its Pods are looked at, and when again.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
+/// So many of a stack are looked at.
+const DIAGNOSED: usize = 3;
 const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
 /// So many repairs of one object go through at once; after that they slow down.
 const FREE_ROUNDS: u32 = 20;
@@ -78,6 +80,15 @@ pub(super) fn plan(s: &Situation<'_>, content: &Content, record: &Record) -> Pla
 
 /// Puts back what was applied, while the newer content cannot be had, is refused, or waits for something.
 pub(super) fn keep_up(s: &Situation<'_>, mut plan: Plan) -> Plan {
+    // After a restart only the cluster knows what was applied before.
+    if let Some(record) = s.record.filter(|record| record.removal.is_none())
+        && let Some(sequence) = record.applied.filter(|applied| *applied != s.goal.target.sequence_id)
+        && s.goal.fallback.is_none()
+        && !s.progress.earlier
+    {
+        plan.steps.push(Step::FetchEarlier { sequence });
+        return plan;
+    }
     let taken_back = |key: &Key| {
         plan.stage == Stage::Stopped
             && s.record
@@ -206,6 +217,12 @@ pub fn drifted<'a>(s: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
 /// The first workload that has been unready for so long that people will ask why.
 fn unexplained(s: &Situation<'_>, content: &Content) -> Option<Step> {
     let since = s.progress.unready_since.filter(|since| due(*since + DIAGNOSED_AFTER, s.now))?;
+    // What is wrong with a few is mostly wrong with all: a stack of a thousand is not asked about one by one.
+    let asked =
+        s.progress.causes.values().filter(|(at, _)| *at >= since && !due(*at + DIAGNOSED_AGAIN, s.now));
+    if asked.count() >= DIAGNOSED {
+        return None;
+    }
     let unready = |wanted: &&Arc<Wanted>| {
         diagnose::has_pods(&wanted.kind)
             && s.observed.seen(&wanted.key).is_some_and(|seen| !seen.deleting && !seen.is_ready(s.now))

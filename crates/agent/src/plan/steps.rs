@@ -20,6 +20,10 @@ pub enum Step {
     Hold,
     /// Get, verify, parse and resolve the content.
     Fetch,
+    /// Get the content that was applied before, as it was kept: what is there of it is still to be put back.
+    FetchEarlier {
+        sequence: SequenceId,
+    },
     WriteRecord(Box<Record>),
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
@@ -100,6 +104,7 @@ impl Step {
             | Self::WriteRecord(_)
             | Self::DropRecord
             | Self::CheckRights { .. }
+            | Self::FetchEarlier { .. }
             | Self::ForgetContents { .. } => None,
         }
     }
@@ -110,6 +115,7 @@ impl Step {
         match self {
             Self::Hold => "hold",
             Self::Fetch => "fetch",
+            Self::FetchEarlier { .. } => "fetch-earlier",
             Self::WriteRecord(_) => "write-record",
             Self::DropRecord => "drop-record",
             Self::ForgetContents { .. } => "forget-contents",
@@ -143,6 +149,7 @@ pub enum Why {
 pub enum Answer {
     Held,
     Fetched(Arc<Content>),
+    FetchedEarlier(Option<Arc<Content>>),
     RecordWritten {
         version: String,
     },

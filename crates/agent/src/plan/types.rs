@@ -212,6 +212,8 @@ pub struct Progress {
     pub failures: BTreeMap<Key, Standing>,
     /// Why the content could not be fetched or read.
     pub fetch: Option<Standing>,
+    /// The content that was applied before was asked for.
+    pub earlier: bool,
     /// What is inside a namespace or definition and not ours, as listed just before deleting it.
     pub inside: HashMap<Key, Vec<String>>,
     /// Deletions that the server accepted.

@@ -386,6 +386,11 @@ impl StackState {
             goal.content = Some(content.clone());
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
+        if let (Some(goal), Answer::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
+            && goal.fallback.is_none()
+        {
+            goal.fallback = Some(content.clone());
+        }
         if let (Some(goal), Answer::ContentsForgotten) = (&mut self.goal, answer) {
             goal.fallback = None;
         }

@@ -35,6 +35,12 @@ impl Worker {
                 Ok(content) => Answer::Fetched(content),
                 Err(failure) => Answer::Failed(failure),
             },
+            Step::FetchEarlier { sequence } => {
+                match self.content.earlier(&self.cluster, target, *sequence).await {
+                    Ok(content) => Answer::FetchedEarlier(content),
+                    Err(failure) => Answer::Failed(failure),
+                }
+            }
             Step::WriteRecord(record) => self.write_record(record).await,
             Step::DropRecord => self.drop_record(target).await,
             Step::ForgetContents { keep } => {

@@ -37,6 +37,10 @@ impl World {
                 Ok(content) => Answer::Fetched(content),
                 Err(failure) => Answer::Failed(failure),
             },
+            Step::FetchEarlier { sequence } => {
+                let kept = self.kept.contains(&(request.stack, *sequence));
+                Answer::FetchedEarlier(self.broker.content(*sequence).filter(|_| kept).cloned())
+            }
             Step::WriteRecord(record) => self.write_record(record),
             Step::ForgetContents { keep } => {
                 self.kept.retain(|(stack, sequence)| *stack != request.stack || sequence == keep);
