@@ -32,6 +32,10 @@ unit:
 contract:
     cargo xtask contract
 
+# The agent at full size beside its peers; `just bench --only create --rounds 5`
+bench *arguments:
+    cargo xtask bench agent {{ arguments }}
+
 # Write the code in the house's layout
 format:
     cargo fmt --all

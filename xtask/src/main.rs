@@ -6,6 +6,7 @@
 //! commands/e2e.rs        the end-to-end tests
 //! commands/faults.rs     the agent's fault matrix in full, and bugs that it has to find
 //! commands/contract.rs   which promises are proven by which tests
+//! commands/bench.rs      Brokkr measured beside its peers
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
 //! runner.rs              cargo, the test runner, and becoming another program
 //! ```
@@ -16,7 +17,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{contract, dev, e2e, engines, faults, test};
+use commands::{bench, contract, dev, e2e, engines, faults, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -29,6 +30,7 @@ enum Command {
     Faults(faults::Args),
     Contract(contract::Args),
     Dev(dev::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> Result<()> {
@@ -39,5 +41,6 @@ fn main() -> Result<()> {
         Command::Faults(args) => faults::run(&args),
         Command::Contract(args) => contract::run(&args),
         Command::Dev(args) => dev::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

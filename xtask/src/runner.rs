@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,16 @@ pub struct Tests<'a> {
 
 /// Runs `cargo build` with these arguments.
 pub fn build(arguments: &[&str]) -> Result<()> {
-    let status = cargo().arg("build").args(arguments).status().context("cannot run cargo")?;
+    finish_build(cargo().arg("build").args(arguments))
+}
+
+/// The same, into another target folder.
+pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
+    finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))
+}
+
+fn finish_build(build: &mut Command) -> Result<()> {
+    let status = build.status().context("cannot run cargo")?;
     if !status.success() {
         bail!("cargo build failed");
     }
@@ -81,6 +90,12 @@ pub fn become_built(name: &str, prepare: impl FnOnce(&mut Command) -> &mut Comma
 fn built(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot tell where this program is")?;
     Ok(this.with_file_name(name))
+}
+
+/// Becomes a program that was built elsewhere.
+pub fn become_at(program: &Path, arguments: &[String]) -> Result<()> {
+    let error = Command::new(program).args(arguments).current_dir(root()).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
 /// The root of the workspace.

@@ -61,10 +61,7 @@ pub fn locate() -> Result<Engines, Missing> {
     let mut binaries = BTreeMap::new();
     let mut stages = PathBuf::new();
     for module in MODULES {
-        let folder = folder(module).map_err(|error| Missing { what: error.to_string() })?;
-        if !is_complete(module, &folder) {
-            return Err(Missing { what: format!("{} is not in {}", module.name, folder.display()) });
-        }
+        let folder = complete_folder(module)?;
         for binary in module.binaries {
             binaries.insert(binary.name, folder.join(binary.name));
         }
@@ -73,6 +70,23 @@ pub fn locate() -> Result<Engines, Missing> {
         }
     }
     Ok(Engines { binaries, stages })
+}
+
+/// Finds the one program of a module that is not among the engines of tests.
+pub fn locate_peer(module: &Module) -> Result<PathBuf, Missing> {
+    let [binary] = module.binaries else {
+        return Err(Missing { what: format!("{} is not one program", module.name) });
+    };
+    Ok(complete_folder(module)?.join(binary.name))
+}
+
+fn complete_folder(module: &Module) -> Result<PathBuf, Missing> {
+    let folder = folder(module).map_err(|error| Missing { what: error.to_string() })?;
+    if is_complete(module, &folder) {
+        Ok(folder)
+    } else {
+        Err(Missing { what: format!("{} is not in {}", module.name, folder.display()) })
+    }
 }
 
 /// Whether everything of the module is in the folder. Files appear there by rename, so there means whole.
@@ -105,8 +119,9 @@ fn built_from(cache: &Path, sources: &str) -> Option<PathBuf> {
 pub(crate) fn sources_digest(module: &Module) -> io::Result<String> {
     let folder = module_folder(module);
     let mut digest = Sha256::new();
-    for file in ["go.mod", "go.sum"] {
-        let bytes = fs::read(folder.join(file))?;
+    let sources = ["go.mod", "go.sum"].map(|file| folder.join(file));
+    for file in sources.into_iter().chain(programs(&folder)?) {
+        let bytes = fs::read(file)?;
         digest.update((bytes.len() as u64).to_be_bytes());
         digest.update(&bytes);
     }
@@ -127,9 +142,22 @@ fn go_version(module: &Module) -> io::Result<String> {
     }
 }
 
-/// `engines/<module>` of the clone that this crate was compiled in.
+/// The module's folder in the clone that this crate was compiled in.
 pub(crate) fn module_folder(module: &Module) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engines").join(module.name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(module.folder)
+}
+
+/// Source files of our own: most modules have none, they only name what they are built from.
+fn programs(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "go") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn cache_root() -> io::Result<PathBuf> {

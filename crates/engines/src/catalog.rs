@@ -1,11 +1,12 @@
 //! Which engines there are. Their versions are in the `go.mod` files, and only there; the one exception is
 //! the version that Kubernetes says it has, which its build must be told.
 
-/// One Go module in `engines/`, and the binaries that are built from it.
+/// One Go module of this repository, and the binaries that are built from it.
 #[derive(Debug)]
 pub struct Module {
-    /// Its folder below `engines/`.
     pub name: &'static str,
+    /// Where its `go.mod` is, from the root of the clone.
+    pub folder: &'static str,
     pub binaries: &'static [Binary],
     /// Linker flags, besides the ones that drop the symbol tables.
     pub link: &'static str,
@@ -31,15 +32,18 @@ pub struct Data {
     pub into: &'static str,
 }
 
+/// What tests run on.
 pub const MODULES: &[Module] = &[
     Module {
         name: "etcd",
+        folder: "engines/etcd",
         binaries: &[Binary { name: "etcd", package: "go.etcd.io/etcd/server/v3" }],
         link: "",
         data: None,
     },
     Module {
         name: "kubernetes",
+        folder: "engines/kubernetes",
         binaries: &[
             Binary { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
             Binary {
@@ -55,6 +59,7 @@ pub const MODULES: &[Module] = &[
     },
     Module {
         name: "kwok",
+        folder: "engines/kwok",
         binaries: &[Binary { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok" }],
         link: "",
         // kwok exits when it is given no stages: they tell it how a pod or node moves on.
@@ -69,6 +74,16 @@ pub const MODULES: &[Module] = &[
         }),
     },
 ];
+
+/// Flux's apply engine, inside a small program of ours: what the agent is measured against. Only benchmarks
+/// need it, so only they build it.
+pub const FLUX: Module = Module {
+    name: "flux",
+    folder: "bench/flux",
+    binaries: &[Binary { name: "flux-apply", package: "." }],
+    link: "",
+    data: None,
+};
 
 impl Module {
     /// The whole `-ldflags` value.

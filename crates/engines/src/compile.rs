@@ -24,25 +24,32 @@ pub struct Built {
 pub fn build_all(mut tell: impl FnMut(&str)) -> io::Result<Vec<Built>> {
     let mut built = Vec::new();
     for module in MODULES {
-        let folder = cache::folder(module)?;
-        fs::create_dir_all(&folder)?;
-        for binary in module.binaries {
-            let path = folder.join(binary.name);
-            let mut took = None;
-            if !path.is_file() {
-                tell(binary.name);
-                let started = Instant::now();
-                build(module, binary.package, &path)?;
-                took = Some(started.elapsed());
-            }
-            built.push(Built { name: binary.name, path, took });
+        built.extend(build_module(module, &mut tell)?);
+    }
+    Ok(built)
+}
+
+/// Makes sure that one module is built.
+pub fn build_module(module: &Module, mut tell: impl FnMut(&str)) -> io::Result<Vec<Built>> {
+    let mut built = Vec::new();
+    let folder = cache::folder(module)?;
+    fs::create_dir_all(&folder)?;
+    for binary in module.binaries {
+        let path = folder.join(binary.name);
+        let mut took = None;
+        if !path.is_file() {
+            tell(binary.name);
+            let started = Instant::now();
+            build(module, binary.package, &path)?;
+            took = Some(started.elapsed());
         }
-        if let Some(data) = &module.data {
-            copy_data(module, data, &folder)?;
-        }
-        if !folder.join(SOURCES).is_file() {
-            fs::write(folder.join(SOURCES), cache::sources_digest(module)?)?;
-        }
+        built.push(Built { name: binary.name, path, took });
+    }
+    if let Some(data) = &module.data {
+        copy_data(module, data, &folder)?;
+    }
+    if !folder.join(SOURCES).is_file() {
+        fs::write(folder.join(SOURCES), cache::sources_digest(module)?)?;
     }
     Ok(built)
 }

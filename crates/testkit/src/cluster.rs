@@ -99,14 +99,18 @@ impl Cluster {
 
     async fn with_workloads_storing(storage: Storage) -> Result<Self> {
         let mut cluster = Self::api_only_storing(storage).await?;
-        let engines = brokkr_engines::locate()?;
-        let kubeconfigs =
-            async |user: &str| cluster.kubeconfig_with_token(user, &accounts::token(user)).await;
-        let workloads =
-            Workloads::start(&engines, &cluster.scratch, kubeconfigs, cluster.admin().await?).await?;
-        cluster.workloads = Some(workloads);
-        cluster.facts.workloads = true;
+        cluster.start_workloads().await?;
         Ok(cluster)
+    }
+
+    /// Starts controllers, scheduler and kwok in a cluster of one's own that has none yet.
+    pub async fn start_workloads(&mut self) -> Result<()> {
+        let engines = brokkr_engines::locate()?;
+        let kubeconfigs = async |user: &str| self.kubeconfig_with_token(user, &accounts::token(user)).await;
+        let workloads = Workloads::start(&engines, &self.scratch, kubeconfigs, self.admin().await?).await?;
+        self.workloads = Some(workloads);
+        self.facts.workloads = true;
+        Ok(())
     }
 
     pub(crate) fn found(facts: Facts) -> Result<Self> {

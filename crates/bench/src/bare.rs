@@ -1,0 +1,138 @@
+//! The floor: bare server-side-apply PATCHes, as many at a time as the agent makes. Nothing is planned, recorded or
+//! read back. And how what was made is cleared away, so that every contestant starts from the same cluster.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::{Look, eventually};
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::workload::{Object, Workload};
+
+const CLEARING: Duration = Duration::from_secs(600);
+
+/// Somebody with an HTTP client and nothing else.
+#[derive(Clone)]
+pub struct Bare {
+    client: Client,
+    in_flight: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    DryRun,
+    Write,
+}
+
+impl Bare {
+    pub fn new(client: Client, in_flight: usize) -> Self {
+        Self { client, in_flight }
+    }
+
+    /// Applies namespaces, then the rest; answers the seconds.
+    pub async fn create(&self, workload: &Workload) -> Result<f64> {
+        let (ground, rest) = workload.ground_and_rest();
+        let started = Instant::now();
+        self.apply(&ground, Mode::Write).await?;
+        self.apply(&rest, Mode::Write).await?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Dry runs of all but the namespaces, which have to be there for it; answers the seconds.
+    pub async fn dry_run(&self, workload: &Workload) -> Result<f64> {
+        let (ground, rest) = workload.ground_and_rest();
+        self.apply(&ground, Mode::Write).await?;
+        let started = Instant::now();
+        self.apply(&rest, Mode::DryRun).await?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// One PATCH for each object, as many at a time as agreed. Each is a task: both cores may work.
+    pub async fn apply(&self, objects: &[&Object], mode: Mode) -> Result<()> {
+        let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
+        let requests = objects.iter().map(|object| {
+            let path = format!("{}?fieldManager=bare&force=true{dry}", object.path());
+            (path, object.body.to_string())
+        });
+        futures::stream::iter(requests)
+            .map(|(path, body)| {
+                let client = self.client.clone();
+                tokio::spawn(async move { patch(&client, &path, body).await })
+            })
+            .buffer_unordered(self.in_flight)
+            .map(|joined| joined?)
+            .try_collect()
+            .await
+    }
+
+    /// Deletes every namespace with the prefix, with all that is in it, and waits until they are gone. Where no
+    /// controllers run, it does their part: a namespace is empty before it goes.
+    pub async fn clear(&self, prefix: &str) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        eventually(CLEARING, &format!("the namespaces {prefix}… to be gone"), async || {
+            let all = match api.list(&ListParams::default()).await {
+                Ok(list) => list.items,
+                Err(error) => return Look::NotYet(error.to_string()),
+            };
+            let names: Vec<String> =
+                all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with(prefix)).collect();
+            if names.is_empty() {
+                return Look::Yes(());
+            }
+            let cleared = futures::stream::iter(&names).map(|name| self.clear_one(name)).buffer_unordered(4);
+            let refused: Vec<String> =
+                cleared.filter_map(async |done| done.err().map(|error| format!("{error:#}"))).collect().await;
+            Look::NotYet(format!("{} left; {refused:?}", names.len()))
+        })
+        .await
+    }
+
+    async fn clear_one(&self, name: &str) -> Result<()> {
+        for kind in ["apis/apps/v1/{}/deployments", "api/v1/{}/services", "api/v1/{}/configmaps"] {
+            let path = format!("/{}", kind.replace("{}", &format!("namespaces/{name}")));
+            self.send(Method::DELETE, &path, &json!({})).await?;
+        }
+        let path = format!("/api/v1/namespaces/{name}");
+        self.send(Method::DELETE, &path, &json!({})).await?;
+        let done = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []},
+        });
+        self.send(Method::PUT, &format!("{path}/finalize"), &done).await
+    }
+
+    /// What is gone already, or goes at this moment, is no failure of a clearing.
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string().into_bytes()))?;
+        let answer = self.client.send(request).await?;
+        let status = answer.status();
+        let text = answer.into_body().collect().await?.to_bytes();
+        let gone = [404, 409].contains(&status.as_u16());
+        ensure!(status.is_success() || gone, "{path}: {status} {}", String::from_utf8_lossy(&text));
+        Ok(())
+    }
+}
+
+async fn patch(client: &Client, path: &str, body: String) -> Result<()> {
+    let request = Request::builder()
+        .method(Method::PATCH)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+        .header(http::header::ACCEPT, "application/json")
+        .body(Body::from(body.into_bytes()))?;
+    let answer = client.send(request).await.with_context(|| format!("PATCH {path}"))?;
+    let status = answer.status();
+    let text = answer.into_body().collect().await?.to_bytes();
+    ensure!(status.is_success(), "PATCH {path}: {status} {}", String::from_utf8_lossy(&text));
+    Ok(())
+}

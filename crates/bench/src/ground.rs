@@ -1,0 +1,228 @@
+//! What everything is measured on: one API server, one PostgreSQL, one broker, one agent; and the verbs to drive them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use brokkr_api::SequenceId;
+use brokkr_api::report::Hops;
+use brokkr_api::stacks::{PutStack, StackTargets};
+use brokkr_api::status::{StackStatus, State};
+use brokkr_client::{Client as Broker, Credential, IdempotencyKey, PageQuery, RetryPolicy};
+use brokkr_testkit::audit::{Mark, Request};
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Look, Postgres, Scratch, Tell, eventually};
+use jiff::Timestamp;
+
+use crate::args::AgentArgs;
+use crate::bare::Bare;
+use crate::workload::Workload;
+
+/// Everything is waited for, with a bound that only a hang reaches.
+pub const PATIENCE: Duration = Duration::from_secs(900);
+const AGENT: &str = "bench";
+/// Nothing asked of the API server for so long: at rest.
+const REST: Duration = Duration::from_secs(3);
+
+pub struct Ground {
+    // Dropped in this order: clients before the servers.
+    pub agent: Agent,
+    pub broker: Broker,
+    pub bare: Bare,
+    pub admin: kube::Client,
+    pub fleet: Fleet,
+    pub cluster: Cluster,
+    pub scratch: Scratch,
+    agent_log: Option<std::path::PathBuf>,
+}
+
+/// A submission, and when it was begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    pub sequence: SequenceId,
+    pub at: Timestamp,
+    pub started: Instant,
+    /// How long the broker took to accept it.
+    pub accepted_s: f64,
+    pub mark: Mark,
+}
+
+impl Ground {
+    pub async fn start(args: &AgentArgs) -> Result<Self> {
+        let broker = async {
+            let postgres = Arc::new(Postgres::start().await?);
+            Fleet::start_on(postgres, Tell::OnPanic).await
+        };
+        let (fleet, cluster) = tokio::try_join!(Box::pin(broker), Cluster::api_only())?;
+        let environment = match &args.keep_log {
+            Some(_) => {
+                vec![("BROKKR_LOG".to_owned(), "debug,hyper=info,rustls=info,h2=info,kube=info".into())]
+            }
+            None => Vec::new(),
+        };
+        let options = AgentOptions {
+            namespace: Some("brokkr-system".into()),
+            polling_interval: "30s".into(),
+            arguments: args.agent_arguments.clone(),
+            environment,
+            ..AgentOptions::default()
+        };
+        let agent = fleet.join_with(AGENT, &[], &cluster, &options).await?;
+        let broker = Broker::builder(fleet.broker.url().parse()?)
+            .ca_pem(std::fs::read(fleet.broker.authority_file())?)
+            .credential(Credential::Token(fleet.admin_token().to_owned().into()))
+            .retry(RetryPolicy::up_to(Duration::from_secs(60)))
+            .build()?;
+        let admin = cluster.admin().await?;
+        Ok(Self {
+            bare: Bare::new(admin.clone(), args.in_flight),
+            agent,
+            broker,
+            admin,
+            fleet,
+            cluster,
+            scratch: Scratch::new("bench")?,
+            agent_log: args.keep_log.clone(),
+        })
+    }
+
+    /// Makes a stack that targets the agent, and has nothing to deliver yet.
+    pub async fn put_stack(&self, stack: &str) -> Result<()> {
+        self.put_stack_on(stack, AGENT).await
+    }
+
+    pub async fn put_stack_on(&self, stack: &str, agent: &str) -> Result<()> {
+        self.broker.put_stack(stack, &PutStack::default()).await?;
+        let targets = StackTargets { agents: vec![agent.into()], selectors: Vec::new() };
+        self.broker.put_stack_targets(stack, &targets).await?;
+        Ok(())
+    }
+
+    pub async fn submit(&self, stack: &str, yaml: String) -> Result<Submission> {
+        let mark = self.cluster.audit().mark()?;
+        let (at, started) = (Timestamp::now(), Instant::now());
+        let object = self.broker.submit(stack, yaml, &IdempotencyKey::generate()).await?;
+        let accepted_s = started.elapsed().as_secs_f64();
+        Ok(Submission { sequence: object.sequence_id, at, started, accepted_s, mark })
+    }
+
+    /// Waits until the broker shows this very sequence id as applied; answers the seconds since it was submitted.
+    pub async fn applied(&self, stack: &str, submission: &Submission) -> Result<(f64, Hops)> {
+        self.reached(stack, submission, "applied", |status| status.hops.applied.is_some()).await
+    }
+
+    /// Waits until whatever the stack should be now is applied.
+    pub async fn applied_newest(&self, stack: &str) -> Result<()> {
+        eventually(PATIENCE, &format!("{stack} to be applied"), async || match self.status(stack).await {
+            Ok(Some(status))
+                if status.sequence_id == status.wanted_sequence_id && status.hops.applied.is_some() =>
+            {
+                Look::Yes(())
+            }
+            other => Look::NotYet(format!("{other:?}")),
+        })
+        .await
+    }
+
+    /// Waits until it is healthy, too.
+    pub async fn healthy(&self, stack: &str, submission: &Submission) -> Result<(f64, Hops)> {
+        self.reached(stack, submission, "healthy", |status| status.state == State::Healthy).await
+    }
+
+    async fn reached(
+        &self,
+        stack: &str,
+        submission: &Submission,
+        what: &str,
+        good: impl Fn(&StackStatus) -> bool,
+    ) -> Result<(f64, Hops)> {
+        let found =
+            eventually(PATIENCE, &format!("{stack} to be {what}"), async || match self.status(stack).await {
+                Ok(Some(status)) if status.state == State::Failed => Look::Yes(Err(status)),
+                Ok(Some(status)) if status.sequence_id == Some(submission.sequence) && good(&status) => {
+                    Look::Yes(Ok(status))
+                }
+                other => Look::NotYet(format!("{other:?}")),
+            })
+            .await?;
+        let seconds = submission.started.elapsed().as_secs_f64();
+        match found {
+            Ok(status) => Ok((seconds, status.hops)),
+            Err(status) => bail!("{stack} failed: {} {:?}", status.message, status.objects),
+        }
+    }
+
+    async fn status(&self, stack: &str) -> Result<Option<StackStatus>> {
+        Ok(self.broker.stack_status(stack, &PageQuery::default()).await?.items.into_iter().next())
+    }
+
+    /// Delivers a workload from nothing and waits until it is applied.
+    pub async fn deliver(&self, stack: &str, workload: &Workload) -> Result<(Submission, f64, Hops)> {
+        self.put_stack(stack).await?;
+        let submission = self.submit(stack, workload.yaml()).await?;
+        let (seconds, hops) = self.applied(stack, &submission).await?;
+        Ok((submission, seconds, hops))
+    }
+
+    /// Deletes a stack, and its namespaces with it; waits until the agent has seen all of it gone.
+    pub async fn remove(&self, stack: &str, prefix: &str) -> Result<()> {
+        self.broker.delete_stack(stack).await?;
+        let what = format!("{stack} to be removed");
+        let gone = eventually(PATIENCE, &what, async || match self.status(stack).await {
+            Ok(Some(status)) if status.state != State::Removed => Look::NotYet(format!("{status:?}")),
+            Ok(_) => Look::Yes(()),
+            Err(error) => Look::NotYet(format!("{error:#}")),
+        });
+        tokio::try_join!(gone, self.bare.clear(prefix))?;
+        Ok(())
+    }
+
+    /// Waits until the agent has asked nothing for a while.
+    pub async fn rest(&self) -> Result<()> {
+        self.rest_of(&self.agent).await
+    }
+
+    pub async fn rest_of(&self, agent: &Agent) -> Result<()> {
+        let mut last = (Instant::now(), self.cluster.audit().mark()?);
+        eventually(PATIENCE, "the agent to be at rest", async || {
+            let asked = asked_by(agent, last.1).unwrap_or_default();
+            if asked.is_empty() {
+                return if last.0.elapsed() > REST { Look::Yes(()) } else { Look::NotYet("at rest".into()) };
+            }
+            if let Ok(mark) = self.cluster.audit().mark() {
+                last = (Instant::now(), mark);
+            }
+            Look::NotYet(format!("{} requests", asked.len()))
+        })
+        .await
+    }
+
+    /// What the agent asked of the API server since the mark, besides watches.
+    pub fn asked(&self, since: Mark) -> Result<Vec<Request>> {
+        asked_by(&self.agent, since)
+    }
+
+    /// Leaves the agent's log where it was asked for.
+    pub fn keep_log(&self) -> Result<()> {
+        if let Some(folder) = &self.agent_log {
+            std::fs::create_dir_all(folder)?;
+            std::fs::copy(self.agent.log_path(), folder.join("agent.log"))?;
+            std::fs::copy(&self.cluster.facts().audit_log, folder.join("audit.log"))?;
+        }
+        Ok(())
+    }
+}
+
+fn asked_by(agent: &Agent, since: Mark) -> Result<Vec<Request>> {
+    let mut requests = agent.requests(since)?;
+    requests.retain(|request| !request.is_watch());
+    Ok(requests)
+}
+
+/// A line of an agent's `/proc/PID/status`, which are in KiB, as MiB.
+pub fn memory_mib(agent: &Agent, line: &str) -> Result<f64> {
+    let pid = agent.pid().context("the agent does not run")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
+    let kib = found.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kib.with_context(|| format!("no {line} in the status of the agent"))? / 1024.0)
+}

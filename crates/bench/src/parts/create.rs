@@ -1,0 +1,179 @@
+//! One stack of a thousand objects: created, left alone, a tenth of it changed. Every contestant applies the same
+//! manifests under names of its own, in turn, to a cluster that is cleared in between.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use brokkr_testkit::audit::Request;
+use jiff::Timestamp;
+
+use crate::args::AgentArgs;
+use crate::ground::{Ground, Submission};
+use crate::peers::{Flux, kubectl_apply};
+use crate::results::Results;
+use crate::timeline;
+use crate::workload::Workload;
+
+/// Who applies. Namespaces carry the name, so that the log tells whose they were.
+#[derive(Clone, Copy)]
+enum Contestant {
+    Bare,
+    Agent,
+    Flux,
+    Flux8,
+    Kubectl,
+}
+
+impl Contestant {
+    const ALL: [Self; 5] = [Self::Bare, Self::Agent, Self::Flux, Self::Flux8, Self::Kubectl];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Agent => "agent",
+            Self::Flux => "flux",
+            Self::Flux8 => "flux8",
+            Self::Kubectl => "kubectl",
+        }
+    }
+}
+
+/// One contestant's turn.
+struct Turn<'a> {
+    args: &'a AgentArgs,
+    ground: &'a Ground,
+    prefix: String,
+    is_last_round: bool,
+}
+
+pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
+    let flux = if args.no_flux { None } else { Some(Flux::locate()?) };
+    for round in 0..args.rounds {
+        let mut order = Contestant::ALL;
+        // Nobody always comes first, or always after the same one.
+        order.rotate_left(round % Contestant::ALL.len());
+        for contestant in order {
+            let prefix = format!("bench-{}-{round}", contestant.name());
+            let turn = Turn { args, ground, prefix, is_last_round: round + 1 == args.rounds };
+            match (contestant, &flux) {
+                (Contestant::Bare, _) => turn.bare(results).await?,
+                (Contestant::Agent, _) => turn.agent(results).await?,
+                (Contestant::Flux, Some(flux)) => turn.flux(flux, "flux", 1, results).await?,
+                (Contestant::Flux8, Some(flux)) => turn.flux(flux, "flux8", 8, results).await?,
+                (Contestant::Kubectl, _) => turn.kubectl(results).await?,
+                (Contestant::Flux | Contestant::Flux8, None) => {}
+            }
+        }
+    }
+    results.add_ratio("agent_over_bare", "agent_create_s", &["bare_create_s"]);
+    // The agent validates everything before it writes anything (B2): this is the floor of that.
+    results.add_ratio("agent_over_bare_both", "agent_create_s", &["bare_dryrun_s", "bare_create_s"]);
+    results.add_ratio("agent_over_flux", "agent_create_s", &["flux_create_s"]);
+    results.add_ratio("agent_over_flux8", "agent_create_s", &["flux8_create_s"]);
+    results.add_ratio("agent_over_kubectl", "agent_create_s", &["kubectl_create_s"]);
+    results.add_ratio("change_over_flux", "change_s", &["flux_change_s"]);
+    Ok(())
+}
+
+impl Turn<'_> {
+    fn workload(&self) -> Workload {
+        Workload::mix(&self.prefix, self.args.objects)
+    }
+
+    fn changed(&self) -> Workload {
+        Workload::mix_changed(&self.prefix, self.args.objects)
+    }
+
+    async fn bare(&self, results: &mut Results) -> Result<()> {
+        let dry_run = format!("{}-dry", self.prefix);
+        let workload = Workload::mix(&dry_run, self.args.objects);
+        results.add("bare_dryrun_s", self.ground.bare.dry_run(&workload).await?);
+        self.ground.bare.clear(&dry_run).await?;
+        results.add("bare_create_s", self.ground.bare.create(&self.workload()).await?);
+        self.ground.bare.clear(&self.prefix).await
+    }
+
+    async fn flux(&self, flux: &Flux, name: &str, concurrency: usize, results: &mut Results) -> Result<()> {
+        let (cluster, scratch) = (&self.ground.cluster, &self.ground.scratch);
+        let file = scratch.write("flux.yaml", self.workload().yaml())?;
+        results.add(&format!("{name}_create_s"), flux.apply(cluster, &file, concurrency).await?);
+        let file = scratch.write("flux.yaml", self.changed().yaml())?;
+        results.add(&format!("{name}_change_s"), flux.apply(cluster, &file, concurrency).await?);
+        self.ground.bare.clear(&self.prefix).await
+    }
+
+    async fn kubectl(&self, results: &mut Results) -> Result<()> {
+        let file = self.ground.scratch.write("kubectl.yaml", self.workload().yaml())?;
+        results.add("kubectl_create_s", kubectl_apply(&self.ground.cluster, &file).await?);
+        self.ground.bare.clear(&self.prefix).await
+    }
+
+    async fn agent(&self, results: &mut Results) -> Result<()> {
+        let (ground, stack) = (self.ground, self.prefix.as_str());
+        let (submission, seconds, hops) = ground.deliver(stack, &self.workload()).await?;
+        results.add("agent_create_s", seconds);
+        if let (Some(fetched), Some(applied)) = (hops.fetched, hops.applied) {
+            results.add("agent_fetched_to_applied_s", applied.duration_since(fetched).as_secs_f64());
+        }
+        timeline::add(results, "create", &submission, &hops, &ground.asked(submission.mark)?);
+        ground.rest().await?;
+        if self.is_last_round {
+            self.leave_alone(results).await?;
+        }
+        self.change(results).await?;
+        ground.remove(stack, &self.prefix).await
+    }
+
+    /// Nothing is submitted, and nothing but watches may be asked.
+    async fn leave_alone(&self, results: &mut Results) -> Result<()> {
+        let mark = self.ground.cluster.audit().mark()?;
+        tokio::time::sleep(self.args.quiet).await;
+        let asked = self.ground.asked(mark)?;
+        results.add("noop_requests", asked.len() as f64);
+        let what: BTreeSet<String> =
+            asked.iter().map(|request| format!("{} {}", request.verb, request.resource)).collect();
+        let what: Vec<String> = what.into_iter().collect();
+        results.note("noop_requests", format!("in {:?} {}", self.args.quiet, what.join(", ")));
+        Ok(())
+    }
+
+    async fn change(&self, results: &mut Results) -> Result<()> {
+        let changed = self.changed();
+        let submission = self.ground.submit(&self.prefix, changed.yaml()).await?;
+        let (seconds, hops) = self.ground.applied(&self.prefix, &submission).await?;
+        results.add("change_s", seconds);
+        let asked = self.ground.asked(submission.mark)?;
+        if let Some(last) = last_effective(&asked, &changed, &submission) {
+            results.add("change_effective_s", last.duration_since(submission.at).as_secs_f64());
+        }
+        let of_stack = |request: &&Request| {
+            request.namespace.starts_with(&self.prefix) || request.name.starts_with(&self.prefix)
+        };
+        let (writes, dry_runs): (Vec<_>, Vec<_>) = asked
+            .iter()
+            .filter(of_stack)
+            .filter(|request| request.verb == "patch")
+            .partition(|request| request.is_write());
+        results.add("change_writes", writes.len() as f64 / changed.objects.len() as f64);
+        results.note("change_writes", format!("{} of {} objects", writes.len(), changed.objects.len()));
+        results.add("change_dryruns", dry_runs.len() as f64);
+        timeline::add(results, "change", &submission, &hops, &asked);
+        self.ground.rest().await
+    }
+}
+
+/// When the last of the changed objects got its new value: the first write on each of them since the submission.
+fn last_effective(asked: &[Request], workload: &Workload, submission: &Submission) -> Option<Timestamp> {
+    let first_write = |namespace: &str, name: &str| {
+        asked
+            .iter()
+            .filter(|request| request.is_write() && request.code < 300 && request.reached > submission.at)
+            .filter(|request| request.namespace == namespace && request.name == name)
+            .map(|request| request.reached)
+            .min()
+    };
+    let changed = workload.objects.iter().filter(|object| object.changes);
+    let times: Option<Vec<Timestamp>> =
+        changed.map(|object| first_write(object.namespace.as_deref()?, &object.name)).collect();
+    times?.into_iter().max()
+}

@@ -1,0 +1,176 @@
+//! Edits and deletions by somebody else, each put back, while unrelated objects change all the time. Beside it, in the
+//! same run and under the same load, what anybody would write in twenty lines: watch by label, PATCH what is wrong.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_testkit::audit::Request;
+use brokkr_testkit::{Look, eventually};
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::args::AgentArgs;
+use crate::bare::Mode;
+use crate::ground::{Ground, PATIENCE};
+use crate::results::{Results, percentile};
+use crate::workload::{Workload, namespace};
+
+const OURS: &str = "bench-drift-ours";
+const BARE: &str = "bench-drift-bare";
+const UNRELATED: &str = "bench-drift-unrelated";
+const EDITORS: usize = 2;
+/// Few edits for each object: somebody who changes the same one again and again is slowed down on purpose.
+const EDITS_PER_OBJECT: usize = 4;
+/// Every so many times the object is deleted instead.
+const DELETIONS: usize = 5;
+
+pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
+    let objects = (args.edits / EDITS_PER_OBJECT).max(1);
+    ground.deliver(OURS, &Workload::configmaps(OURS, objects)).await?;
+    let bare = BareLoop::start(ground, objects).await?;
+    let unrelated = Unrelated::start(ground, args.unrelated).await?;
+    ground.rest().await?;
+
+    let mark = ground.cluster.audit().mark()?;
+    // In turn, so that both meet the same load.
+    let work = (0..args.edits).flat_map(|number| [(OURS, number), (BARE, number)]);
+    futures::stream::iter(work)
+        .map(|(space, number)| disturb(ground, space, number, objects))
+        .buffer_unordered(EDITORS)
+        .try_collect::<()>()
+        .await?;
+    let requests = ground.cluster.audit().requests(mark)?;
+    drop((bare, unrelated));
+
+    let user = ground.agent.user();
+    let ours = latencies(&requests, OURS, |request| request.user == user);
+    let theirs = latencies(&requests, BARE, |request| request.uri.contains("fieldManager=bare"));
+    results.add("drift_p50_ms", percentile(&ours, 50));
+    results.add("drift_p99_ms", percentile(&ours, 99));
+    results.note("drift_p99_ms", format!("{} repairs", ours.len()));
+    results.add("drift_bare_p50_ms", percentile(&theirs, 50));
+    results.add("drift_bare_p99_ms", percentile(&theirs, 99));
+    results.note("drift_bare_p99_ms", format!("{} repairs by a bare loop", theirs.len()));
+    let churned = requests.iter().filter(|request| request.namespace == UNRELATED && request.is_write());
+    results.add("drift_unrelated_writes", churned.count() as f64);
+    results.add_ratio("drift_over_bare_p50", "drift_p50_ms", &["drift_bare_p50_ms"]);
+    results.add_ratio("drift_over_bare_p99", "drift_p99_ms", &["drift_bare_p99_ms"]);
+    ground.remove(OURS, OURS).await?;
+    ground.bare.clear("bench-drift").await
+}
+
+/// Edits or deletes one object and waits until it is right again.
+async fn disturb(ground: &Ground, space: &str, number: usize, objects: usize) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), space);
+    let name = format!("settings-{}", number % objects);
+    if number % DELETIONS == DELETIONS - 1 {
+        maps.delete(&name, &Default::default()).await?;
+    } else {
+        let wrong = json!({"data": {"revision": format!("wrong-{number}")}});
+        maps.patch(&name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    }
+    eventually(PATIENCE, &format!("{space}/{name} to be put back"), async || {
+        match maps.get_opt(&name).await {
+            Ok(Some(map)) if is_right(&map) => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        }
+    })
+    .await
+}
+
+fn is_right(map: &ConfigMap) -> bool {
+    map.data.as_ref().and_then(|data| data.get("revision")).is_some_and(|revision| revision == "1")
+}
+
+/// Ends with its owner.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct BareLoop;
+
+impl BareLoop {
+    async fn start(ground: &Ground, objects: usize) -> Result<Task> {
+        let mut workload = Workload::configmaps(BARE, objects);
+        for object in &mut workload.objects {
+            object.body["metadata"]["labels"]["bare"] = json!("yes");
+        }
+        ground.bare.create(&workload).await?;
+        let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), BARE);
+        let bodies: BTreeMap<String, serde_json::Value> =
+            workload.objects.into_iter().map(|object| (object.name, object.body)).collect();
+        Ok(Task(tokio::spawn(async move {
+            let mut events =
+                std::pin::pin!(watcher(maps.clone(), watcher::Config::default().labels("bare=yes")));
+            while let Some(event) = events.next().await {
+                let name = match event {
+                    Ok(Event::Apply(map) | Event::InitApply(map)) if !is_right(&map) => map.name_any(),
+                    Ok(Event::Delete(map)) => map.name_any(),
+                    _ => continue,
+                };
+                let Some(body) = bodies.get(&name).cloned() else { continue };
+                let maps = maps.clone();
+                tokio::spawn(async move {
+                    maps.patch(&name, &PatchParams::apply("bare").force(), &Patch::Apply(&body)).await
+                });
+            }
+        })))
+    }
+}
+
+/// So many changes a second to objects that concern neither.
+struct Unrelated;
+
+impl Unrelated {
+    const OBJECTS: usize = 50;
+
+    async fn start(ground: &Ground, a_second: u32) -> Result<Task> {
+        let workload = Workload::configmaps(UNRELATED, Self::OBJECTS);
+        ground.bare.apply(&[&namespace(UNRELATED)], Mode::Write).await?;
+        ground.bare.create(&workload).await?;
+        let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), UNRELATED);
+        Ok(Task(tokio::spawn(async move {
+            let mut beat = tokio::time::interval(Duration::from_secs(1) / a_second.max(1));
+            for number in 0_usize.. {
+                beat.tick().await;
+                let (maps, name) = (maps.clone(), format!("settings-{}", number % Self::OBJECTS));
+                tokio::spawn(async move {
+                    let change = json!({"data": {"revision": number.to_string()}});
+                    maps.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await
+                });
+            }
+        })))
+    }
+}
+
+/// Milliseconds from each disturbance's answer to the answer of the first repairing write after it, both by the API
+/// server's own clock.
+fn latencies(requests: &[Request], space: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<f64> {
+    let mut disturbed: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    let mut latencies = Vec::new();
+    let mut writes: Vec<&Request> = requests
+        .iter()
+        .filter(|request| request.resource == "configmaps" && request.namespace == space)
+        .filter(|request| request.is_write() && request.code < 300)
+        .collect();
+    writes.sort_by_key(|request| request.reached);
+    for request in writes {
+        if !is_repair(request) {
+            disturbed.insert(&request.name, request.reached);
+        } else if let Some(at) = disturbed.remove(request.name.as_str()) {
+            latencies.push(request.reached.duration_since(at).as_secs_f64() * 1000.0);
+        }
+    }
+    latencies
+}

@@ -1,0 +1,27 @@
+//! The benchmark itself must not rot: a small one, from end to end, on real engines.
+
+use anyhow::Result;
+use brokkr_bench::args::Command;
+use clap::Parser as _;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_bench_of_the_agent_runs_through_and_tells_its_numbers() -> Result<()> {
+    let arguments = "bench agent --only create,drift --objects 60 --rounds 1 --quiet 2s --edits 8 --no-flux";
+    let Command::Agent(args) = Command::try_parse_from(arguments.split_whitespace())?;
+    let results = Box::pin(brokkr_bench::run(&args)).await?.to_json();
+    for key in [
+        "bare_dryrun_s",
+        "bare_create_s",
+        "agent_create_s",
+        "kubectl_create_s",
+        "change_s",
+        "change_effective_s",
+        "drift_p99_ms",
+        "drift_bare_p99_ms",
+    ] {
+        assert!(results[key].as_f64().is_some_and(|value| value > 0.0), "{key} in {results:#}");
+    }
+    assert_eq!(results["noop_requests"], 0.0, "{results:#}");
+    assert!(results["change_writes"].as_f64().is_some_and(|writes| writes > 0.0), "{results:#}");
+    Ok(())
+}
