@@ -1,4 +1,4 @@
-//! `cargo xtask bench agent`: a release build of everything, and Flux's engine as its peer, on engines of their own.
+//! `cargo xtask bench agent`: an optimised build of everything, and Flux's engine as its peer, on engines of their own.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use brokkr_engines::{FLUX, build_module};
 use super::engines;
 use crate::runner::{become_at, build_into};
 
-/// Measure Brokkr beside its peers, in a release build; `agent --help` tells what can be chosen.
+/// Measure Brokkr beside its peers, in an optimised build; `agent --help` tells what can be chosen.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to measure, and how.
@@ -23,14 +23,14 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.arguments.iter().any(|argument| argument == "--no-flux") {
         build_module(&FLUX, |name| eprintln!("building {name} …")).context("cannot build Flux's engine")?;
     }
-    // A folder of its own: a release build beside the debug build of the clone would double its size.
+    // A folder of its own: an optimised build beside the debug build of the clone would double its size.
     let target = cache()?.join("release");
-    let mut selection = vec!["--release", "--locked", "--bins"];
+    let mut selection = vec!["--profile", "measure", "--locked", "--bins"];
     for package in PACKAGES {
         selection.extend(["--package", package]);
     }
     build_into(&target, &selection)?;
-    become_at(&target.join("release/brokkr-bench"), &args.arguments)
+    become_at(&target.join("measure/brokkr-bench"), &args.arguments)
 }
 
 /// The project's cache, outside the clone, where CI keeps its builds, too.

@@ -1,5 +1,7 @@
 //! What the answer to a step changes in the record and in the progress.
 
+use std::collections::HashSet;
+
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
@@ -48,6 +50,11 @@ pub fn absorb(
                 && known.inventory.keys().eq(written.inventory.keys())
             {
                 written.inventory = known.inventory;
+            }
+            if written.applied == Some(written.sequence) && written.removal.is_none() {
+                // Only a delivery asks for these; they would be two more copies of every key.
+                progress.validated = HashSet::new();
+                progress.written = HashSet::new();
             }
             *record = Some(written);
         }

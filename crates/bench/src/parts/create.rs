@@ -118,6 +118,9 @@ impl Turn<'_> {
         timeline::add(results, "create", &submission, &hops, &ground.asked(submission.mark)?);
         ground.rest().await?;
         if self.is_last_round {
+            ground.bare.make_ready(&self.workload()).await?;
+            ground.healthy(stack, &submission).await?;
+            ground.rest().await?;
             self.leave_alone(results).await?;
         }
         self.change(results).await?;
