@@ -80,7 +80,7 @@ impl Bare {
             .map(|object| async move {
                 let path = format!("{}/status?fieldManager=controller&force=true", object.path());
                 let status = json!({
-                    "observedGeneration": 1_000, "replicas": all, "updatedReplicas": all,
+                    "observedGeneration": 1, "replicas": all, "updatedReplicas": all,
                     "readyReplicas": all, "availableReplicas": all,
                 });
                 let meta = json!({"name": object.name, "namespace": object.namespace});
