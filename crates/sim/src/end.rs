@@ -103,7 +103,7 @@ fn check_removed(world: &World, stack: StackId) -> Kept {
     if held_up {
         return Ok(());
     }
-    if world.records.get(stack).is_some() || world.run.stacks.contains_key(&stack) {
+    if world.records.get(stack).is_some() || world.run.board.stacks.contains_key(&stack) {
         return Err(format!("E2: {stack} should be gone, and is not"));
     }
     let left = world

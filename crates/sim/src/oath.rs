@@ -43,7 +43,7 @@ impl Oath {
             }),
             Step::Delete { uid: named, .. } => {
                 ensure(Some(named) == uid, || format!("S7: {key} is deleted by another uid than seen"))?;
-                let record = run.stacks.get(&request.stack).and_then(|stack| stack.record.as_ref());
+                let record = run.board.stacks.get(&request.stack).and_then(|stack| stack.record.as_ref());
                 let kept = known.is_some_and(|seen| seen.keep)
                     && !record.is_some_and(|record| takes_back(record, key));
                 let spared = kept || known.is_some_and(|seen| seen.has_owner);
@@ -107,8 +107,12 @@ impl Oath {
         }
         let other_agent = marks.agent.as_ref().is_some_and(|agent| *agent != world.agent.to_string());
         ensure(!other_agent, || format!("C4: {key} is another agent's, and is written"))?;
-        let other =
-            world.run.stacks.iter().find(|(id, _)| marks.stack == Some(id.to_string()) && **id != stack);
+        let other = world
+            .run
+            .board
+            .stacks
+            .iter()
+            .find(|(id, _)| marks.stack == Some(id.to_string()) && **id != stack);
         let wanted_there = other.and_then(|(_, state)| state.goal.as_ref()).is_some_and(|goal| {
             let content = world.broker.content(goal.target.sequence_id);
             goal.target.removal.is_none() && content.is_some_and(|content| content.objects.contains_key(key))

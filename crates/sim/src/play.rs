@@ -46,7 +46,9 @@ impl Stage {
             Act::Target(place) => self.world.broker.target(self.stack(*place), true),
             Act::Meddle(key, what) => self.world.meddle(key, what),
             Act::BreakWatches => self.world.break_watches(),
-            Act::Sweep => self.world.run.sweep(),
+            Act::Sweep => {
+                self.world.run.board.sweep();
+            }
             Act::BrokerGoes => self.world.broker.away = true,
             Act::BrokerReturns => self.world.broker.away = false,
         }

@@ -116,7 +116,7 @@ impl World {
         self.run = Run::start(self.agent, self.session, self.records.load(self.agent));
         self.broker.changed = true;
         if self.broker.away {
-            self.run.go_on_alone();
+            self.run.board.go_on_alone();
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
             if self.turn()? {
                 continue;
             }
-            let next = [self.run.next_wake(), self.server.next_event()].into_iter().flatten().min();
+            let next = [self.run.board.next_wake(), self.server.next_event()].into_iter().flatten().min();
             match next {
                 Some(next) if next.max(self.now()) <= self.last_change + CALM => {
                     // The longer nothing happens, the later it is looked again: as on a busy machine.
@@ -159,7 +159,7 @@ impl World {
                 (self.writes, self.records.all().all(|record| record.applied == Some(record.sequence)));
             let later = self.now() + SignedDuration::from_secs(700);
             self.pass_until(later);
-            self.run.shake();
+            self.run.board.shake();
             while self.turn()? {}
             let changed = before != (self.server.version, self.records.version());
             if changed || complete && self.writes != writes {
@@ -173,7 +173,7 @@ impl World {
         self.server.now = then.max(self.server.now + SignedDuration::from_millis(1));
         self.server.settle();
         self.after_change();
-        self.run.wake(self.server.now);
+        self.run.board.wake(self.server.now);
     }
 
     /// One thing happens. False if nothing is left to happen at this moment.
@@ -183,8 +183,8 @@ impl World {
             self.server.settle();
             self.after_change();
         }
-        if self.run.next_wake().is_some_and(|at| at <= self.server.now) {
-            self.run.wake(self.server.now);
+        if self.run.board.next_wake().is_some_and(|at| at <= self.server.now) {
+            self.run.board.wake(self.server.now);
         }
         if self.broker.changed && !self.broker.away {
             self.broker.changed = false;
@@ -192,7 +192,7 @@ impl World {
             let targets = self.broker.envelope();
             self.run.aim(targets);
         }
-        for stack in self.run.take_dirty() {
+        for stack in self.run.board.take_dirty() {
             self.advance(stack)?;
         }
         self.watch_what_is_asked();
@@ -263,13 +263,13 @@ impl World {
             }
             3 => {
                 if let Some(id) = self.run.acknowledged.pop_front() {
-                    self.run.forget_report(id);
+                    self.run.board.forget_reports(&[id]);
                 }
             }
             _ => {
                 let kind = self.rng.pick(&lagging).clone();
                 if let Some(change) = self.run.watches.get_mut(&kind).and_then(|queue| queue.pop_front()) {
-                    self.run.see(change);
+                    self.run.board.see(change);
                 }
             }
         }

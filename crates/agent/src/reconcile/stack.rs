@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use brokkr_api::envelope::{Removal, TargetStack};
-use brokkr_api::ids::{AgentId, Checksum};
+use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
+use super::board::Whoami;
 use super::claims::Around;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
@@ -21,11 +22,7 @@ use crate::seeded::{Bug, has};
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
-    pub agent: AgentId,
-    /// Which run of the agent this is.
-    pub session: i64,
-    /// Whether the broker knows that this agent holds the stack.
-    pub held: bool,
+    pub who: Whoami,
     pub index: &'a Index,
     pub neighbours: &'a Around<'a>,
 }
@@ -303,11 +300,11 @@ impl StackState {
         }
         let goal = self.goal.as_ref()?;
         let situation = Situation {
-            agent: around.agent,
-            session: around.session,
+            agent: around.who.agent,
+            session: around.who.session,
             goal,
             record: self.record.as_ref(),
-            held: around.held,
+            held: around.who.held,
             progress: &self.progress,
             observed: around.index,
             neighbours: around.neighbours,
