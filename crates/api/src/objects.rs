@@ -31,3 +31,79 @@ pub struct TargetObject {
     pub object: DeploymentObject,
     pub content: String,
 }
+
+/// Goes back to an earlier version: its content becomes a new deployment object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollBack {
+    /// Which version; without it, the last one before the newest whose content is another and is not barred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<SequenceId>,
+    /// Leaves the content that is rolled back from open to be submitted again. Else it is barred.
+    #[serde(default)]
+    pub keep_open: bool,
+    /// Told to whoever submits the barred content again.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A content that is refused on a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BarredContent {
+    pub checksum: Checksum,
+    /// The version that was rolled back.
+    pub sequence_id: SequenceId,
+    pub barred_by: String,
+    pub reason: String,
+    pub created_at: Timestamp,
+}
+
+/// What differs between two versions of a stack. Values of Secrets are never in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Diff {
+    pub from: SequenceId,
+    pub to: SequenceId,
+    pub added: usize,
+    pub removed: usize,
+    pub changed: usize,
+    pub unchanged: usize,
+    /// In the order of group, kind, namespace and name.
+    pub resources: Vec<ResourceDiff>,
+    /// There is more than is shown.
+    pub truncated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceDiff {
+    pub group: String,
+    pub kind: String,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub change: ResourceChange,
+    /// For a changed resource.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldDiff>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ResourceChange {
+    Added,
+    Removed,
+    Changed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FieldDiff {
+    /// As people write it: `spec.template.spec.containers[web].image`.
+    pub path: String,
+    /// Left out where the field was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub before: Option<serde_json::Value>,
+    /// Left out where the field is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub after: Option<serde_json::Value>,
+}

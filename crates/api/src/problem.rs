@@ -51,6 +51,12 @@ pub enum ErrorCode {
     BRK2007,
     /// The stack was deleted.
     BRK2008,
+    /// The content was barred on the stack by a roll-back.
+    BRK2011,
+    /// It was changed since the caller read it.
+    BRK2012,
+    /// There is no version to go back to.
+    BRK2013,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -72,6 +78,8 @@ impl ErrorCode {
             Self::BRK1002 => 403,
             Self::BRK2001 => 404,
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
+            Self::BRK2011 | Self::BRK2013 => 409,
+            Self::BRK2012 => 412,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -98,6 +106,9 @@ impl ErrorCode {
             Self::BRK2006 => "too large",
             Self::BRK2007 => "protocol version not supported",
             Self::BRK2008 => "stack deleted",
+            Self::BRK2011 => "content barred by a roll-back",
+            Self::BRK2012 => "changed meanwhile",
+            Self::BRK2013 => "nothing to go back to",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -123,6 +134,9 @@ impl ErrorCode {
             Self::BRK2006 => "split it: a submission holds at most 8 MiB, an object 1 MiB",
             Self::BRK2007 => "upgrade the agent",
             Self::BRK2008 => "apply it again under the same name to start a new stack",
+            Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
+            Self::BRK2012 => "read it again, and decide again",
+            Self::BRK2013 => "name the version to go back to; the history lists them",
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",

@@ -7,10 +7,12 @@
 //! | `headers`  | reading the protocol's headers                                                |
 //! | `change`   | a request that changes something: read in full, repeatable by its key         |
 //! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
+//! | `precondition` | `If-Match`: changed only if nothing else was                            |
 //! | `paging`   | `after` and `limit`                                                           |
 //! | `contents` | the bounded cache of contents                                                 |
 
 pub mod agents;
+pub mod barred_contents;
 pub mod change;
 pub mod contents;
 pub mod deployment_objects;
@@ -22,6 +24,7 @@ pub mod health;
 pub mod join_tokens;
 pub mod openapi;
 pub mod paging;
+pub mod precondition;
 pub mod stacks;
 pub mod whoami;
 pub mod write;

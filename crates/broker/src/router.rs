@@ -20,7 +20,9 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
-use crate::http::{agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami};
+use crate::http::{
+    agents, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami,
+};
 
 /// One line of the table.
 pub struct Route {
@@ -58,6 +60,10 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status",             routes!(stacks::status::stack_status)),
 
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit::submit_deployment_object)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/roll-back",         routes!(stacks::roll_back::roll_back)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/diff",               routes!(deployment_objects::diff::diff_deployment_objects)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/barred-contents",    routes!(barred_contents::list::list_barred_contents)),
+        route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}/barred-contents/{checksum}", routes!(barred_contents::delete::delete_barred_content)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::list::list_deployment_objects)),
         route(AnyAgentOr(Viewer),  "GET /api/v1/deployment-objects/{sequence_id}",  routes!(deployment_objects::content::deployment_object_content)),
 

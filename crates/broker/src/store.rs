@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod api_tokens;
+pub mod barred_contents;
 pub mod deployment_objects;
 pub mod events;
 pub mod facts;

@@ -12,10 +12,12 @@
 //! 4. [`normal`]: the one form in which an object is compared, hashed and applied.
 //! 5. [`canonical`]: that form as bytes, and their digests.
 //!
-//! [`order`] says what is applied before what, [`yields`] what is left to others, [`redact`] what may be shown.
+//! [`order`] says what is applied before what, [`yields`] what is left to others, [`redact`] what may be shown,
+//! [`diff`](mod@diff) what differs between two versions.
 
 pub mod budget;
 pub mod canonical;
+pub mod diff;
 pub mod error;
 pub mod identity;
 pub mod normal;

@@ -5,4 +5,5 @@ pub mod get;
 pub mod list;
 pub mod put;
 pub mod put_targets;
+pub mod roll_back;
 pub mod status;

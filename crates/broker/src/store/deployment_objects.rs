@@ -124,6 +124,30 @@ pub async fn deployment_object_fetch_content(
     Ok(row.map(|row| StoredObject { object: row.object.into(), content: Bytes::from(row.content) }))
 }
 
+/// The last version below `newest` with another content, and one that is not barred: what a roll-back goes to.
+pub async fn deployment_object_before_on_conn(
+    connection: &mut PgConnection,
+    stack: &LockedStack,
+    newest: &DeploymentObject,
+) -> Result<Option<SequenceId>, StoreError> {
+    let found: Option<i64> = sqlx::query_scalar(
+        "SELECT o.sequence_id FROM deployment_objects o
+         WHERE o.project = $1 AND o.stack_id = $2 AND o.sequence_id < $3 AND o.checksum <> $4
+           AND NOT o.is_deletion_marker
+           AND NOT EXISTS (SELECT FROM barred_contents b
+                           WHERE b.project = $1 AND b.stack_id = $2 AND b.checksum = o.checksum)
+         ORDER BY o.sequence_id DESC LIMIT 1",
+    )
+    .bind(&stack.project)
+    .bind(stack.id.0)
+    .bind(newest.sequence_id.0)
+    .bind(&newest.checksum.0[..])
+    .fetch_optional(connection)
+    .await
+    .doing("look for the version before")?;
+    Ok(found.map(SequenceId))
+}
+
 /// The history of a stack, newest first, one more than `limit` if there is more.
 pub async fn deployment_object_list(
     pool: &PgPool,

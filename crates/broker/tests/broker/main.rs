@@ -5,6 +5,7 @@ mod access;
 mod agents;
 mod database;
 mod deployment_objects;
+mod history;
 mod house;
 mod listener;
 mod openapi;

@@ -7,7 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::protocol::YAML_MEDIA_TYPE;
-use brokkr_api::{AgentId, SequenceId};
+use brokkr_api::tokens::Role;
+use brokkr_api::{AgentId, ErrorCode, SequenceId};
+use brokkr_manifest::{Budget, ManifestErrors, redacted};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
@@ -18,7 +20,8 @@ use crate::http::error::ApiError;
 use crate::http::headers::{has_already, position, text};
 use crate::store::deployment_objects::StoredObject;
 
-/// The bytes of a deployment object, exactly as submitted. They never change.
+/// The bytes of a deployment object, exactly as submitted. They never change. Whoever may not submit does not get
+/// values of Secrets: then what is answered are the objects as read, with these values hidden.
 #[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
     params(("sequence_id" = i64, Path, description = "Sequence id")),
     responses((status = 200, body = String, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
@@ -32,7 +35,7 @@ pub async fn deployment_object_content(
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
     let stored = broker.contents.get(&broker.pool, sequence_id).await?.ok_or_else(missing)?;
     match &caller {
-        Caller::Token(token) if token.project == stored.object.project => {}
+        Caller::Token(_) if caller.project() == stored.object.project => {}
         Caller::Token(_) => return Err(missing()),
         Caller::Agent(agent) => {
             // Only a no may be a matter of being behind.
@@ -43,6 +46,13 @@ pub async fn deployment_object_content(
                 }
             }
         }
+    }
+    if let Caller::Token(token) = &caller
+        && token.role < Role::Deployer
+        && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
+    {
+        let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+        return Ok((headers, shown).into_response());
     }
     let etag = format!("\"{}\"", stored.object.checksum);
     let mut response = if has_already(&headers, &etag) {
@@ -55,6 +65,24 @@ pub async fn deployment_object_content(
     answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
     answer.insert(ETAG, text(&etag));
     Ok(response)
+}
+
+/// The objects with the values of Secrets hidden; none if there is nothing to hide.
+async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, ApiError> {
+    if stored.object.is_deletion_marker {
+        return Ok(None);
+    }
+    let shown = tokio::task::spawn_blocking(move || {
+        let manifest = brokkr_manifest::parse(&stored.content, &Budget::default())?;
+        let shown: Vec<_> = manifest.objects.iter().map(|object| redacted(&object.body)).collect();
+        let hidden = manifest.objects.iter().zip(&shown).any(|(object, shown)| object.body != *shown);
+        // JSON is YAML.
+        let text = shown.iter().map(|shown| format!("---\n{shown:#}\n")).collect::<String>();
+        Ok::<_, ManifestErrors>(hidden.then_some(text))
+    });
+    let failed = "the content could not be prepared";
+    let shown = shown.await.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))?;
+    shown.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
 /// An active agent may read what is in its target state, and any version of what it holds.

@@ -12,9 +12,12 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use crate::broker::Broker;
+use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
+use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
@@ -28,7 +31,7 @@ struct Reading {
 
 /// Submit a new version of a stack: the complete YAML, kept exactly as it is.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
-    params(("stack" = String, Path, description = "Name or id")),
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 201, body = DeploymentObject)))]
 pub async fn submit_deployment_object(
@@ -50,6 +53,10 @@ pub async fn submit_deployment_object(
     let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
     if locked.deleted_at.is_some() {
         return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
+    }
+    precondition::stack(&mut write, &change, &locked).await?;
+    if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
+        return Err(refusal(&bar));
     }
     let new = NewObject {
         checksum: reading.checksum,

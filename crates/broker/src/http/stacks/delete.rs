@@ -11,6 +11,7 @@ use http::StatusCode;
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
@@ -20,7 +21,7 @@ use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
 /// Delete a stack. Answers with the deletion marker; deleting again answers with the same one.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = DeploymentObject)))]
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
     State(broker): State<Arc<Broker>>,
     Path(stack): Path<String>,
@@ -39,6 +40,7 @@ pub async fn delete_stack(
         let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
         return write.finish(StatusCode::OK, &marker).await;
     }
+    precondition::stack(&mut write, &change, &locked).await?;
     let nothing = Checksum::of(b"");
     let marker = NewObject {
         checksum: nothing,

@@ -12,6 +12,7 @@ use http::StatusCode;
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{
@@ -20,7 +21,7 @@ use crate::store::stacks::{
 
 /// Create or change a stack. Under the name of a deleted one, a new stack begins.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
-    params(("stack" = String, Path, description = "Name; or the id of one that exists")),
+    params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
     responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
 pub async fn put_stack(
     State(broker): State<Arc<Broker>>,
@@ -50,6 +51,9 @@ pub async fn put_stack(
     let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
     if locked.deleted_at.is_some() {
         return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
+    }
+    if !created {
+        precondition::stack(&mut write, &change, &locked).await?;
     }
     stack_change_on_conn(write.conn(), &locked, &wanted).await?;
     write.ring(project, Doorbell::Stack(locked.id)).await?;

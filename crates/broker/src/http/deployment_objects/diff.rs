@@ -1,0 +1,122 @@
+//! What differs between two versions of a stack. Never with values of Secrets, whoever asks.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use brokkr_api::objects::{Diff, FieldDiff, ResourceChange, ResourceDiff};
+use brokkr_api::{ErrorCode, SequenceId, StackId};
+use brokkr_manifest::diff::{Change, Difference, diff};
+use brokkr_manifest::{Budget, Object};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::http::error::ApiError;
+use crate::http::paging::Asked;
+use crate::store::deployment_objects::StoredObject;
+use crate::store::stacks::{StackRef, stack_fetch};
+
+/// Resources and fields shown of one difference, at most.
+const MOST_RESOURCES: usize = 500;
+const MOST_FIELDS: usize = 2000;
+
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct DiffQuery {
+    /// The sequence id to compare from.
+    pub from: SequenceId,
+    /// The sequence id to compare to.
+    pub to: SequenceId,
+}
+
+/// Compare two versions of a stack, resource by resource and field by field.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/diff", tag = "deployment objects",
+    params(("stack" = String, Path, description = "Name or id"), DiffQuery),
+    responses((status = 200, body = Diff)))]
+pub async fn diff_deployment_objects(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    Asked(query): Asked<DiffQuery>,
+) -> Result<Json<Diff>, ApiError> {
+    let project = caller.project();
+    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
+    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let from = version(&broker, project, stack.id, query.from).await?;
+    let to = version(&broker, project, stack.id, query.to).await?;
+    let compared = tokio::task::spawn_blocking(move || {
+        let (before, after) = (objects(&from)?, objects(&to)?);
+        Ok(shown(query, after.len(), diff(&before, &after)))
+    });
+    let compared = compared.await.map_err(|error| {
+        ApiError::new(ErrorCode::BRK9001, "the versions could not be compared").because(error)
+    })?;
+    compared.map(Json)
+}
+
+async fn version(
+    broker: &Broker,
+    project: &str,
+    stack: StackId,
+    sequence_id: SequenceId,
+) -> Result<Arc<StoredObject>, ApiError> {
+    let stored = broker.contents.get(&broker.pool, sequence_id).await?;
+    let own = stored.filter(|stored| stored.object.project == project && stored.object.stack_id == stack);
+    own.ok_or_else(|| ApiError::not_found("deployment object"))
+}
+
+/// A deletion marker has none.
+fn objects(stored: &StoredObject) -> Result<Vec<Object>, ApiError> {
+    if stored.object.is_deletion_marker {
+        return Ok(Vec::new());
+    }
+    let read = brokkr_manifest::parse(&stored.content, &Budget::default());
+    read.map(|manifest| manifest.objects).map_err(|error| {
+        let detail = format!("version {} can no longer be read", stored.object.sequence_id);
+        ApiError::new(ErrorCode::BRK9001, detail).because(error)
+    })
+}
+
+fn shown(query: DiffQuery, after: usize, differences: Vec<Difference>) -> Diff {
+    let count = |wanted: fn(&Change) -> bool| differences.iter().filter(|one| wanted(&one.change)).count();
+    let added = count(|change| matches!(change, Change::Added));
+    let removed = count(|change| matches!(change, Change::Removed));
+    let changed = count(|change| matches!(change, Change::Changed(_)));
+    let mut truncated = differences.len() > MOST_RESOURCES;
+    let mut room = MOST_FIELDS;
+    let mut resources = Vec::new();
+    for Difference { key, change } in differences.into_iter().take(MOST_RESOURCES) {
+        let (change, mut fields) = match change {
+            Change::Added => (ResourceChange::Added, Vec::new()),
+            Change::Removed => (ResourceChange::Removed, Vec::new()),
+            Change::Changed(fields) => (ResourceChange::Changed, fields),
+        };
+        truncated |= fields.len() > room;
+        fields.truncate(room);
+        room -= fields.len();
+        resources.push(ResourceDiff {
+            group: key.group,
+            kind: key.kind,
+            namespace: key.namespace,
+            name: key.name,
+            change,
+            fields: fields
+                .into_iter()
+                .map(|field| FieldDiff { path: field.path, before: field.before, after: field.after })
+                .collect(),
+        });
+    }
+    Diff {
+        from: query.from,
+        to: query.to,
+        added,
+        removed,
+        changed,
+        unchanged: after - added - changed,
+        resources,
+        truncated,
+    }
+}

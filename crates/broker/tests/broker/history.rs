@@ -1,0 +1,154 @@
+//! The versions of a stack: compared, rolled back, barred, and shown without secrets.
+
+use anyhow::Result;
+use brokkr_api::ErrorCode;
+use brokkr_api::objects::{BarredContent, DeploymentObject, Diff};
+use brokkr_api::page::Page;
+use brokkr_api::tokens::Role;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::house::{House, read, refused};
+
+fn map(value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  namespace: default\ndata:\n  key: {value:?}\n"
+    )
+}
+
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: default\nstringData:\n  password: hunter2\n";
+
+async fn roll_back(house: &House, body: serde_json::Value) -> Result<reqwest::Response> {
+    house.admin.send(Method::POST, "stacks/web/roll-back", &body).await
+}
+
+async fn submit_again(house: &House, yaml: String) -> Result<reqwest::Response> {
+    Ok(house.admin.request(Method::POST, "stacks/web/deployment-objects").body(yaml).send().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a8_a_rolled_back_content_is_refused_and_told_by_whom_until_the_bar_is_lifted() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    assert_eq!(refused(roll_back(&house, json!({})).await?).await?, ErrorCode::BRK2013);
+    let first = house.submit("web", &map("1")).await?;
+    let second = house.submit("web", &map("2")).await?;
+    let back: DeploymentObject = read(roll_back(&house, json!({ "reason": "it crashed" })).await?).await?;
+    assert_eq!(back.checksum, first.checksum);
+    assert!(back.sequence_id > second.sequence_id, "a roll-back is a new version");
+
+    let response = submit_again(&house, map("2")).await?;
+    let problem: brokkr_api::Problem = serde_json::from_slice(&response.bytes().await?)?;
+    assert_eq!(problem.code, ErrorCode::BRK2011);
+    assert!(
+        problem.detail.contains("by test") && problem.detail.contains("it crashed"),
+        "{}",
+        problem.detail
+    );
+    // Another byte is another content, and another stack does not know of it.
+    house.submit("web", &format!("# fixed\n{}", map("2"))).await?;
+    house.stack("other", json!({})).await?;
+    house.submit("other", &map("2")).await?;
+
+    let barred: Page<BarredContent> = house.admin.get_json("stacks/web/barred-contents").await?;
+    assert_eq!(barred.items.len(), 1);
+    assert_eq!(
+        (barred.items[0].checksum, barred.items[0].sequence_id),
+        (second.checksum, second.sequence_id)
+    );
+    let path = format!("stacks/web/barred-contents/{}", second.checksum);
+    let lifted = house.admin.request(Method::DELETE, &path).send().await?;
+    assert_eq!(lifted.status(), StatusCode::NO_CONTENT);
+    assert_eq!(submit_again(&house, map("2")).await?.status(), StatusCode::CREATED);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roll_back_names_its_version_and_can_leave_the_other_open() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let first = house.submit("web", &map("1")).await?;
+    house.submit("web", &map("2")).await?;
+    let third = house.submit("web", &map("3")).await?;
+    let wanted = json!({ "to": first.sequence_id, "keep_open": true });
+    let back: DeploymentObject = read(roll_back(&house, wanted).await?).await?;
+    assert_eq!(back.checksum, first.checksum);
+    assert_eq!(submit_again(&house, map("3")).await?.status(), StatusCode::CREATED);
+    let same = json!({ "to": third.sequence_id });
+    assert_eq!(refused(roll_back(&house, same).await?).await?, ErrorCode::BRK2013);
+    house.stack("other", json!({})).await?;
+    let foreign = house.submit("other", &map("4")).await?;
+    let wanted = json!({ "to": foreign.sequence_id });
+    assert_eq!(refused(roll_back(&house, wanted).await?).await?, ErrorCode::BRK2001);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_versions_are_compared_without_values_of_secrets() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let first = house.submit("web", &format!("{}---\n{SECRET}", map("1"))).await?;
+    let second =
+        house.submit("web", &format!("{}---\n{}", map("2"), SECRET.replace("hunter2", "hunter3"))).await?;
+    let path = format!("stacks/web/diff?from={}&to={}", first.sequence_id, second.sequence_id);
+    let text = house.admin.get(&path).await?.text().await?;
+    assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
+    let diff: Diff = serde_json::from_str(&text)?;
+    assert_eq!((diff.added, diff.removed, diff.changed, diff.unchanged), (0, 0, 2, 0));
+    let fields: Vec<_> = diff.resources.iter().flat_map(|one| &one.fields).map(|one| &one.path).collect();
+    assert_eq!(fields, ["data.key", "data.password"]);
+    let marker = house.delete("web").await?;
+    let path = format!("stacks/web/diff?from={}&to={}", second.sequence_id, marker.sequence_id);
+    let diff: Diff = house.admin.get_json(&path).await?;
+    assert_eq!((diff.removed, diff.unchanged), (2, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_not_submit_sees_no_values_of_secrets() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let object = house.submit("web", SECRET).await?;
+    let path = format!("deployment-objects/{}", object.sequence_id);
+    let viewer = house.with_role(Role::Viewer).await?;
+    let shown = viewer.get(&path).await?.text().await?;
+    assert!(
+        shown.contains("password") && !shown.contains("hunter2") && !shown.contains("aHVudGVyMg"),
+        "{shown}"
+    );
+    let deployer = house.with_role(Role::Deployer).await?;
+    assert_eq!(deployer.get(&path).await?.text().await?, SECRET);
+    // Without Secrets there is nothing to hide, and the bytes are the bytes.
+    let plain = house.submit("web", &map("1")).await?;
+    assert_eq!(
+        viewer.get(&format!("deployment-objects/{}", plain.sequence_id)).await?.text().await?,
+        map("1")
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_decided_on_something_older_is_refused() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let tag = |response: reqwest::Response| response.headers()["etag"].to_str().map(str::to_owned);
+    let seen = tag(house.admin.get("stacks/web").await?)?;
+    let put = |tag: String| {
+        let body = json!({ "labels": { "team": "shop" } });
+        house.admin.request(Method::PUT, "stacks/web").header("if-match", tag).json(&body).send()
+    };
+    assert_eq!(put(seen.clone()).await?.status(), StatusCode::OK);
+    let response = put(seen.clone()).await?;
+    assert_eq!(response.status(), StatusCode::PRECONDITION_FAILED);
+    assert_eq!(refused(response).await?, ErrorCode::BRK2012);
+    let submit = |tag: &str| {
+        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        request.header("if-match", tag).body(map("1")).send()
+    };
+    assert_eq!(submit(&seen).await?.status(), StatusCode::PRECONDITION_FAILED);
+    let now = tag(house.admin.get("stacks/web").await?)?;
+    assert_eq!(submit(&now).await?.status(), StatusCode::CREATED);
+    let late = house.admin.request(Method::DELETE, "stacks/web").header("if-match", now).send().await?;
+    assert_eq!(late.status(), StatusCode::PRECONDITION_FAILED, "a submission is a change, too");
+    Ok(())
+}
