@@ -96,7 +96,10 @@ pub fn absorb(
         }
         (Step::Apply { wanted, why, uid, ours, .. }, Answer::Applied { seen, created }) => {
             let key = &wanted.key;
-            progress.failures.remove(key);
+            if *why != Why::PutBack {
+                progress.failures.remove(key);
+            }
+            progress.not_put_back.remove(key);
             progress.looked.remove(key);
             progress.deleted.remove(key);
             progress.replace.remove(key);
@@ -105,7 +108,7 @@ pub fn absorb(
                     progress.written.insert(key.clone());
                 }
                 Why::Sweep { version } if *version == seen.version => {}
-                Why::Repair | Why::Sweep { .. } => {
+                Why::Repair | Why::PutBack | Why::Sweep { .. } => {
                     progress.repairs += 1;
                     let fight = steady::fought(progress.fights.get(key).copied(), now);
                     progress.fights.insert(key.clone(), fight);
@@ -175,9 +178,13 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
         progress.looked.remove(key);
         progress.inside.remove(key);
     }
-    let mut standing = standing(progress.failures.get(key), failure, now);
+    let failures = match step {
+        Step::Apply { why: Why::PutBack, .. } => &mut progress.not_put_back,
+        _ => &mut progress.failures,
+    };
+    let mut standing = standing(failures.get(key), failure, now);
     standing.of_apply = matches!(step, Step::Apply { .. } | Step::DryRun { .. });
-    progress.failures.insert(key.clone(), standing);
+    failures.insert(key.clone(), standing);
 }
 
 fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> Standing {

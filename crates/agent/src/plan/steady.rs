@@ -122,7 +122,10 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
     if s.busy.contains(key) || !s.observed.synced(&entry.kind.name()) {
         return (None, None);
     }
-    if let Some(standing) = s.progress.failures.get(key)
+    let newest = content.sequence == s.goal.target.sequence_id;
+    let failures = if newest { &s.progress.failures } else { &s.progress.not_put_back };
+    let repair = if newest { Why::Repair } else { Why::PutBack };
+    if let Some(standing) = failures.get(key)
         && !due(standing.retry_at, s.now)
     {
         return (None, Some(standing.retry_at));
@@ -154,13 +157,13 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
             // Somebody may have changed it in a way that no field manager tells of.
             if sweep { apply(Some(seen), Why::Sweep { version: seen.version }) } else { (None, None) }
         }
-        (Some(seen), _) => apply(Some(seen), Why::Repair),
+        (Some(seen), _) => apply(Some(seen), repair),
         // Losing the label looks like a deletion: ask.
         (None, None) => (Some(Step::Look { key: key.clone(), kind: wanted.kind.clone() }), None),
-        (None, Some(None)) => apply(None, Why::Repair),
+        (None, Some(None)) => apply(None, repair),
         (None, Some(Some(seen))) if seen.deleting => (None, Some(s.now + SignedDuration::from_secs(1))),
         (None, Some(Some(seen))) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
-        (None, Some(Some(seen))) => apply(Some(seen), Why::Repair),
+        (None, Some(Some(seen))) => apply(Some(seen), repair),
     }
 }
 

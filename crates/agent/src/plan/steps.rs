@@ -140,6 +140,8 @@ pub enum Why {
     Deliver,
     /// Somebody changed it.
     Repair,
+    /// Somebody changed it, and what is put back is not the newest content: that is refused, or on its way.
+    PutBack,
     /// Nothing was seen; to be sure. It had this version before.
     Sweep { version: u64 },
 }

@@ -210,6 +210,8 @@ pub struct Progress {
     /// Have a field to change that cannot be changed, and may be made anew.
     pub replace: HashSet<Key>,
     pub failures: BTreeMap<Key, Standing>,
+    /// The same for putting an earlier content back: what becomes of it says nothing about the newest.
+    pub not_put_back: BTreeMap<Key, Standing>,
     /// Why the content could not be fetched or read.
     pub fetch: Option<Standing>,
     /// The content that was applied before was asked for.

@@ -48,6 +48,27 @@ fn b2_a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_r
 }
 
 #[test]
+fn f2_what_was_applied_is_put_back_at_once_though_its_newer_content_is_refused() {
+    let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
+    scene.deliver(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 2) }]);
+    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    let refused = scene.world.now();
+    scene.forget_trace();
+    scene.meddle(SETTINGS, &Meddling::Delete);
+    while scene.object(SETTINGS).is_none() {
+        scene.world.go_on(1).unwrap();
+        assert!(
+            scene.world.now() < refused + SignedDuration::from_secs(60),
+            "put back only with the next cycle"
+        );
+    }
+    let validations = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
+    assert_eq!(validations, 0, "what was refused is not tried again because of it: {:#?}", scene.trace());
+    scene.settle();
+    assert_eq!(scene.told(Transition::Failed).len(), 1, "nor told again");
+}
+
+#[test]
 fn b7_the_same_again_with_a_new_sequence_id_changes_no_object_and_keeps_the_stamp() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let (stamp, version) = (scene.record().unwrap().stamp, scene.object(SETTINGS).unwrap().version);
