@@ -5,6 +5,7 @@
 //! | `permission` | what a route asks for                                                   |
 //! | `guard`      | the one place where it is checked                                       |
 //! | `caller`     | who it turned out to be                                                 |
+//! | `tokens`     | who a token is, remembered for seconds                                  |
 //! | `secret`     | tokens as people see them: prefix, randomness, checksum                 |
 //! | `assertion`  | the signed assertions of agents                                         |
 
@@ -13,6 +14,7 @@ pub mod caller;
 pub mod guard;
 pub mod permission;
 pub mod secret;
+pub mod tokens;
 
 pub use caller::Caller;
 pub use permission::Permission;

@@ -12,6 +12,7 @@ pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
 pub mod outbox;
+pub mod projects;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;
@@ -50,6 +51,12 @@ impl StoreError {
             }),
             _ => false,
         }
+    }
+
+    /// Whether rows elsewhere still refer to what was to be deleted.
+    #[must_use]
+    pub fn is_referred_to(&self) -> bool {
+        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
     }
 
     /// Whether a unique index refused the row.

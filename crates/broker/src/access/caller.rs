@@ -24,6 +24,7 @@ pub struct AgentCaller {
 }
 
 impl Caller {
+    /// The project that a token acts in. An agent has none: what it does goes by the project of the stack.
     pub fn project(&self) -> &str {
         match self {
             Self::Token(token) => &token.project,
@@ -36,6 +37,14 @@ impl Caller {
         match self {
             Self::Token(token) => format!("token:{}", token.token_id),
             Self::Agent(agent) => format!("agent:{}", agent.id),
+        }
+    }
+
+    /// Whether the values of Secrets may be shown. An agent gets only what is meant for it, and needs them.
+    pub fn reads_secrets(&self) -> bool {
+        match self {
+            Self::Token(token) => token.role.reads_secrets(),
+            Self::Agent(_) => true,
         }
     }
 

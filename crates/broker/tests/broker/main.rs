@@ -11,5 +11,7 @@ mod listener;
 mod openapi;
 mod outbox;
 mod process;
+mod projects;
 mod reports;
 mod target_state;
+mod tokens;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use brokkr_api::names::check_labels;
-use brokkr_api::tokens::{CreateJoinToken, JoinToken};
+use brokkr_api::tokens::{CreateJoinToken, JOIN_TOKEN_SECONDS, JoinToken, LONGEST_JOIN_TOKEN_SECONDS};
 use brokkr_api::{ErrorCode, TokenId};
 use http::StatusCode;
 use uuid::Uuid;
@@ -16,10 +16,8 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::join_tokens::join_token_insert_on_conn;
+use crate::store::join_tokens::{NewJoinToken, join_token_insert_on_conn};
 
-const HOUR: u32 = 3600;
-const LONGEST: u32 = 7 * 24 * HOUR;
 /// Names that are words of the API's paths.
 const RESERVED: [&str; 1] = ["register"];
 
@@ -36,9 +34,10 @@ pub async fn create_join_token(
     if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
         return Err(ApiError::unreadable(format!("an agent cannot be called {name:?}")));
     }
-    let seconds = wanted.ttl_seconds.unwrap_or(HOUR);
-    if !(1..=LONGEST).contains(&seconds) {
-        return Err(ApiError::unreadable(format!("a join token is valid for 1 to {LONGEST} seconds")));
+    let seconds = wanted.ttl_seconds.unwrap_or(JOIN_TOKEN_SECONDS);
+    if !(1..=LONGEST_JOIN_TOKEN_SECONDS).contains(&seconds) {
+        let detail = format!("a join token is valid for 1 to {LONGEST_JOIN_TOKEN_SECONDS} seconds");
+        return Err(ApiError::unreadable(detail));
     }
     if let Some(again) = Write::again(&broker, &change, Keep::Sealed).await? {
         return Ok(again);
@@ -60,14 +59,14 @@ pub async fn create_join_token(
         labels: wanted.labels,
         expires_at,
     };
-    join_token_insert_on_conn(
-        write.conn(),
-        token.id,
-        &secret.hash(),
-        token.agent_name.as_str(),
-        &token.labels,
+    let stored = NewJoinToken {
+        id: token.id,
+        hash: &secret.hash(),
+        agent_name: token.agent_name.as_str(),
+        labels: &token.labels,
+        rejoins: None,
         expires_at,
-    )
-    .await?;
+    };
+    join_token_insert_on_conn(write.conn(), stored).await?;
     write.finish(StatusCode::CREATED, &token).await
 }
