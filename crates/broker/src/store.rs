@@ -1,6 +1,7 @@
 //! All SQL, one file a noun, noun-first names. Functions that end in `_on_conn` run inside the caller's
 //! transaction. Rows never leave this folder: what comes out are API types or domain facts.
 
+pub mod agent_keys;
 pub mod agents;
 pub mod api_tokens;
 pub mod barred_contents;

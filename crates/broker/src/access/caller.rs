@@ -19,8 +19,10 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The key that the assertion was verified with; a long poll checks that it still is the agent's.
+    /// The agent's key when the assertion was verified; a long poll looks whether it still is.
     pub public_key: Arc<[u8]>,
+    /// The key that signed: the same, or the one before while an agent changes its key.
+    pub signed_with: Arc<[u8]>,
 }
 
 impl Caller {

@@ -83,16 +83,19 @@ async fn acting(broker: &Broker, caller: Caller, headers: &HeaderMap) -> Result<
 
 async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result<AgentCaller, ApiError> {
     let now = || jiff::Timestamp::now().as_second();
-    let mut verdict = broker.assertions.verify(&broker.index, credential, now()).await;
+    let mut verdict = broker.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
         // It may have joined at another replica a moment ago. Anybody may claim to have seen the future, so
         // that raises no alarm here, as it does for those who are known.
         if broker.progress(wanted).await == Progress::Behind {
             return Err(broker.behind(wanted));
         }
-        verdict = broker.assertions.verify(&broker.index, credential, now()).await;
+        verdict = broker.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     }
-    verdict.map_err(|error| ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error))
+    verdict.map_err(|error| match error {
+        BadAssertion::Store(error) => error.into(),
+        error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),
+    })
 }
 
 /// Deny by default: only what is listed here passes.

@@ -2,6 +2,7 @@
 //! calls it over HTTP, as agents and people do.
 
 mod access;
+mod agent_keys;
 mod agents;
 mod database;
 mod deployment_objects;
