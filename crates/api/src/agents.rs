@@ -32,6 +32,9 @@ pub struct Agent {
     /// How often the agent has started; two with the same count both hold.
     pub session_count: i64,
     pub session_tied: bool,
+    /// Since when its keys are refused. A join token for it lets it in again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
 }
 
 /// Changes what is given, leaves the rest. Labels and annotations are replaced as a whole.
@@ -61,6 +64,30 @@ pub struct RegisteredAgent {
     pub name: Name,
     /// The audience of the agent's assertions.
     pub installation_id: InstallationId,
+}
+
+/// The public half of a new key, that the agent has made and stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateKey {
+    /// Ed25519 public key, 32 bytes, base64url without padding.
+    pub public_key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RotatedKey {
+    pub public_key: String,
+    /// Until when the key before it is good, too.
+    pub old_key_until: Option<Timestamp>,
+}
+
+/// Asks for a join token for an agent that exists: it keeps its id, labels and targets and gets a new key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RejoinAgent {
+    /// How long the token can be used: an hour if not given, a week at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u32>,
 }
 
 /// Opens a session: the highest count serves.

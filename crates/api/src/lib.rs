@@ -11,7 +11,7 @@
 //! | [`protocol`]  | headers, media types, versions, position: the frame of every exchange    |
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
-//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -23,6 +23,7 @@ pub mod names;
 pub mod objects;
 pub mod page;
 pub mod problem;
+pub mod projects;
 pub mod protocol;
 pub mod report;
 pub mod selector;

@@ -35,6 +35,10 @@ pub enum ErrorCode {
     BRK1004,
     /// Two processes claim to be this agent.
     BRK1005,
+    /// The project still has something in it.
+    BRK1008,
+    /// The agent's key was changed by another request.
+    BRK1009,
     /// There is no such thing, or it is not visible to the caller.
     BRK2001,
     /// The name is taken.
@@ -77,6 +81,7 @@ impl ErrorCode {
             Self::BRK1001 | Self::BRK1003 => 401,
             Self::BRK1002 => 403,
             Self::BRK2001 => 404,
+            Self::BRK1008 | Self::BRK1009 => 409,
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
             Self::BRK2011 | Self::BRK2013 => 409,
             Self::BRK2012 => 412,
@@ -98,6 +103,8 @@ impl ErrorCode {
             Self::BRK1003 => "join token refused",
             Self::BRK1004 => "a newer session of this agent exists",
             Self::BRK1005 => "two processes claim to be this agent",
+            Self::BRK1008 => "project not empty",
+            Self::BRK1009 => "key already changed",
             Self::BRK2001 => "not found",
             Self::BRK2002 => "name taken",
             Self::BRK2003 => "request not understood",
@@ -126,6 +133,10 @@ impl ErrorCode {
             Self::BRK1003 => "make a new one with `brokkr agent join-token`",
             Self::BRK1004 => "stop this process: another one serves",
             Self::BRK1005 => "find the second process; a cloned cluster needs a join token of its own",
+            Self::BRK1008 => "delete its stacks, revoke its tokens, and remove its webhooks and grants first",
+            Self::BRK1009 => {
+                "sign with the key that was registered last, or join again with a new join token"
+            }
             Self::BRK2001 => "check the name, and the project",
             Self::BRK2002 => "choose another name",
             Self::BRK2003 => "correct the request",

@@ -41,6 +41,8 @@ pub mod header {
     pub const SESSION: &str = "brokkr-session";
     /// Seconds over which agents should spread their reconnects.
     pub const SPREAD: &str = "brokkr-reconnect-spread";
+    /// The project that an admin or auditor means. Whoever has a project of their own need not name it.
+    pub const PROJECT: &str = "brokkr-project";
     /// Makes a write repeatable: the same key gets the first result again.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
     /// Names one request in logs and problem documents.

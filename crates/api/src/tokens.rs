@@ -1,34 +1,117 @@
-//! Join tokens, and who one is.
+//! Roles, API tokens, join tokens, and who one is.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::ids::TokenId;
+use crate::ids::{AgentId, TokenId};
 use crate::names::{Labels, Name};
 
-/// What a person or machine may do. Ordered: each includes the ones before it.
+/// How long an API token is valid if nobody says otherwise.
+pub const API_TOKEN_SECONDS: u32 = 90 * 24 * 3600;
+/// The longest that an API token may be valid.
+pub const LONGEST_API_TOKEN_SECONDS: u32 = 366 * 24 * 3600;
+/// How long a join token is valid if nobody says otherwise.
+pub const JOIN_TOKEN_SECONDS: u32 = 3600;
+/// The longest that a join token may be valid.
+pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
+
+/// What a person or machine may do: viewer, deployer and owner in a project, admin and auditor over the
+/// installation. There is no order between all of them: ask [`Role::includes`].
 #[derive(
     Clone,
     Copy,
     Debug,
     PartialEq,
     Eq,
-    PartialOrd,
-    Ord,
+    Hash,
     Serialize,
     Deserialize,
     ToSchema,
     strum::Display,
     strum::EnumString,
+    strum::EnumIter,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Role {
+    /// Reads its project, without the values of Secrets.
     Viewer,
+    /// Also submits, targets and deletes stacks of its project.
     Deployer,
+    /// Also gives tokens of its project.
     Owner,
+    /// Everything, in every project.
     Admin,
+    /// Reads everything of every project and the audit log, without the values of Secrets. Changes nothing.
+    Auditor,
+}
+
+impl Role {
+    /// Whether this role may do all that the other one may.
+    #[must_use]
+    pub fn includes(self, other: Self) -> bool {
+        match self {
+            Self::Viewer => matches!(other, Self::Viewer),
+            Self::Deployer => matches!(other, Self::Viewer | Self::Deployer),
+            Self::Owner => matches!(other, Self::Viewer | Self::Deployer | Self::Owner),
+            Self::Admin => true,
+            Self::Auditor => matches!(other, Self::Viewer | Self::Auditor),
+        }
+    }
+
+    /// Whether it is a role over the installation, and so in every project.
+    #[must_use]
+    pub fn is_over_installation(self) -> bool {
+        matches!(self, Self::Admin | Self::Auditor)
+    }
+
+    /// Whether it may give this role to a token: nobody gives more than they have.
+    #[must_use]
+    pub fn may_give(self, role: Self) -> bool {
+        matches!(self, Self::Owner | Self::Admin) && self.includes(role)
+    }
+
+    /// Whether it may see the values of Secrets. Whoever may replace them may.
+    #[must_use]
+    pub fn reads_secrets(self) -> bool {
+        self.includes(Self::Deployer)
+    }
+}
+
+/// Asks for an API token in the project that the caller acts in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateApiToken {
+    /// For people: what the token is for. It shows in histories and in the audit log.
+    pub name: Name,
+    pub role: Role,
+    /// How long it is valid: 90 days if not given, 366 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u32>,
+}
+
+/// An API token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ApiToken {
+    pub id: TokenId,
+    pub project: String,
+    pub name: String,
+    pub role: Role,
+    /// The token that made it; none for the first one.
+    pub created_by: Option<String>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// An API token that was just made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NewApiToken {
+    /// Shown once, stored only as a hash.
+    pub token: String,
+    #[serde(flatten)]
+    pub info: ApiToken,
 }
 
 /// Asks for a token with which one agent can join: one use, bound to name and labels.
@@ -38,7 +121,7 @@ pub struct CreateJoinToken {
     pub agent_name: Name,
     #[serde(default)]
     pub labels: Labels,
-    /// How long it can be used; an hour if not given.
+    /// How long it can be used: an hour if not given, a week at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
@@ -53,11 +136,56 @@ pub struct JoinToken {
     pub expires_at: Timestamp,
 }
 
+/// A join token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JoinTokenInfo {
+    pub id: TokenId,
+    pub agent_name: String,
+    pub labels: Labels,
+    /// The agent that gets a new key by it, if it is for one that exists.
+    pub rejoins: Option<AgentId>,
+    /// The agent that used it.
+    pub used_by: Option<AgentId>,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub revoked_at: Option<Timestamp>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {
     pub token_id: TokenId,
     pub name: String,
+    /// The project that the token acts in: its own; or, for admins and auditors, the one that they named.
     pub project: String,
     pub role: Role,
     pub expires_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::IntoEnumIterator as _;
+
+    use super::*;
+
+    #[test]
+    fn an_auditor_reads_and_is_neither_above_nor_below_a_deployer() {
+        assert!(Role::Auditor.includes(Role::Viewer));
+        assert!(!Role::Auditor.includes(Role::Deployer) && !Role::Deployer.includes(Role::Auditor));
+        assert!(!Role::Owner.includes(Role::Auditor) && Role::Admin.includes(Role::Auditor));
+        assert!(!Role::Auditor.reads_secrets() && !Role::Viewer.reads_secrets());
+    }
+
+    #[test]
+    fn nobody_gives_more_than_they_have() {
+        for giver in Role::iter() {
+            for given in Role::iter() {
+                let expected = match giver {
+                    Role::Admin => true,
+                    Role::Owner => !given.is_over_installation(),
+                    Role::Viewer | Role::Deployer | Role::Auditor => false,
+                };
+                assert_eq!(giver.may_give(given), expected, "{giver} gives {given}");
+            }
+        }
+    }
 }

@@ -5,14 +5,18 @@
 //! | `permission` | what a route asks for                                                   |
 //! | `guard`      | the one place where it is checked                                       |
 //! | `caller`     | who it turned out to be                                                 |
+//! | `tokens`     | who a token is, remembered for seconds                                  |
 //! | `secret`     | tokens as people see them: prefix, randomness, checksum                 |
 //! | `assertion`  | the signed assertions of agents                                         |
+//! | `keys`       | the keys of agents that are not, or not yet, in the index               |
 
 pub mod assertion;
 pub mod caller;
 pub mod guard;
+pub mod keys;
 pub mod permission;
 pub mod secret;
+pub mod tokens;
 
 pub use caller::Caller;
 pub use permission::Permission;

@@ -19,7 +19,7 @@ pub struct Args {
 pub enum Command {
     /// Create or upgrade the database schema. Safe to run again, and at the same time.
     Migrate(DatabaseArgs),
-    /// Print the first admin token, once. Refuses if there is an admin token already.
+    /// Print the first admin token, once. Refuses if there is a valid admin token already.
     Bootstrap(BootstrapArgs),
     /// Serve the API.
     Serve(ServeArgs),

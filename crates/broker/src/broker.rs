@@ -9,6 +9,7 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::assertion::Assertions;
+use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
@@ -24,6 +25,7 @@ pub struct Broker {
     pub poke: Poke,
     pub presence: Presence,
     pub assertions: Assertions,
+    pub tokens: Tokens,
     pub contents: Contents,
     /// Cancelled when this replica is told to stop: long polls are answered, no new ones wait.
     pub draining: CancellationToken,

@@ -79,6 +79,7 @@ async fn bootstrap(args: BootstrapArgs) -> Result<()> {
         name: "bootstrap",
         role: Role::Admin,
         hash: &secret.hash(),
+        created_by: None,
         expires_at: Some(jiff::Timestamp::now().checked_add(args.valid_for).context("valid for too long")?),
     };
     api_token_insert_on_conn(&mut transaction, token).await?;

@@ -12,6 +12,7 @@
 //! | `contents` | the bounded cache of contents                                                 |
 
 pub mod agents;
+pub mod api_tokens;
 pub mod barred_contents;
 pub mod change;
 pub mod contents;
@@ -25,6 +26,7 @@ pub mod join_tokens;
 pub mod openapi;
 pub mod paging;
 pub mod precondition;
+pub mod projects;
 pub mod stacks;
 pub mod whoami;
 pub mod write;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use brokkr_api::Problem;
-use brokkr_api::tokens::Role::{Admin, Deployer, Viewer};
+use brokkr_api::tokens::Role::{Admin, Deployer, Owner, Viewer};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use utoipa::openapi::path::HttpMethod;
@@ -21,7 +21,8 @@ use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token}
 use crate::access::guard::guard;
 use crate::broker::Broker;
 use crate::http::{
-    agents, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami,
+    agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
+    projects, stacks, whoami,
 };
 
 /// One line of the table.
@@ -41,6 +42,18 @@ pub fn table() -> Vec<Route> {
         route(Public,              "GET /api/v1/openapi.json",                      routes!(openapi::openapi)),
         route(Token(Viewer),       "GET /api/v1/whoami",                            routes!(whoami::whoami)),
 
+        route(Token(Viewer),       "GET /api/v1/projects",                          routes!(projects::list::list_projects)),
+        route(Token(Viewer),       "GET /api/v1/projects/{project}",                routes!(projects::get::get_project)),
+        route(Token(Admin),        "PUT /api/v1/projects/{project}",                routes!(projects::put::put_project)),
+        route(Token(Admin),        "DELETE /api/v1/projects/{project}",             routes!(projects::delete::delete_project)),
+
+        route(Token(Owner),        "POST /api/v1/api-tokens",                       routes!(api_tokens::create::create_api_token)),
+        route(Token(Owner),        "GET /api/v1/api-tokens",                        routes!(api_tokens::list::list_api_tokens)),
+        route(Token(Owner),        "GET /api/v1/api-tokens/{token}",                routes!(api_tokens::get::get_api_token)),
+        route(Token(Owner),        "DELETE /api/v1/api-tokens/{token}",             routes!(api_tokens::revoke::revoke_api_token)),
+
+        route(Token(Admin),        "GET /api/v1/join-tokens",                       routes!(join_tokens::list::list_join_tokens)),
+        route(Token(Admin),        "DELETE /api/v1/join-tokens/{token}",            routes!(join_tokens::revoke::revoke_join_token)),
         route(Token(Admin),        "POST /api/v1/join-tokens",                      routes!(join_tokens::create::create_join_token)),
         route(Public,              "POST /api/v1/agents/register",                  routes!(agents::register::register_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/session",           routes!(agents::session::open_session)),
@@ -50,6 +63,9 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}/targets",            routes!(agents::targets::list_targets)),
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch::patch_agent)),
+        route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::rotate_key::rotate_key)),
+        route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::revoke_keys::revoke_keys)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::rejoin::rejoin_agent)),
         route(Token(Viewer),       "GET /api/v1/agents",                            routes!(agents::list::list_agents)),
 
         route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::assertion::Assertions;
+use crate::access::tokens::Tokens;
 use crate::args::ServeArgs;
 use crate::broker::Broker;
 use crate::http::contents::Contents;
@@ -85,6 +86,7 @@ impl Server {
             poke,
             presence,
             assertions: Assertions::new(installation),
+            tokens: Tokens::default(),
             contents: Contents::default(),
             draining: draining.clone(),
         });

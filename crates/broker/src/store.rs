@@ -1,6 +1,7 @@
 //! All SQL, one file a noun, noun-first names. Functions that end in `_on_conn` run inside the caller's
 //! transaction. Rows never leave this folder: what comes out are API types or domain facts.
 
+pub mod agent_keys;
 pub mod agents;
 pub mod api_tokens;
 pub mod barred_contents;
@@ -12,6 +13,7 @@ pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
 pub mod outbox;
+pub mod projects;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;
@@ -50,6 +52,12 @@ impl StoreError {
             }),
             _ => false,
         }
+    }
+
+    /// Whether rows elsewhere still refer to what was to be deleted.
+    #[must_use]
+    pub fn is_referred_to(&self) -> bool {
+        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
     }
 
     /// Whether a unique index refused the row.

@@ -1,8 +1,11 @@
 //! Agents: joining, and what people ask and change about them.
 
 use brokkr_api::AgentId;
-use brokkr_api::agents::{Agent, AgentPatch, RegisterAgent, RegisteredAgent, Target};
+use brokkr_api::agents::{
+    Agent, AgentPatch, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey, RotatedKey, Target,
+};
 use brokkr_api::page::Page;
+use brokkr_api::tokens::JoinToken;
 use http::Method;
 
 use crate::builder::Client;
@@ -14,6 +17,23 @@ impl Client {
     /// answers the same until it expires, so it may be sent again.
     pub async fn register_agent(&self, registration: &RegisterAgent) -> Result<RegisteredAgent, ClientError> {
         self.send(self.write(Method::POST, &["agents", "register"]).json(registration)?).await?.json()
+    }
+
+    /// Registers a new key of the agent that this client is. Store the key before, and sign with it from the
+    /// answer on. The same key again answers the same, so it may be sent again.
+    pub async fn rotate_key(&self, agent: AgentId, key: &RotateKey) -> Result<RotatedKey, ClientError> {
+        let path = ["agents", &agent.to_string(), "keys"];
+        self.send(self.write(Method::POST, &path).json(key)?).await?.json()
+    }
+
+    /// Ends every key of an agent, by name or id.
+    pub async fn revoke_agent_keys(&self, agent: &str) -> Result<Agent, ClientError> {
+        self.send(self.write(Method::DELETE, &["agents", agent, "keys"])).await?.json()
+    }
+
+    /// A join token with which an agent that exists, by name or id, gets a new key.
+    pub async fn rejoin_agent(&self, agent: &str, wanted: &RejoinAgent) -> Result<JoinToken, ClientError> {
+        self.send(self.write(Method::POST, &["agents", agent, "join-tokens"]).json(wanted)?).await?.json()
     }
 
     pub async fn agents(&self, page: &PageQuery) -> Result<Page<Agent>, ClientError> {

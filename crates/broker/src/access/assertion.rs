@@ -2,6 +2,10 @@
 //!
 //! Verifying costs a signature check, so a verified one is remembered until it expires. Whether the agent and
 //! its key are still there is looked up in the index each time.
+//!
+//! The index knows the one key that counts. An agent that is changing its key may sign with the one before for a
+//! while, or with one that this replica has not heard of yet: only what does not fit the key that counts asks the
+//! database (`access/keys.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +15,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::ASSERTION_SECONDS;
 use brokkr_api::{AgentId, InstallationId};
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::Deserialize;
+use sqlx::PgPool;
 
 use super::caller::AgentCaller;
+use super::keys::AgentKeys;
 use crate::index::Index;
+use crate::store::StoreError;
+use crate::store::agent_keys::KeyOf;
 
 /// How far an agent's clock may be off, in seconds.
 const LEEWAY: i64 = 60;
@@ -34,6 +43,8 @@ pub enum BadAssertion {
     Lifetime,
     #[error("the assertion names two agents")]
     Subject,
+    #[error("the agent's keys cannot be looked up")]
+    Store(#[source] Arc<StoreError>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,15 +57,16 @@ struct Claims {
 
 #[derive(Clone, Debug)]
 struct Verified {
-    agent: AgentId,
-    public_key: Arc<[u8]>,
-    expires: i64,
+    caller: AgentCaller,
+    /// In seconds of the clock: when the assertion expires, or the old key that signed it.
+    until: i64,
 }
 
 #[derive(Debug)]
 pub struct Assertions {
     validation: Validation,
     verified: moka::future::Cache<Checksum, Verified>,
+    keys: AgentKeys,
 }
 
 impl Assertions {
@@ -68,30 +80,30 @@ impl Assertions {
             .max_capacity(REMEMBERED)
             .time_to_live(Duration::from_secs(ASSERTION_SECONDS.unsigned_abs()))
             .build();
-        Self { validation, verified }
+        Self { validation, verified, keys: AgentKeys::default() }
     }
 
     /// Who signed it, if everything about it is right.
-    pub async fn verify(&self, index: &Index, token: &str, now: i64) -> Result<AgentCaller, BadAssertion> {
+    pub async fn verify(
+        &self,
+        index: &Index,
+        pool: &PgPool,
+        token: &str,
+        now: i64,
+    ) -> Result<AgentCaller, BadAssertion> {
         let digest = Checksum::of(token.as_bytes());
         if let Some(known) = self.verified.get(&digest).await
-            && known.expires + LEEWAY > now
-            && index
-                .picture()
-                .agent(known.agent)
-                .is_some_and(|facts| facts.public_key[..] == known.public_key[..])
+            && known.until > now
+            && counts(index, known.caller.id, &known.caller.public_key)
         {
-            return Ok(AgentCaller { id: known.agent, public_key: known.public_key });
+            return Ok(known.caller);
         }
         let claimed = unverified_subject(token).ok_or(BadAssertion::Unreadable)?;
-        let public_key: Arc<[u8]> = index
-            .picture()
-            .agent(claimed)
-            .map(|facts| facts.public_key.clone().into())
-            .ok_or(BadAssertion::UnknownAgent(claimed))?;
-        let claims = decode::<Claims>(token, &DecodingKey::from_ed_der(&public_key), &self.validation)
-            .map_err(BadAssertion::Invalid)?
-            .claims;
+        let public_key = key(index, claimed).ok_or(BadAssertion::UnknownAgent(claimed))?;
+        let (claims, signed_with, until) = match self.decode(token, &public_key) {
+            Ok(claims) => (claims, Arc::clone(&public_key), i64::MAX),
+            Err(invalid) => self.decode_with_others(pool, token, claimed, &public_key, now, invalid).await?,
+        };
         if claims.iss != claimed || claims.sub != claimed {
             return Err(BadAssertion::Subject);
         }
@@ -103,10 +115,61 @@ impl Assertions {
         {
             return Err(BadAssertion::Lifetime);
         }
-        let verified = Verified { agent: claimed, public_key: Arc::clone(&public_key), expires: claims.exp };
+        let caller = AgentCaller { id: claimed, public_key, signed_with };
+        let verified = Verified { caller: caller.clone(), until: until.min(claims.exp + LEEWAY) };
         self.verified.insert(digest, verified).await;
-        Ok(AgentCaller { id: claimed, public_key })
+        Ok(caller)
     }
+
+    /// Whether a caller that was verified a while ago still is who it was: for those who wait.
+    pub async fn still(
+        &self,
+        index: &Index,
+        pool: &PgPool,
+        caller: &AgentCaller,
+    ) -> Result<bool, Arc<StoreError>> {
+        if counts(index, caller.id, &caller.public_key) {
+            return Ok(true);
+        }
+        let Some(key) = key(index, caller.id) else { return Ok(false) };
+        let keys = self.keys.find(pool, caller.id, &key).await?;
+        Ok(keys.iter().any(|known| known.key == caller.signed_with))
+    }
+
+    fn decode(&self, token: &str, key: &[u8]) -> Result<Claims, jsonwebtoken::errors::Error> {
+        decode::<Claims>(token, &DecodingKey::from_ed_der(key), &self.validation).map(|data| data.claims)
+    }
+
+    /// Tries the other keys of the agent, and tells until when the one that fits is good.
+    async fn decode_with_others(
+        &self,
+        pool: &PgPool,
+        token: &str,
+        agent: AgentId,
+        public_key: &[u8],
+        now: i64,
+        invalid: jsonwebtoken::errors::Error,
+    ) -> Result<(Claims, Arc<[u8]>, i64), BadAssertion> {
+        if *invalid.kind() != ErrorKind::InvalidSignature {
+            return Err(BadAssertion::Invalid(invalid));
+        }
+        let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
+        let fits = |known: &KeyOf| {
+            let until = known.until.map_or(i64::MAX, |until| until.as_second());
+            let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;
+            Some((claims, Arc::clone(&known.key), until))
+        };
+        keys.iter().find_map(fits).ok_or(BadAssertion::Invalid(invalid))
+    }
+}
+
+/// The key of an agent that counts, as this replica knows it.
+fn key(index: &Index, agent: AgentId) -> Option<Arc<[u8]>> {
+    index.picture().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
+}
+
+fn counts(index: &Index, agent: AgentId, key: &[u8]) -> bool {
+    index.picture().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
 }
 
 /// Whose key to verify with. Believed only once the signature fits.

@@ -19,11 +19,14 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The key that the assertion was verified with; a long poll checks that it still is the agent's.
+    /// The agent's key when the assertion was verified; a long poll looks whether it still is.
     pub public_key: Arc<[u8]>,
+    /// The key that signed: the same, or the one before while an agent changes its key.
+    pub signed_with: Arc<[u8]>,
 }
 
 impl Caller {
+    /// The project that a token acts in. An agent has none: what it does goes by the project of the stack.
     pub fn project(&self) -> &str {
         match self {
             Self::Token(token) => &token.project,
@@ -36,6 +39,14 @@ impl Caller {
         match self {
             Self::Token(token) => format!("token:{}", token.token_id),
             Self::Agent(agent) => format!("agent:{}", agent.id),
+        }
+    }
+
+    /// Whether the values of Secrets may be shown. An agent gets only what is meant for it, and needs them.
+    pub fn reads_secrets(&self) -> bool {
+        match self {
+            Self::Token(token) => token.role.reads_secrets(),
+            Self::Agent(_) => true,
         }
     }
 

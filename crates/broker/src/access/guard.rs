@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use brokkr_api::protocol::header;
 use brokkr_api::tokens::{Role, WhoAmI};
 use brokkr_api::{AgentId, ErrorCode};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
+use jiff::Timestamp;
 
 use super::assertion::BadAssertion;
 use super::caller::{AgentCaller, Caller};
@@ -17,7 +19,6 @@ use super::secret::{Secret, SecretKind};
 use crate::broker::{Broker, Progress};
 use crate::http::error::ApiError;
 use crate::http::headers::position;
-use crate::store::api_tokens::api_token_find;
 
 pub async fn guard(
     State((broker, permission)): State<(Arc<Broker>, Permission)>,
@@ -32,7 +33,8 @@ pub async fn guard(
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
-    allow(permission, &caller, named.as_deref())?;
+    allow(permission, &caller, named.as_deref(), request.method() == Method::GET)?;
+    let caller = acting(&broker, caller, request.headers()).await?;
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
     response.extensions_mut().insert(caller);
@@ -47,38 +49,64 @@ async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, Ap
         .map(str::trim)
         .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "no credential came with the request"))?;
     if credential.starts_with("brk_") {
-        return Ok(Caller::Token(token(broker, credential).await?.into()));
+        return Ok(Caller::Token(token(broker, credential).await?));
     }
     Ok(Caller::Agent(agent(broker, headers, credential).await?))
 }
 
-async fn token(broker: &Broker, credential: &str) -> Result<WhoAmI, ApiError> {
+async fn token(broker: &Broker, credential: &str) -> Result<Arc<WhoAmI>, ApiError> {
     let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
         ApiError::new(ErrorCode::BRK1001, "the token is damaged: its checksum does not fit")
     })?;
-    api_token_find(&broker.pool, &secret.hash())
-        .await?
-        .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the token is unknown or has expired"))
+    let found = broker.tokens.find(&broker.pool, secret.hash(), Timestamp::now()).await?;
+    found.ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired"))
+}
+
+/// The caller in the project that the request is about. Another one than their own, only those over the
+/// installation may name; for everybody else it is not there.
+async fn acting(broker: &Broker, caller: Caller, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let (Caller::Token(token), Some(named)) = (&caller, headers.get(header::PROJECT)) else {
+        return Ok(caller);
+    };
+    let missing = || ApiError::not_found("project");
+    let named = named.to_str().map_err(|_| missing())?;
+    if named == token.project {
+        return Ok(caller);
+    }
+    let there =
+        token.role.is_over_installation() && broker.tokens.project_exists(&broker.pool, named).await?;
+    if !there {
+        return Err(missing());
+    }
+    Ok(Caller::Token(Arc::new(WhoAmI { project: named.to_owned(), ..WhoAmI::clone(token) })))
 }
 
 async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result<AgentCaller, ApiError> {
     let now = || jiff::Timestamp::now().as_second();
-    let mut verdict = broker.assertions.verify(&broker.index, credential, now()).await;
+    let mut verdict = broker.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
         // It may have joined at another replica a moment ago. Anybody may claim to have seen the future, so
         // that raises no alarm here, as it does for those who are known.
         if broker.progress(wanted).await == Progress::Behind {
             return Err(broker.behind(wanted));
         }
-        verdict = broker.assertions.verify(&broker.index, credential, now()).await;
+        verdict = broker.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     }
-    verdict.map_err(|error| ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error))
+    verdict.map_err(|error| match error {
+        BadAssertion::Store(error) => error.into(),
+        error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),
+    })
 }
 
 /// Deny by default: only what is listed here passes.
-fn allow(permission: Permission, caller: &Caller, named: Option<&str>) -> Result<(), ApiError> {
+fn allow(
+    permission: Permission,
+    caller: &Caller,
+    named: Option<&str>,
+    reading: bool,
+) -> Result<(), ApiError> {
     let role = |least: Role| match caller {
-        Caller::Token(token) if token.role >= least => Ok(()),
+        Caller::Token(token) if token.role.includes(least) => Ok(()),
         Caller::Token(token) => Err(ApiError::new(
             ErrorCode::BRK1002,
             format!("this needs the role {least}, the token has {}", token.role),
@@ -91,6 +119,7 @@ fn allow(permission: Permission, caller: &Caller, named: Option<&str>) -> Result
         (Permission::Agent, Caller::Token(_)) => {
             Err(ApiError::new(ErrorCode::BRK1002, "this is for the agent itself"))
         }
+        (Permission::Token(_), Caller::Token(token)) if reading && token.role == Role::Auditor => Ok(()),
         (Permission::Token(least) | Permission::AgentOr(least) | Permission::AnyAgentOr(least), _) => {
             role(least)
         }

@@ -8,13 +8,14 @@ use brokkr_api::tokens::Role;
 pub enum Permission {
     /// Anybody; the handler looks at what is in the request itself.
     Public,
-    /// An API token with at least this role.
+    /// An API token whose role includes this one. Auditors may read whatever is open to tokens.
     Token(Role),
     /// The agent that the path names.
     Agent,
-    /// The agent that the path names, or an API token with at least this role.
+    /// The agent that the path names, or an API token whose role includes this one.
     AgentOr(Role),
-    /// Any agent, whose right to the one thing the handler checks; or an API token with at least this role.
+    /// Any agent, whose right to the one thing the handler checks; or an API token whose role
+    /// includes this one.
     AnyAgentOr(Role),
 }
 

@@ -1,3 +1,5 @@
 //! Join tokens: how a new agent gets in.
 
 pub mod create;
+pub mod list;
+pub mod revoke;

@@ -5,7 +5,7 @@ use brokkr_api::{AgentId, InstanceId, Labels};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
@@ -37,6 +37,7 @@ struct AgentRow {
     last_seen_at: Option<jiff_sqlx::Timestamp>,
     session_count: i64,
     session_tied: bool,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
 }
 
 impl AgentRow {
@@ -51,6 +52,7 @@ impl AgentRow {
             last_seen_at: self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff),
             session_count: self.session_count,
             session_tied: self.session_tied,
+            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
         })
     }
 }
@@ -58,19 +60,22 @@ impl AgentRow {
 macro_rules! agent_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied
+            "SELECT id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied, revoked_at
              FROM agents ",
             $rest
         )
     };
 }
 
-pub async fn agent_fetch(pool: &PgPool, agent: &AgentRef) -> Result<Option<Agent>, StoreError> {
+pub async fn agent_fetch(
+    executor: impl PgExecutor<'_>,
+    agent: &AgentRef,
+) -> Result<Option<Agent>, StoreError> {
     let query = match agent {
         AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agent_columns!("WHERE id = $1")).bind(id.0),
         AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agent_columns!("WHERE name = $1")).bind(name),
     };
-    let row = query.fetch_optional(pool).await.doing("read the agent")?;
+    let row = query.fetch_optional(executor).await.doing("read the agent")?;
     row.map(AgentRow::agent).transpose().doing("read the agent")
 }
 
@@ -122,7 +127,7 @@ pub async fn agent_patch_on_conn(
             labels = coalesce($4, labels),
             annotations = coalesce($5, annotations)
          WHERE id = $1 OR name = $2
-         RETURNING id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied",
+         RETURNING id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied, revoked_at",
     )
     .bind(id)
     .bind(name)

@@ -1,7 +1,7 @@
-//! API tokens of people and machines, stored as hashes.
+//! API tokens of people and machines, stored as hashes. A revoked one stays for a while, to be seen.
 
 use brokkr_api::TokenId;
-use brokkr_api::tokens::{Role, WhoAmI};
+use brokkr_api::tokens::{ApiToken, Role, WhoAmI};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, PgPool};
@@ -17,34 +17,64 @@ pub struct NewApiToken<'a> {
     pub name: &'a str,
     pub role: Role,
     pub hash: &'a [u8],
+    pub created_by: Option<&'a str>,
     pub expires_at: Option<Timestamp>,
+}
+
+#[derive(sqlx::FromRow)]
+struct TokenRow {
+    project: String,
+    id: Uuid,
+    name: String,
+    role: String,
+    created_by: Option<String>,
+    created_at: jiff_sqlx::Timestamp,
+    expires_at: Option<jiff_sqlx::Timestamp>,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl TokenRow {
+    fn token(self) -> Result<ApiToken, sqlx::Error> {
+        Ok(ApiToken {
+            id: TokenId(self.id),
+            project: self.project,
+            name: self.name,
+            role: known(&self.role)?,
+            created_by: self.created_by,
+            created_at: self.created_at.to_jiff(),
+            expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+        })
+    }
 }
 
 pub async fn api_token_insert_on_conn(
     connection: &mut PgConnection,
     token: NewApiToken<'_>,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO api_tokens (project, id, name, role, hash, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+) -> Result<ApiToken, StoreError> {
+    let row: TokenRow = sqlx::query_as(
+        "INSERT INTO api_tokens (project, id, name, role, hash, created_by, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)
+         RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at",
     )
     .bind(token.project)
     .bind(token.id.0)
     .bind(token.name)
     .bind(token.role.to_string())
     .bind(token.hash)
+    .bind(token.created_by)
     .bind(token.expires_at.map(|at| at.to_sqlx()))
-    .execute(connection)
+    .fetch_one(connection)
     .await
-    .map(|_| ())
-    .doing("insert the API token")
+    .doing("insert the API token")?;
+    row.token().doing("insert the API token")
 }
 
-/// Who a token is, if it has not expired.
+/// Who a token is, if it was not revoked. Whether it has expired, the caller looks at: this may be remembered.
 pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>, StoreError> {
     type Row = (String, Uuid, String, String, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
-        "SELECT project, id, name, role, expires_at FROM api_tokens
-         WHERE hash = $1 AND (expires_at IS NULL OR expires_at > now())",
+        "SELECT project, id, name, role, expires_at FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL",
     )
     .bind(hash)
     .fetch_optional(pool)
@@ -63,14 +93,95 @@ pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>
     .doing("find the API token")
 }
 
-/// Whether an admin token exists, with the table locked against another one being made meanwhile.
+/// Which tokens somebody sees: those of a project; the ones over the installation only if asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenScope<'a> {
+    pub project: &'a str,
+    pub over_installation: bool,
+}
+
+/// A page of tokens, oldest first, one more than `limit` if there are more. Ids are ordered by time.
+pub async fn api_token_list(
+    pool: &PgPool,
+    scope: TokenScope<'_>,
+    after: Option<TokenId>,
+    limit: usize,
+) -> Result<Vec<ApiToken>, StoreError> {
+    let rows: Vec<TokenRow> = sqlx::query_as(
+        "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
+         WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND ($3::uuid IS NULL OR id > $3)
+         ORDER BY id LIMIT $4",
+    )
+    .bind(scope.project)
+    .bind(scope.over_installation)
+    .bind(after.map(|id| id.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the API tokens")?;
+    rows.into_iter().map(TokenRow::token).collect::<Result<_, _>>().doing("list the API tokens")
+}
+
+pub async fn api_token_fetch(
+    pool: &PgPool,
+    scope: TokenScope<'_>,
+    id: TokenId,
+) -> Result<Option<ApiToken>, StoreError> {
+    let row: Option<TokenRow> = sqlx::query_as(
+        "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
+         WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3",
+    )
+    .bind(scope.project)
+    .bind(scope.over_installation)
+    .bind(id.0)
+    .fetch_optional(pool)
+    .await
+    .doing("read the API token")?;
+    row.map(TokenRow::token).transpose().doing("read the API token")
+}
+
+/// Revokes a token for good, and tells its hash. A revoked one stays as it is.
+pub async fn api_token_revoke_on_conn(
+    connection: &mut PgConnection,
+    scope: TokenScope<'_>,
+    id: TokenId,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    sqlx::query_scalar(
+        "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now())
+         WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3
+         RETURNING hash",
+    )
+    .bind(scope.project)
+    .bind(scope.over_installation)
+    .bind(id.0)
+    .fetch_optional(connection)
+    .await
+    .doing("revoke the API token")
+}
+
+/// Whether an admin token is valid, with the table locked against another one being made meanwhile.
 pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Result<bool, StoreError> {
     sqlx::query("LOCK TABLE api_tokens IN SHARE ROW EXCLUSIVE MODE")
         .execute(&mut *connection)
         .await
         .doing("lock the API tokens")?;
-    sqlx::query_scalar("SELECT EXISTS (SELECT FROM api_tokens WHERE role = 'admin')")
-        .fetch_one(connection)
-        .await
-        .doing("look for an admin token")
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM api_tokens WHERE role = 'admin' AND revoked_at IS NULL
+                        AND (expires_at IS NULL OR expires_at > now()))",
+    )
+    .fetch_one(connection)
+    .await
+    .doing("look for an admin token")
+}
+
+/// Deletes tokens that have been dead for this long.
+pub async fn api_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+    sqlx::query(
+        "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
+    )
+    .bind(seconds)
+    .execute(pool)
+    .await
+    .map(|done| done.rows_affected())
+    .doing("delete dead API tokens")
 }

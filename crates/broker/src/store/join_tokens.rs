@@ -1,10 +1,11 @@
 //! Join tokens: one use, bound to a name and labels, stored as hashes.
 
+use brokkr_api::tokens::JoinTokenInfo;
 use brokkr_api::{AgentId, Labels, TokenId};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use sqlx::PgConnection;
 use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
@@ -15,50 +16,62 @@ pub struct StoredJoinToken {
     pub id: TokenId,
     pub agent_name: String,
     pub labels: Labels,
+    /// The agent that exists and gets a new key.
+    pub rejoins: Option<AgentId>,
     /// The key and agent that used it.
     pub used: Option<(Vec<u8>, AgentId)>,
 }
 
+/// A new join token.
+#[derive(Clone, Debug)]
+pub struct NewJoinToken<'a> {
+    pub id: TokenId,
+    pub hash: &'a [u8],
+    pub agent_name: &'a str,
+    pub labels: &'a Labels,
+    pub rejoins: Option<AgentId>,
+    pub expires_at: Timestamp,
+}
+
 pub async fn join_token_insert_on_conn(
     connection: &mut PgConnection,
-    id: TokenId,
-    hash: &[u8],
-    agent_name: &str,
-    labels: &Labels,
-    expires_at: Timestamp,
+    token: NewJoinToken<'_>,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO join_tokens (id, hash, agent_name, labels, expires_at) VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO join_tokens (id, hash, agent_name, labels, rejoins, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6)",
     )
-    .bind(id.0)
-    .bind(hash)
-    .bind(agent_name)
-    .bind(Json(labels))
-    .bind(expires_at.to_sqlx())
+    .bind(token.id.0)
+    .bind(token.hash)
+    .bind(token.agent_name)
+    .bind(Json(token.labels))
+    .bind(token.rejoins.map(|agent| agent.0))
+    .bind(token.expires_at.to_sqlx())
     .execute(connection)
     .await
     .map(|_| ())
     .doing("insert the join token")
 }
 
-/// Finds a token that has not expired and locks it, so that of two uses at once one waits.
+/// Finds a token that has neither expired nor been revoked, and locks it, so that of two uses at once one waits.
 pub async fn join_token_lock_on_conn(
     connection: &mut PgConnection,
     hash: &[u8],
 ) -> Result<Option<StoredJoinToken>, StoreError> {
-    type Row = (Uuid, String, Json<Labels>, Option<Vec<u8>>, Option<Uuid>);
+    type Row = (Uuid, String, Json<Labels>, Option<Uuid>, Option<Vec<u8>>, Option<Uuid>);
     let row: Option<Row> = sqlx::query_as(
-        "SELECT id, agent_name, labels, used_by_key, agent_id FROM join_tokens
-         WHERE hash = $1 AND expires_at > now() FOR UPDATE",
+        "SELECT id, agent_name, labels, rejoins, used_by_key, agent_id FROM join_tokens
+         WHERE hash = $1 AND expires_at > now() AND revoked_at IS NULL FOR UPDATE",
     )
     .bind(hash)
     .fetch_optional(connection)
     .await
     .doing("find the join token")?;
-    Ok(row.map(|(id, agent_name, labels, key, agent)| StoredJoinToken {
+    Ok(row.map(|(id, agent_name, labels, rejoins, key, agent)| StoredJoinToken {
         id: TokenId(id),
         agent_name,
         labels: labels.0,
+        rejoins: rejoins.map(AgentId),
         used: key.zip(agent.map(AgentId)),
     }))
 }
@@ -77,4 +90,72 @@ pub async fn join_token_use_on_conn(
         .await
         .map(|_| ())
         .doing("mark the join token as used")
+}
+
+#[derive(sqlx::FromRow)]
+struct JoinTokenRow {
+    id: Uuid,
+    agent_name: String,
+    labels: Json<Labels>,
+    rejoins: Option<Uuid>,
+    agent_id: Option<Uuid>,
+    created_at: jiff_sqlx::Timestamp,
+    expires_at: jiff_sqlx::Timestamp,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl JoinTokenRow {
+    fn info(self) -> JoinTokenInfo {
+        JoinTokenInfo {
+            id: TokenId(self.id),
+            agent_name: self.agent_name,
+            labels: self.labels.0,
+            rejoins: self.rejoins.map(AgentId),
+            used_by: self.agent_id.map(AgentId),
+            created_at: self.created_at.to_jiff(),
+            expires_at: self.expires_at.to_jiff(),
+            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+        }
+    }
+}
+
+/// A page of tokens, oldest first, one more than `limit` if there are more. Ids are ordered by time.
+pub async fn join_token_list(
+    pool: &PgPool,
+    after: Option<TokenId>,
+    limit: usize,
+) -> Result<Vec<JoinTokenInfo>, StoreError> {
+    let rows: Vec<JoinTokenRow> = sqlx::query_as(
+        "SELECT id, agent_name, labels, rejoins, agent_id, created_at, expires_at, revoked_at FROM join_tokens
+         WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2",
+    )
+    .bind(after.map(|id| id.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the join tokens")?;
+    Ok(rows.into_iter().map(JoinTokenRow::info).collect())
+}
+
+/// Ends a token before its time. An agent that has used it stays.
+pub async fn join_token_revoke_on_conn(
+    connection: &mut PgConnection,
+    id: TokenId,
+) -> Result<bool, StoreError> {
+    sqlx::query("UPDATE join_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1")
+        .bind(id.0)
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected() == 1)
+        .doing("revoke the join token")
+}
+
+/// Deletes tokens that have been dead for this long.
+pub async fn join_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+    sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
+        .bind(seconds)
+        .execute(pool)
+        .await
+        .map(|done| done.rows_affected())
+        .doing("delete dead join tokens")
 }

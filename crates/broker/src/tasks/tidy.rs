@@ -11,13 +11,17 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
+use crate::store::api_tokens::api_token_delete_dead;
 use crate::store::idempotency_keys::idempotency_key_delete_old;
+use crate::store::join_tokens::join_token_delete_dead;
 use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
 
 const EVERY: Duration = Duration::from_secs(60);
 /// How long rows can be read. A tail that is further behind loads anew.
 const READABLE: Duration = Duration::from_secs(3600);
 const KEY_SECONDS: f64 = 24.0 * 3600.0;
+/// Tokens that are no longer valid can be looked at for this long.
+const DEAD_TOKEN_SECONDS: f64 = 30.0 * 24.0 * 3600.0;
 
 pub async fn run(pool: PgPool, stop: CancellationToken) {
     let mut horizons = Horizons::default();
@@ -43,8 +47,10 @@ async fn tidy(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreError> 
         None => 0,
     };
     let keys = idempotency_key_delete_old(pool, KEY_SECONDS).await?;
-    if rows + keys > 0 {
-        tracing::debug!(rows, keys, "tidied");
+    let tokens = api_token_delete_dead(pool, DEAD_TOKEN_SECONDS).await?
+        + join_token_delete_dead(pool, DEAD_TOKEN_SECONDS).await?;
+    if rows + keys + tokens > 0 {
+        tracing::debug!(rows, keys, tokens, "tidied");
     }
     Ok(())
 }

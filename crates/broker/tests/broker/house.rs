@@ -68,6 +68,13 @@ impl House {
         Ok(Caller::new(self.server.address, Some(token(&self.database, role).await?)))
     }
 
+    /// A project with a token in it.
+    pub async fn project(&self, name: &str, role: Role) -> Result<Caller> {
+        let made = self.admin.send(Method::PUT, &format!("projects/{name}"), &json!({})).await?;
+        anyhow::ensure!(made.status().is_success(), "{}", made.text().await?);
+        Ok(Caller::new(self.server.address, Some(token_in(&self.database, name, role).await?)))
+    }
+
     /// Makes a stack and targets it.
     pub async fn stack(&self, name: &str, targets: Value) -> Result<Stack> {
         self.admin.send(Method::PUT, &format!("stacks/{name}"), &json!({})).await?;
@@ -133,14 +140,19 @@ pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) ->
 }
 
 pub async fn token(database: &Database, role: Role) -> Result<String> {
+    token_in(database, DEFAULT_PROJECT, role).await
+}
+
+pub async fn token_in(database: &Database, project: &str, role: Role) -> Result<String> {
     let secret = Secret::generate(SecretKind::ApiToken);
     let mut connection = database.connect().await?;
     let token = NewApiToken {
-        project: DEFAULT_PROJECT,
+        project,
         id: TokenId::generate(),
         name: "test",
         role,
         hash: &secret.hash(),
+        created_by: None,
         expires_at: None,
     };
     api_token_insert_on_conn(&mut connection, token).await?;

@@ -2,6 +2,7 @@
 //! calls it over HTTP, as agents and people do.
 
 mod access;
+mod agent_keys;
 mod agents;
 mod database;
 mod deployment_objects;
@@ -11,5 +12,7 @@ mod listener;
 mod openapi;
 mod outbox;
 mod process;
+mod projects;
 mod reports;
 mod target_state;
+mod tokens;

@@ -29,6 +29,7 @@ pub fn agent(name: &str) -> Agent {
         last_seen_at: Some(ago(4)),
         session_count: 3,
         session_tied: false,
+        revoked_at: None,
     }
 }
 

@@ -17,9 +17,20 @@ use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
+use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::agent_insert_on_conn;
 use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
 use crate::store::outbox::Doorbell;
+
+/// An Ed25519 public key as it travels.
+pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
+    let key = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    if key.len() == 32 {
+        Ok(key)
+    } else {
+        Err(ApiError::unreadable("public_key is 32 bytes in base64url without padding"))
+    }
+}
 
 /// Register an agent with a join token. The same token with the same key answers the same until the token
 /// expires, so that a lost answer strands nobody.
@@ -28,10 +39,7 @@ use crate::store::outbox::Doorbell;
 pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
     let asked: RegisterAgent = change.json()?;
     let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
-    let public_key = URL_SAFE_NO_PAD.decode(&asked.public_key).unwrap_or_default();
-    if public_key.len() != 32 {
-        return Err(ApiError::unreadable("public_key is 32 bytes in base64url without padding"));
-    }
+    let public_key = read_public_key(&asked.public_key)?;
     let secret = Secret::read(SecretKind::JoinToken, &asked.token)
         .ok_or_else(|| refused("is damaged: its checksum does not fit"))?;
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
@@ -39,10 +47,16 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
         Begun::Again(response) => return Ok(response),
     };
     let token = join_token_lock_on_conn(write.conn(), &secret.hash()).await?;
-    let token = token.ok_or_else(|| refused("is unknown or has expired"))?;
+    let token = token.ok_or_else(|| refused("is unknown, revoked or expired"))?;
     let agent_id = match token.used {
         Some((key, agent)) if bool::from(key.ct_eq(&public_key)) => agent,
         Some(_) => return Err(refused("was used by another key")),
+        None if let Some(agent) = token.rejoins => {
+            agent_keys_rejoin_on_conn(write.conn(), agent, &public_key).await?;
+            join_token_use_on_conn(write.conn(), token.id, &public_key, agent).await?;
+            tracing::info!(agent_id = %agent, agent = token.agent_name, "agent joined again");
+            agent
+        }
         None => {
             let agent = AgentId::generate();
             let inserted =

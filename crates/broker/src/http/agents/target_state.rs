@@ -120,7 +120,12 @@ async fn poll(
     loop {
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
         let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
-        let now = current(broker, caller, named, ask);
+        if let Caller::Agent(agent) = caller
+            && !broker.assertions.still(&broker.index, &broker.pool, agent).await?
+        {
+            return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
+        }
+        let now = current(broker, named, ask);
         let same = now.as_ref().is_ok_and(|now| {
             let etag = &now.answer.etag;
             let same = has.as_ref().map_or_else(|| has_already(headers, etag), |has| has == etag);
@@ -154,17 +159,12 @@ struct Current {
     position: Position,
 }
 
-/// The answer as it is now, if the caller may still have it.
-fn current(broker: &Broker, caller: &Caller, named: &str, ask: &Ask) -> Result<Current, ApiError> {
+/// The answer as it is now, if the session may still have it.
+fn current(broker: &Broker, named: &str, ask: &Ask) -> Result<Current, ApiError> {
     let agent = resolve(broker, named)?;
     {
         let picture = broker.index.picture();
         let facts = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-        if let Caller::Agent(caller) = caller
-            && facts.public_key[..] != caller.public_key[..]
-        {
-            return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
-        }
         if let Some(code) = ask.session.and_then(|session| refusal(facts.session, session)) {
             return Err(ApiError::new(code, code.title()));
         }

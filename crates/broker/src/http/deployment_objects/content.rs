@@ -7,7 +7,6 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::protocol::YAML_MEDIA_TYPE;
-use brokkr_api::tokens::Role;
 use brokkr_api::{AgentId, ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, ManifestErrors, redacted};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
@@ -47,8 +46,7 @@ pub async fn deployment_object_content(
             }
         }
     }
-    if let Caller::Token(token) = &caller
-        && token.role < Role::Deployer
+    if !caller.reads_secrets()
         && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
     {
         let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use brokkr_api::names::check_labels;
-use brokkr_api::tokens::{CreateJoinToken, JoinToken};
+use brokkr_api::tokens::{CreateJoinToken, JOIN_TOKEN_SECONDS, JoinToken, LONGEST_JOIN_TOKEN_SECONDS};
 use brokkr_api::{ErrorCode, TokenId};
 use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::access::secret::{Secret, SecretKind};
@@ -16,10 +17,8 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::join_tokens::join_token_insert_on_conn;
+use crate::store::join_tokens::{NewJoinToken, join_token_insert_on_conn};
 
-const HOUR: u32 = 3600;
-const LONGEST: u32 = 7 * 24 * HOUR;
 /// Names that are words of the API's paths.
 const RESERVED: [&str; 1] = ["register"];
 
@@ -36,10 +35,7 @@ pub async fn create_join_token(
     if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
         return Err(ApiError::unreadable(format!("an agent cannot be called {name:?}")));
     }
-    let seconds = wanted.ttl_seconds.unwrap_or(HOUR);
-    if !(1..=LONGEST).contains(&seconds) {
-        return Err(ApiError::unreadable(format!("a join token is valid for 1 to {LONGEST} seconds")));
-    }
+    let expires_at = expiry(wanted.ttl_seconds)?;
     if let Some(again) = Write::again(&broker, &change, Keep::Sealed).await? {
         return Ok(again);
     }
@@ -51,8 +47,6 @@ pub async fn create_join_token(
         Begun::Again(response) => return Ok(response),
     };
     let secret = Secret::generate(SecretKind::JoinToken);
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let expires_at = now + jiff::SignedDuration::from_secs(seconds.into());
     let token = JoinToken {
         id: TokenId::generate(),
         token: secret.expose().to_owned(),
@@ -60,14 +54,25 @@ pub async fn create_join_token(
         labels: wanted.labels,
         expires_at,
     };
-    join_token_insert_on_conn(
-        write.conn(),
-        token.id,
-        &secret.hash(),
-        token.agent_name.as_str(),
-        &token.labels,
+    let stored = NewJoinToken {
+        id: token.id,
+        hash: &secret.hash(),
+        agent_name: token.agent_name.as_str(),
+        labels: &token.labels,
+        rejoins: None,
         expires_at,
-    )
-    .await?;
+    };
+    join_token_insert_on_conn(write.conn(), stored).await?;
     write.finish(StatusCode::CREATED, &token).await
+}
+
+/// When a join token that is made now ends.
+pub fn expiry(ttl_seconds: Option<u32>) -> Result<Timestamp, ApiError> {
+    let seconds = ttl_seconds.unwrap_or(JOIN_TOKEN_SECONDS);
+    if !(1..=LONGEST_JOIN_TOKEN_SECONDS).contains(&seconds) {
+        let detail = format!("a join token is valid for 1 to {LONGEST_JOIN_TOKEN_SECONDS} seconds");
+        return Err(ApiError::unreadable(detail));
+    }
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    Ok(now + SignedDuration::from_secs(seconds.into()))
 }

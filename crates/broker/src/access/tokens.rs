@@ -1,0 +1,95 @@
+//! Who a token is, remembered for a few seconds: a busy pipeline is not to cost a query with each request.
+//!
+//! A revoked token is refused at once by the replica that revoked it, and by the others within
+//! [`REMEMBERED`]. Expiry is looked at each time. What is not there is not remembered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brokkr_api::tokens::WhoAmI;
+use jiff::Timestamp;
+use sqlx::PgPool;
+
+use crate::store::StoreError;
+use crate::store::api_tokens::api_token_find;
+use crate::store::projects::project_exists;
+
+/// How long the word of the database counts: so long, at most, may a revoked token still be good elsewhere.
+pub const REMEMBERED: Duration = Duration::from_secs(5);
+const MOST: u64 = 10_000;
+
+#[derive(Debug)]
+pub struct Tokens {
+    known: moka::future::Cache<[u8; 32], Arc<WhoAmI>>,
+    projects: moka::future::Cache<String, ()>,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self {
+            known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build(),
+            projects: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build(),
+        }
+    }
+}
+
+/// Why a token or project is not remembered.
+#[derive(Debug)]
+enum Nothing {
+    Absent,
+    Failed(Arc<StoreError>),
+}
+
+impl Tokens {
+    /// Who has the secret with this hash, if it is valid now. However many ask at once, one looks.
+    pub async fn find(
+        &self,
+        pool: &PgPool,
+        hash: [u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<Arc<WhoAmI>>, Arc<StoreError>> {
+        let look = async {
+            match api_token_find(pool, &hash).await {
+                Ok(Some(who)) => Ok(Arc::new(who)),
+                Ok(None) => Err(Nothing::Absent),
+                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+            }
+        };
+        let who = found(self.known.try_get_with(hash, look).await)?;
+        Ok(who.filter(|who| who.expires_at.is_none_or(|at| at > now)))
+    }
+
+    /// Whether there is such a project.
+    pub async fn project_exists(&self, pool: &PgPool, project: &str) -> Result<bool, Arc<StoreError>> {
+        let look = async {
+            match project_exists(pool, project).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Nothing::Absent),
+                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+            }
+        };
+        Ok(found(self.projects.try_get_with_by_ref(project, look).await)?.is_some())
+    }
+
+    /// The token was revoked here.
+    pub async fn forget(&self, hash: &[u8]) {
+        if let Ok(hash) = <[u8; 32]>::try_from(hash) {
+            self.known.invalidate(&hash).await;
+        }
+    }
+
+    /// The project was deleted here.
+    pub async fn forget_project(&self, project: &str) {
+        self.projects.invalidate(project).await;
+    }
+}
+
+fn found<T>(looked: Result<T, Arc<Nothing>>) -> Result<Option<T>, Arc<StoreError>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(nothing) => match &*nothing {
+            Nothing::Absent => Ok(None),
+            Nothing::Failed(error) => Err(Arc::clone(error)),
+        },
+    }
+}

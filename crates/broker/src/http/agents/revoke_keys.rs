@@ -1,0 +1,45 @@
+//! Locks an agent out: every key of it ends.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::ErrorCode;
+use brokkr_api::agents::Agent;
+use brokkr_api::names::DEFAULT_PROJECT;
+use http::StatusCode;
+
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::agent_keys::agent_keys_revoke_on_conn;
+use crate::store::agents::{AgentRef, agent_fetch};
+use crate::store::outbox::Doorbell;
+
+/// Revoke every key of an agent: whoever has them is refused by all replicas within a second, also where it
+/// waits. Its cluster is left as it is. It comes back with a join token made for it.
+#[utoipa::path(delete, path = "/api/v1/agents/{agent}/keys", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn revoke_keys(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let mut nobodys = [0u8; 32];
+    SystemRandom::new()
+        .fill(&mut nobodys)
+        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "there is no randomness").because(error))?;
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let missing = || ApiError::not_found("agent");
+    let found = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?.ok_or_else(missing)?;
+    agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
+    write.ring(DEFAULT_PROJECT, Doorbell::Agent(found.id)).await?;
+    let revoked: Agent = agent_fetch(write.conn(), &AgentRef::Id(found.id)).await?.ok_or_else(missing)?;
+    tracing::warn!(agent_id = %revoked.id, agent = %revoked.name, "agent revoked");
+    write.finish(StatusCode::OK, &revoked).await
+}

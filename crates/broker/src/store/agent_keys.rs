@@ -1,0 +1,131 @@
+//! The keys of agents: the one that counts, the one before it for a while, and the end of both.
+
+use std::sync::Arc;
+
+use brokkr_api::AgentId;
+use jiff::Timestamp;
+use sqlx::{PgConnection, PgPool};
+
+use super::{Doing as _, StoreError};
+
+/// How long the key before the last one is good.
+pub const OVERLAP_SECONDS: f64 = 3600.0;
+
+/// A key, and until when it is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOf {
+    pub key: Arc<[u8]>,
+    pub until: Option<Timestamp>,
+}
+
+/// The keys of an agent whose row is locked.
+#[derive(Clone, Debug)]
+pub struct LockedKeys {
+    pub public_key: Vec<u8>,
+    pub old_public_key: Option<Vec<u8>>,
+    pub old_key_until: Option<Timestamp>,
+}
+
+/// The keys with which the agent may sign now; none if it was revoked.
+pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<KeyOf>, StoreError> {
+    type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT public_key, CASE WHEN old_key_until > now() THEN old_public_key END, old_key_until
+         FROM agents WHERE id = $1 AND revoked_at IS NULL",
+    )
+    .bind(agent.0)
+    .fetch_optional(pool)
+    .await
+    .doing("read the agent's keys")?;
+    Ok(row.map_or_else(Vec::new, |(key, old, until)| {
+        let until = until.map(jiff_sqlx::Timestamp::to_jiff);
+        let old = old.map(|key| KeyOf { key: Arc::from(key), until });
+        std::iter::once(KeyOf { key: Arc::from(key), until: None }).chain(old).collect()
+    }))
+}
+
+/// Locks the agent's row and reads its keys. None if it is not there or was revoked.
+pub async fn agent_keys_lock_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+) -> Result<Option<LockedKeys>, StoreError> {
+    type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT public_key, old_public_key, old_key_until FROM agents
+         WHERE id = $1 AND revoked_at IS NULL FOR NO KEY UPDATE",
+    )
+    .bind(agent.0)
+    .fetch_optional(connection)
+    .await
+    .doing("lock the agent's keys")?;
+    Ok(row.map(|(public_key, old_public_key, until)| LockedKeys {
+        public_key,
+        old_public_key,
+        old_key_until: until.map(jiff_sqlx::Timestamp::to_jiff),
+    }))
+}
+
+/// Makes this key the one that counts, and the one before good for a while.
+pub async fn agent_keys_rotate_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    public_key: &[u8],
+) -> Result<Timestamp, StoreError> {
+    let until: jiff_sqlx::Timestamp = sqlx::query_scalar(
+        "UPDATE agents SET old_public_key = public_key, public_key = $2,
+                old_key_until = date_trunc('second', now()) + make_interval(secs => $3)
+         WHERE id = $1 RETURNING old_key_until",
+    )
+    .bind(agent.0)
+    .bind(public_key)
+    .bind(OVERLAP_SECONDS)
+    .fetch_one(connection)
+    .await
+    .doing("change the agent's key")?;
+    Ok(until.to_jiff())
+}
+
+/// Ends every key of the agent. What counts from now on is a key that nobody has, so that every replica
+/// refuses as soon as it hears of it; join tokens that were made for the agent end, too.
+pub async fn agent_keys_revoke_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    nobodys: &[u8],
+) -> Result<(), StoreError> {
+    let doing = "revoke the agent's keys";
+    sqlx::query(
+        "UPDATE agents SET revoked_at = now(), public_key = $2, old_public_key = NULL, old_key_until = NULL
+         WHERE id = $1 AND revoked_at IS NULL",
+    )
+    .bind(agent.0)
+    .bind(nobodys)
+    .execute(&mut *connection)
+    .await
+    .doing(doing)?;
+    sqlx::query("UPDATE join_tokens SET revoked_at = now() WHERE rejoins = $1 AND revoked_at IS NULL")
+        .bind(agent.0)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing(doing)
+}
+
+/// Lets an agent in again with a new key. It may be a new installation, so its sessions are counted anew:
+/// whoever had a session has no key any more.
+pub async fn agent_keys_rejoin_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    public_key: &[u8],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE agents SET revoked_at = NULL, public_key = $2, old_public_key = NULL, old_key_until = NULL,
+                session_count = 0, session_instance = NULL, session_tied = false
+         WHERE id = $1",
+    )
+    .bind(agent.0)
+    .bind(public_key)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("let the agent in again")
+}

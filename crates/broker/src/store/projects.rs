@@ -1,0 +1,183 @@
+//! Projects, what they may have, and what they use. What is used is the sum over a project's shards, which
+//! triggers keep in step: nothing is counted by scanning.
+
+use brokkr_api::projects::{Project, PutQuotas, Quotas};
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use super::{Doing as _, StoreError, known};
+
+#[derive(sqlx::FromRow)]
+struct ProjectRow {
+    name: String,
+    created_at: jiff_sqlx::Timestamp,
+    most_stacks: i64,
+    most_submissions_per_hour: i64,
+    most_stored_bytes: i64,
+    most_tokens: i64,
+    most_webhooks: i64,
+    stacks: i64,
+    submissions: i64,
+    stored_bytes: i64,
+    tokens: i64,
+    webhooks: i64,
+}
+
+impl ProjectRow {
+    fn project(self) -> Result<Project, sqlx::Error> {
+        let count = |figure: i64| u64::try_from(figure).unwrap_or_default();
+        Ok(Project {
+            name: known(&self.name)?,
+            created_at: self.created_at.to_jiff(),
+            allowed: Quotas {
+                stacks: count(self.most_stacks),
+                submissions_per_hour: count(self.most_submissions_per_hour),
+                stored_bytes: count(self.most_stored_bytes),
+                tokens: count(self.most_tokens),
+                webhooks: count(self.most_webhooks),
+            },
+            used: Quotas {
+                stacks: count(self.stacks),
+                submissions_per_hour: count(self.submissions),
+                stored_bytes: count(self.stored_bytes),
+                tokens: count(self.tokens),
+                webhooks: count(self.webhooks),
+            },
+        })
+    }
+}
+
+macro_rules! project_columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.name, p.created_at, p.most_stacks, p.most_submissions_per_hour, p.most_stored_bytes,
+                    p.most_tokens, p.most_webhooks, u.*
+             FROM projects p CROSS JOIN LATERAL (
+                SELECT coalesce(sum(stacks), 0)::bigint AS stacks,
+                       coalesce(sum(submissions) FILTER (WHERE hour = date_trunc('hour', now())), 0)::bigint AS submissions,
+                       coalesce(sum(stored_bytes), 0)::bigint AS stored_bytes,
+                       coalesce(sum(tokens), 0)::bigint AS tokens,
+                       coalesce(sum(webhooks), 0)::bigint AS webhooks
+                FROM project_usage WHERE project = p.name) u ",
+            $rest
+        )
+    };
+}
+
+pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>, StoreError> {
+    let row: Option<ProjectRow> = sqlx::query_as(project_columns!("WHERE p.name = $1"))
+        .bind(name)
+        .fetch_optional(executor)
+        .await
+        .doing("read the project")?;
+    row.map(ProjectRow::project).transpose().doing("read the project")
+}
+
+pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool, StoreError> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM projects WHERE name = $1)")
+        .bind(name)
+        .fetch_one(pool)
+        .await
+        .doing("look for the project")
+}
+
+/// A page of projects in the order of their names, one more than `limit` if there are more; with a name,
+/// only that one.
+pub async fn project_list(
+    pool: &PgPool,
+    only: Option<&str>,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Project>, StoreError> {
+    let rows: Vec<ProjectRow> = sqlx::query_as(project_columns!(
+        "WHERE ($1::text IS NULL OR p.name = $1) AND p.name COLLATE \"C\" > $2
+         ORDER BY p.name COLLATE \"C\" LIMIT $3"
+    ))
+    .bind(only)
+    .bind(after.unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the projects")?;
+    rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
+}
+
+/// Makes the project unless it is there, and sets the quotas that are given. Tells whether it is new.
+pub async fn project_put_on_conn(
+    connection: &mut PgConnection,
+    name: &str,
+    quotas: &PutQuotas,
+) -> Result<bool, StoreError> {
+    let created = sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
+        .bind(name)
+        .execute(&mut *connection)
+        .await
+        .doing("insert the project")?
+        .rows_affected()
+        == 1;
+    let figure = |quota: Option<u64>| quota.map(|quota| i64::try_from(quota).unwrap_or(i64::MAX));
+    sqlx::query(
+        "UPDATE projects SET
+            most_stacks = coalesce($2, most_stacks),
+            most_submissions_per_hour = coalesce($3, most_submissions_per_hour),
+            most_stored_bytes = coalesce($4, most_stored_bytes),
+            most_tokens = coalesce($5, most_tokens),
+            most_webhooks = coalesce($6, most_webhooks)
+         WHERE name = $1",
+    )
+    .bind(name)
+    .bind(figure(quotas.stacks))
+    .bind(figure(quotas.submissions_per_hour))
+    .bind(figure(quotas.stored_bytes))
+    .bind(figure(quotas.tokens))
+    .bind(figure(quotas.webhooks))
+    .execute(connection)
+    .await
+    .doing("change the project")?;
+    Ok(created)
+}
+
+/// What became of a project that was to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    Gone,
+    Absent,
+    /// Something is left in it; the table says what.
+    InUse(&'static str),
+}
+
+/// Deletes the project if nothing living refers to it. Tokens that are dead and keys of requests go with it.
+pub async fn project_delete_on_conn(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Deleted, StoreError> {
+    let doing = "delete the project";
+    let row: Option<(bool, bool)> = sqlx::query_as(
+        "SELECT EXISTS (SELECT FROM stacks WHERE project = $1),
+                EXISTS (SELECT FROM api_tokens
+                        WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()))
+         FROM projects WHERE name = $1 FOR UPDATE",
+    )
+    .bind(name)
+    .fetch_optional(&mut *connection)
+    .await
+    .doing(doing)?;
+    match row {
+        None => return Ok(Deleted::Absent),
+        Some((true, _)) => return Ok(Deleted::InUse("stacks")),
+        Some((_, true)) => return Ok(Deleted::InUse("tokens that are valid")),
+        Some((false, false)) => {}
+    }
+    for statement in [
+        "DELETE FROM api_tokens WHERE project = $1",
+        "DELETE FROM idempotency_keys WHERE project = $1",
+        "DELETE FROM projects WHERE name = $1",
+    ] {
+        match sqlx::query(statement).bind(name).execute(&mut *connection).await.doing(doing) {
+            Err(error) if error.is_referred_to() => {
+                return Ok(Deleted::InUse("webhooks, grants or other things"));
+            }
+            done => done?,
+        };
+    }
+    Ok(Deleted::Gone)
+}

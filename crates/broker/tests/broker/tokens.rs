@@ -1,0 +1,116 @@
+//! API tokens and join tokens: made, shown once, revoked.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_api::ErrorCode;
+use brokkr_api::page::Page;
+use brokkr_api::protocol::header;
+use brokkr_api::tokens::{ApiToken, JoinTokenInfo, NewApiToken, Role, WhoAmI};
+use brokkr_testkit::eventually;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::house::{Caller, House, Key, read, refused, register};
+
+async fn make(caller: &Caller, role: Role) -> Result<NewApiToken> {
+    read(caller.send(Method::POST, "api-tokens", &json!({ "name": "ci", "role": role })).await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_shown_once_expires_and_is_refused_when_revoked() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let owner = house.project("shop", Role::Owner).await?;
+    let made = make(&owner, Role::Deployer).await?;
+    assert_eq!((made.info.project.as_str(), made.info.created_by.as_deref()), ("shop", Some("test")));
+    let days = made.info.expires_at.map(|at| at.duration_since(made.info.created_at).as_hours() / 24);
+    assert!(days.is_some_and(|days| (89..=90).contains(&days)), "{days:?}");
+
+    let here = Caller::new(house.server.address, Some(made.token.clone()));
+    let there = Caller::new(second.address, Some(made.token.clone()));
+    for caller in [&here, &there] {
+        assert_eq!(caller.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);
+    }
+    let shown = owner.get("api-tokens").await?.text().await?;
+    assert!(shown.contains(&made.info.id.to_string()) && !shown.contains(&made.token));
+
+    let path = format!("api-tokens/{}", made.info.id);
+    assert_eq!(owner.request(Method::DELETE, &path).send().await?.status(), 204);
+    assert_eq!(refused(here.get("whoami").await?).await?, ErrorCode::BRK1001, "at once, here");
+    eventually(Duration::from_secs(20), "the other replica to refuse", async || {
+        there.get("whoami").await.is_ok_and(|response| response.status() == 401)
+    })
+    .await?;
+    assert!(owner.get_json::<ApiToken>(&path).await?.revoked_at.is_some());
+    second.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_made_again_by_its_key_is_the_same_and_is_stored_sealed() -> Result<()> {
+    let house = House::open().await?;
+    let wanted = json!({ "name": "ci", "role": "viewer" });
+    let ask = || {
+        let request = house.admin.request(Method::POST, "api-tokens").json(&wanted);
+        request.header(header::IDEMPOTENCY_KEY, "once").send()
+    };
+    let (first, again): (NewApiToken, NewApiToken) = (read(ask().await?).await?, read(ask().await?).await?);
+    assert_eq!(first, again);
+    let mut connection = house.database.connect().await?;
+    let bodies: Vec<Vec<u8>> = sqlx::query_scalar("SELECT body FROM idempotency_keys WHERE body IS NOT NULL")
+        .fetch_all(&mut connection)
+        .await?;
+    assert!(!bodies.is_empty());
+    assert!(bodies.iter().all(|body| !body.windows(4).any(|part| part == b"brk_")), "not in the clear");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gives_more_than_they_have_or_sees_those_above() -> Result<()> {
+    let house = House::open().await?;
+    let owner = house.with_role(Role::Owner).await?;
+    for role in [Role::Viewer, Role::Deployer, Role::Owner] {
+        make(&owner, role).await?;
+    }
+    for role in [Role::Admin, Role::Auditor] {
+        let asked = owner.send(Method::POST, "api-tokens", &json!({ "name": "ci", "role": role })).await?;
+        assert_eq!(refused(asked).await?, ErrorCode::BRK1002);
+        make(&house.admin, role).await?;
+    }
+    let seen = owner.get_json::<Page<ApiToken>>("api-tokens").await?.items;
+    assert!(!seen.is_empty() && seen.iter().all(|token| !token.role.is_over_installation()));
+    let admin: WhoAmI = house.admin.get_json("whoami").await?;
+    let path = format!("api-tokens/{}", admin.token_id);
+    assert_eq!(refused(owner.get(&path).await?).await?, ErrorCode::BRK2001);
+    let revoked = owner.request(Method::DELETE, &path).send().await?;
+    assert_eq!(refused(revoked).await?, ErrorCode::BRK2001);
+    assert!(house.admin.get("whoami").await?.status().is_success());
+
+    let auditor = house.with_role(Role::Auditor).await?;
+    assert!(auditor.get_json::<ApiToken>(&path).await.is_ok(), "an auditor reads everything");
+    let changed = auditor.request(Method::DELETE, &path).send().await?;
+    assert_eq!(refused(changed).await?, ErrorCode::BRK1002, "and changes nothing");
+
+    for seconds in [0, 400 * 24 * 3600] {
+        let wanted = json!({ "name": "ci", "role": "viewer", "ttl_seconds": seconds });
+        let asked = house.admin.send(Method::POST, "api-tokens", &wanted).await?;
+        assert_eq!(refused(asked).await?, ErrorCode::BRK2003);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_join_token_lets_nobody_in() -> Result<()> {
+    let house = House::open().await?;
+    let token = house.join_token("shop-1", json!({ "env": "dev" })).await?;
+    let listed = house.admin.get_json::<Page<JoinTokenInfo>>("join-tokens").await?.items;
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].id, listed[0].agent_name.as_str()), (token.id, "shop-1"));
+    assert_eq!(listed[0].labels["env"], "dev");
+    let path = format!("join-tokens/{}", token.id);
+    assert_eq!(house.admin.request(Method::DELETE, &path).send().await?.status(), 204);
+    let joined = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    assert_eq!(refused(joined).await?, ErrorCode::BRK1003);
+    Ok(())
+}
