@@ -18,6 +18,13 @@ macro_rules! counts {
             }
         }
 
+        impl std::ops::Add for Counts {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name,)* }
+            }
+        }
+
         impl std::ops::Sub for Counts {
             type Output = Self;
             fn sub(self, before: Self) -> Self {

@@ -33,7 +33,7 @@ mod swarm;
 pub mod wire;
 mod work;
 
-pub use ask::Ask;
+pub use ask::{Ask, Poll, Write};
 pub use config::{Broker, Config, Duty, Failures, Transport};
 pub use counts::Counts;
 pub use identity::Identity;
