@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 
+pub use crate::broker::args::{BareArgs, BrokerArgs};
+
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask bench",
@@ -13,6 +15,11 @@ use clap::{Args, Parser, ValueEnum};
 pub enum Command {
     /// The agent at full size: time, requests, memory, repair; beside bare PATCHes, Flux's engine and kubectl.
     Agent(AgentArgs),
+    /// The broker at full size: polls, waiting agents, fan-out, submissions, reports, restart; beside bare counterparts.
+    Broker(BrokerArgs),
+    /// The bare counterpart of a poll: an axum handler over TLS that answers 304, for the broker's measurements.
+    #[command(hide = true)]
+    Bare(BareArgs),
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,4 +1,4 @@
-//! Measures the agent beside its peers: the same manifests, on one API server, in one run.
+//! Measures the agent beside its peers, and the broker beside bare counterparts: the same load, in one run.
 //!
 //! The machine is noisy and differs from yours, so no number means anything alone. Contestants take turns, rounds are
 //! repeated, medians are compared within the run, and nothing is judged by absolute time.
@@ -11,11 +11,13 @@
 //! peers.rs      Flux's apply engine and kubectl
 //! timeline.rs   where the agent's time goes, by its hops and the API server's audit log
 //! results.rs    numbers, medians, a table, JSON
-//! parts/        what is measured: create, memory, stacks, drift, idle
+//! parts/        what is measured of the agent: create, memory, stacks, drift, idle
+//! broker/       what is measured of the broker, and on what
 //! ```
 
 pub mod args;
 mod bare;
+pub mod broker;
 mod ground;
 mod parts;
 mod peers;

@@ -2,17 +2,31 @@
 
 use anyhow::Result;
 use brokkr_bench::args::Command;
+use brokkr_bench::broker;
 use clap::Parser as _;
+use serde_json::Value;
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let Command::Agent(args) = Command::parse();
-    let results = brokkr_bench::run(&args).await?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&results.to_json())?);
+    match Command::parse() {
+        Command::Agent(args) => {
+            let results = Box::pin(brokkr_bench::run(&args)).await?;
+            tell(args.json, &results.to_json(), &results.to_table())
+        }
+        Command::Broker(args) => {
+            let figures = Box::pin(broker::run(&args)).await?;
+            tell(args.json, &figures.to_json(), &figures.to_table())
+        }
+        Command::Bare(args) => broker::bare::serve(&args).await,
+    }
+}
+
+fn tell(json: bool, document: &Value, table: &str) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(document)?);
     } else {
-        print!("{}", results.to_table());
+        print!("{table}");
     }
     Ok(())
 }

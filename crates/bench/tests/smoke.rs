@@ -7,7 +7,9 @@ use clap::Parser as _;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_bench_of_the_agent_runs_through_and_tells_its_numbers() -> Result<()> {
     let arguments = "bench agent --only create,drift --objects 60 --rounds 1 --quiet 2s --edits 8 --no-flux";
-    let Command::Agent(args) = Command::try_parse_from(arguments.split_whitespace())?;
+    let Command::Agent(args) = Command::try_parse_from(arguments.split_whitespace())? else {
+        unreachable!("it says agent");
+    };
     let results = Box::pin(brokkr_bench::run(&args)).await?.to_json();
     for key in [
         "bare_dryrun_s",
@@ -23,5 +25,24 @@ async fn a_small_bench_of_the_agent_runs_through_and_tells_its_numbers() -> Resu
     }
     assert_eq!(results["noop_requests"], 0.0, "{results:#}");
     assert!(results["change_writes"].as_f64().is_some_and(|writes| writes > 0.0), "{results:#}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_bench_of_the_broker_runs_through_and_a_poll_costs_no_statement() -> Result<()> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let arguments = "bench broker --only polls,submissions,reports,waiting,million --rounds 1 --turn 1s --agents 50 \
+                     --waiting 50 --connections 8 --batch 5 --fleet 1000 --stacks 20";
+    let Command::Broker(args) = Command::try_parse_from(arguments.split_whitespace())? else {
+        unreachable!("it says broker");
+    };
+    let figures = Box::pin(brokkr_bench::broker::run(&args)).await?.to_json();
+    for key in ["poll_cpu_ratio", "submit_ratio", "submit_ratio_1", "report_ratio", "restart_s", "wake_all_s"]
+    {
+        assert!(figures[key].as_f64().is_some_and(|value| value > 0.0), "{key} in {figures:#}");
+    }
+    // A statement for every fiftieth poll would show; those of the clock do not.
+    assert!(figures["sql_per_poll"].as_f64().is_some_and(|value| value < 0.02), "{figures:#}");
+    assert_eq!(figures["woken_by_a_change_for_10"], 10.0, "{figures:#}");
     Ok(())
 }

@@ -50,7 +50,12 @@ impl Postgres {
     }
 
     pub async fn start_with(durability: Durability) -> Result<Self> {
-        let server = Server::start(durability).await?;
+        Self::start_with_settings(durability, &[]).await
+    }
+
+    /// With further settings, such as `max_wal_size=4GB`.
+    pub async fn start_with_settings(durability: Durability, settings: &[&str]) -> Result<Self> {
+        let server = Server::start(durability, settings).await?;
         Ok(Self { facts: server.facts(), server: Some(server) })
     }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask bench agent`: an optimised build of everything, and Flux's engine as its peer, on engines of their own.
+//! `cargo xtask bench agent|broker`: an optimised build of everything, on engines of their own. The agent has Flux's engine as
+//! its peer, the broker bare counterparts.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use brokkr_engines::{FLUX, build_module};
 use super::engines;
 use crate::runner::{become_at, build_into};
 
-/// Measure Brokkr beside its peers, in an optimised build; `agent --help` tells what can be chosen.
+/// Measure Brokkr beside its peers, in an optimised build; `agent --help` and `broker --help` tell what can be chosen.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to measure, and how.
@@ -19,9 +20,13 @@ pub struct Args {
 const PACKAGES: [&str; 4] = ["brokkr-agent", "brokkr-broker", "brokkr", "brokkr-bench"];
 
 pub fn run(args: &Args) -> Result<()> {
-    engines::ensure()?;
-    if !args.arguments.iter().any(|argument| argument == "--no-flux") {
-        build_module(&FLUX, |name| eprintln!("building {name} …")).context("cannot build Flux's engine")?;
+    // The broker is measured on PostgreSQL alone, which is not ours to build.
+    if args.arguments.first().is_none_or(|first| first != "broker") {
+        engines::ensure()?;
+        if !args.arguments.iter().any(|argument| argument == "--no-flux") {
+            build_module(&FLUX, |name| eprintln!("building {name} …"))
+                .context("cannot build Flux's engine")?;
+        }
     }
     // A folder of its own: an optimised build beside the debug build of the clone would double its size.
     let target = cache()?.join("release");

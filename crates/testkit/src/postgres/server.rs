@@ -37,7 +37,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(durability: Durability) -> Result<Self> {
+    pub(super) async fn start(durability: Durability, settings: &[&str]) -> Result<Self> {
         let programs = programs()?;
         let scratch = Scratch::new("postgres")?;
         let data = scratch.join("data");
@@ -79,7 +79,8 @@ impl Server {
                 ]
                 .iter()
                 .flat_map(|setting| ["-c", setting]),
-            );
+            )
+            .args(settings.iter().flat_map(|setting| ["-c", setting]));
         let server = Self { process: Process::start(postgres, scratch.path())?, port, _scratch: scratch };
         server.ready().await?;
         Ok(server)

@@ -1,0 +1,171 @@
+//! Numbers with what was wanted and what the bare counterpart did: as a table for people, as JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+/// What would be good enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wanted {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Wanted {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Figure {
+    key: String,
+    measured: f64,
+    bare: Option<f64>,
+    wanted: Option<Wanted>,
+    note: String,
+}
+
+/// What was measured, in the order in which it was.
+#[derive(Debug)]
+pub struct Figures {
+    rows: Vec<Figure>,
+    cores: usize,
+    files: u64,
+    load: [f64; 2],
+}
+
+impl Figures {
+    pub fn begin(files: u64) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { rows: Vec::new(), cores, files, load: [load(), load()] }
+    }
+
+    pub fn end(&mut self) {
+        self.load[1] = load();
+    }
+
+    /// How many files a process may have open here.
+    pub fn files(&self) -> usize {
+        usize::try_from(self.files).unwrap_or(usize::MAX)
+    }
+
+    /// Adds a number; tells it on the way, since a whole run takes long.
+    pub fn add(&mut self, key: &str, measured: f64) -> Row<'_> {
+        eprintln!("  {key} {measured:.4}");
+        let key = key.to_owned();
+        self.rows.push(Figure { key, measured, bare: None, wanted: None, note: String::new() });
+        let last = self.rows.len() - 1;
+        Row(&mut self.rows[last])
+    }
+
+    /// One object: the numbers by name; beside them what was wanted, the bare counterparts, and notes.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let of = |value: &dyn Fn(&Figure) -> Option<Value>| {
+            let pairs = self.rows.iter().filter_map(|row| Some((row.key.clone(), value(row)?)));
+            pairs.collect::<Map<String, Value>>()
+        };
+        let mut document = of(&|row| Some(json!(rounded(row.measured))));
+        document.insert("wanted".into(), of(&|row| Some(json!(row.wanted?.to_string()))).into());
+        document.insert("bare".into(), of(&|row| Some(json!(rounded(row.bare?)))).into());
+        document.insert("notes".into(), of(&|row| (!row.note.is_empty()).then(|| json!(row.note))).into());
+        let machine = json!({"cores": self.cores, "files": self.files, "load": self.load});
+        document.insert("machine".into(), machine);
+        Value::Object(document)
+    }
+
+    /// One line a number.
+    #[must_use]
+    pub fn to_table(&self) -> String {
+        let mut table = format!(
+            "{} cores, {} files a process, load {:.1} → {:.1}\n{:<28} {:>12} {:>12} {:>10}\n",
+            self.cores, self.files, self.load[0], self.load[1], "figure", "measured", "bare", "wanted"
+        );
+        for row in &self.rows {
+            let bare = row.bare.map_or_else(String::new, |bare| format!("{bare:.4}"));
+            let wanted = row.wanted.map_or_else(String::new, |wanted| wanted.to_string());
+            let mark = match row.wanted {
+                Some(wanted) if wanted.holds(row.measured) => "✓",
+                Some(_) => "✗",
+                None => " ",
+            };
+            let _ = writeln!(
+                table,
+                "{:<28} {:>12.4} {bare:>12} {wanted:>10} {mark} {}",
+                row.key, row.measured, row.note
+            );
+        }
+        table
+    }
+}
+
+/// A number that was just added.
+pub struct Row<'a>(&'a mut Figure);
+
+impl Row<'_> {
+    pub fn bare(self, bare: f64) -> Self {
+        self.0.bare = Some(bare);
+        self
+    }
+
+    pub fn at_most(self, most: f64) -> Self {
+        self.0.wanted = Some(Wanted::AtMost(most));
+        self
+    }
+
+    pub fn at_least(self, least: f64) -> Self {
+        self.0.wanted = Some(Wanted::AtLeast(least));
+        self
+    }
+
+    pub fn note(self, note: impl Into<String>) -> Self {
+        self.0.note = note.into();
+        self
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100_000.0).round() / 100_000.0
+}
+
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// The middle one.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_stands_beside_what_was_wanted_and_what_is_bare() {
+        let mut figures = Figures::begin(1000);
+        figures.add("poll_cpu_ratio", 1.2).at_most(1.25).bare(1.0).note("a note");
+        figures.add("submit_ratio", 0.4).at_least(0.5);
+        let document = figures.to_json();
+        assert_eq!(document["poll_cpu_ratio"], 1.2);
+        assert_eq!(document["wanted"]["submit_ratio"], "≥ 0.5");
+        assert_eq!(document["bare"], json!({"poll_cpu_ratio": 1.0}));
+        let table = figures.to_table();
+        assert!(table.contains("✓ a note") && table.contains('✗'), "{table}");
+    }
+}

@@ -1,0 +1,129 @@
+//! A million agents in the database: a restart, previews of selectors, pages of status.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use sqlx::AssertSqlSafe;
+
+use super::args::BrokerArgs;
+use super::figures::Figures;
+use super::ground::{Engine, Ground, PATIENCE};
+use super::proc::memory_bytes;
+use crate::results::percentile;
+
+/// Agents that each stack reaches, and that have a word about it: one site.
+const SITE: usize = 100;
+/// Requests of each kind of page.
+const PAGES: usize = 100;
+
+pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
+    let ground = Ground::start(args, engine).await?;
+    fill(args, &ground).await?;
+    restart(args, &ground, figures).await?;
+    let status = async |number: usize| {
+        let stack = number * 7919 % args.stacks + 1;
+        format!("/api/v1/stacks/stack-{stack}/status?limit=500")
+    };
+    let seconds = pages(&ground, status).await?;
+    figures.add("status_page_p99_ms", percentile(&seconds, 99) * 1e3).note(format!(
+        "{} rows of status; the half in {:.1} ms",
+        args.fleet,
+        percentile(&seconds, 50) * 1e3
+    ));
+    ground.linger(args).await
+}
+
+/// Written straight into the tables: what is measured comes after.
+async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
+    let (fleet, stacks) = (args.fleet, args.stacks);
+    let sites = (fleet / SITE).max(1);
+    let statements = [
+        format!(
+            "INSERT INTO agents (id, name, status, labels, public_key, session_count)
+             SELECT gen_random_uuid(), 'fleet-' || n, 'ACTIVE',
+                    jsonb_build_object('env', (ARRAY['dev', 'stage', 'prod'])[1 + n % 3], 'region', 'r' || n % 40,
+                                       'tier', 't' || n % 7, 'site', 's' || n / {SITE}),
+                    sha256(n::text::bytea), 1
+             FROM generate_series(0, {fleet} - 1) AS n"
+        ),
+        format!(
+            "INSERT INTO stacks (project, id, name) SELECT 'default', gen_random_uuid(), 'stack-' || n
+             FROM generate_series(1, {stacks}) AS n"
+        ),
+        format!(
+            "INSERT INTO stack_selectors (project, stack_id, selector)
+             SELECT 'default', id, CASE WHEN n % 1000 = 0 THEN 'region=r' || n / 1000 % 40
+                                        ELSE 'site=s' || n % {sites} END
+             FROM (SELECT id, substr(name, 7)::int AS n FROM stacks) AS s"
+        ),
+        "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, resources, content,
+                                         submitted_by)
+         SELECT 'default', id, nextval('deployment_object_sequence'), sha256(name::bytea), sha256(name::bytea), 1,
+                ('apiVersion: v1' || chr(10) || 'kind: ConfigMap' || chr(10) || 'metadata:' || chr(10) || '  name: '
+                 || name)::bytea, 'bench'
+         FROM stacks"
+            .to_owned(),
+        "UPDATE stacks s SET newest_sequence_id = o.sequence_id
+         FROM deployment_objects o WHERE o.project = s.project AND o.stack_id = s.id"
+            .to_owned(),
+        format!(
+            "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, transition, reason, message, objects,
+                                       hops, ready, total, at)
+             SELECT 'default', s.id, a.id, s.newest_sequence_id, 'healthy', '', '', '[]',
+                    jsonb_build_object('reported', now()), 3, 3, now()
+             FROM (SELECT id, newest_sequence_id, substr(name, 7)::int % {sites} AS site FROM stacks) AS s
+             JOIN (SELECT id, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
+        ),
+        "ANALYZE".to_owned(),
+    ];
+    let mut connection = ground.pool.acquire().await?;
+    for statement in statements {
+        let begun = Instant::now();
+        sqlx::query(AssertSqlSafe(statement.clone()))
+            .execute(&mut *connection)
+            .await
+            .with_context(|| format!("fill the database: {statement}"))?;
+        let what: String = statement.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+        eprintln!("  {what} {:.1} s", begun.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+async fn restart(args: &BrokerArgs, ground: &Ground<'_>, figures: &mut Figures) -> Result<()> {
+    ground.broker.kill9();
+    let begun = Instant::now();
+    ground.broker.process().start_again()?;
+    let url = format!("{}/readyz", ground.broker.url());
+    loop {
+        let answer = ground.broker.http().get(&url).timeout(Duration::from_secs(5)).send().await;
+        if answer.is_ok_and(|answer| answer.status().is_success()) {
+            break;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "not ready: {}", ground.broker.log_tail(20));
+        ensure!(ground.broker.is_running(), "it ended: {}", ground.broker.log_tail(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let note = format!("{} agents, {} stacks in the database", args.fleet, args.stacks);
+    figures.add("restart_s", begun.elapsed().as_secs_f64()).at_most(15.0).note(note);
+    let pid = ground.pid()?;
+    let rss = memory_bytes(pid, "VmRSS")?;
+    figures
+        .add("restart_rss_mib", rss / 1048576.0)
+        .note(format!("{:.0} bytes an agent", rss / args.fleet as f64));
+    figures.add("restart_peak_mib", memory_bytes(pid, "VmHWM")? / 1048576.0);
+    Ok(())
+}
+
+/// Seconds of each of many requests, one after the other.
+async fn pages(ground: &Ground<'_>, path: impl AsyncFn(usize) -> String) -> Result<Vec<f64>> {
+    let mut seconds = Vec::with_capacity(PAGES);
+    for number in 0..PAGES {
+        let url = format!("{}{}", ground.broker.url(), path(number).await);
+        let begun = Instant::now();
+        let answer = ground.broker.http().get(&url).bearer_auth(&ground.token).send().await?;
+        let (status, body) = (answer.status(), answer.text().await?);
+        seconds.push(begun.elapsed().as_secs_f64());
+        ensure!(status.is_success(), "GET {url}: {status} {body}");
+    }
+    Ok(seconds)
+}

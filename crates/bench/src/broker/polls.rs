@@ -1,0 +1,115 @@
+//! A poll that brings nothing new: how many statements it costs, and how much CPU beside a bare handler.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use brokkr_swarm::{Duty, Swarm};
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::StatusCode;
+
+use super::args::BrokerArgs;
+use super::bare::Bare;
+use super::figures::{Figures, median};
+use super::ground::{Engine, Ground, PATIENCE, Statements};
+use super::hammer::{Asked, hammer};
+use super::proc::cpu_seconds;
+
+/// Polls a second while statements are counted: enough that one statement more or less by the clock does not show.
+const POLLS: f64 = 3_000.0;
+/// Different agents that poll in the closed loop.
+const DIFFERENT: usize = 2_000;
+
+pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
+    let ground = Ground::start(args, engine).await?;
+    ground.stack("web", "swarm=yes").await?;
+    ground.submit("web", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\n".into()).await?;
+    let agents = ground.enrol(args.agents).await?;
+
+    let quiet = counted(&ground, args, async || Ok(0)).await?;
+    let mut config = ground.swarm(agents.clone())?;
+    (config.duty, config.wait) = (Duty::Watch, Duration::ZERO);
+    config.pause = Duration::from_secs_f64(agents.len() as f64 / POLLS);
+    let swarm = Swarm::start(config)?;
+    let all = agents.len() as u64;
+    swarm.until(PATIENCE, "all agents to poll", |counts| counts.not_modified >= all).await?;
+    let busy = counted(&ground, args, async || Ok(swarm.counts().not_modified)).await?;
+    swarm.stop().await;
+    figures
+        .add("sql_per_poll", ((busy.others - quiet.others) / busy.polls.max(1.0)).max(0.0))
+        .at_most(0.001)
+        .note(format!(
+            "{:.0} polls in {:.0} s; statements a second: {:.2} with them, {:.2} without; presence {:.2}",
+            busy.polls * args.turn.as_secs_f64(),
+            args.turn.as_secs_f64(),
+            busy.others,
+            quiet.others,
+            busy.presence
+        ));
+    cpu(args, &ground, &agents, figures).await?;
+    ground.linger(args).await
+}
+
+/// What happened a second.
+struct Rates {
+    polls: f64,
+    presence: f64,
+    others: f64,
+}
+
+async fn counted(
+    ground: &Ground<'_>,
+    args: &BrokerArgs,
+    polls: impl AsyncFn() -> Result<u64>,
+) -> Result<Rates> {
+    let (begun, before, polled) = (Instant::now(), ground.statements().await?, polls().await?);
+    tokio::time::sleep(args.turn).await;
+    let (seconds, after, polls) = (begun.elapsed().as_secs_f64(), ground.statements().await?, polls().await?);
+    let rate = |of: fn(&Statements) -> i64| (of(&after) - of(&before)) as f64 / seconds;
+    let polls = (polls - polled) as f64 / seconds;
+    Ok(Rates { polls, presence: rate(|counted| counted.presence), others: rate(|counted| counted.others) })
+}
+
+async fn cpu(
+    args: &BrokerArgs,
+    ground: &Ground<'_>,
+    agents: &[brokkr_swarm::Identity],
+    figures: &mut Figures,
+) -> Result<()> {
+    let identity = ground.authority.server(&ground.scratch, "bare", &[])?;
+    let bare = Bare::start(&identity, ground.scratch.path()).await?;
+    let asked: Vec<Asked> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
+        .map(|agent| ground.first_poll(agent))
+        .buffer_unordered(8)
+        .try_collect()
+        .await?;
+    let asked: Arc<[Asked]> = asked.into();
+    let broker = ground.address()?;
+    let bare_broker = brokkr_swarm::Broker { address: bare.address, ..broker.clone() };
+    let mut figures_of = [Vec::new(), Vec::new()];
+    let mut rates = [Vec::new(), Vec::new()];
+    for _ in 0..args.rounds {
+        let contestants = [(&broker, ground.pid()?), (&bare_broker, bare.process.pid().unwrap_or_default())];
+        for (which, (address, pid)) in contestants.into_iter().enumerate() {
+            let (asked, connections) = (Arc::clone(&asked), args.connections);
+            let next = move |connection: usize, count: u64| {
+                asked[(connection + count as usize * connections) % asked.len()].clone()
+            };
+            let before = cpu_seconds(pid)?;
+            let authorities = ground.authorities();
+            let done =
+                hammer(address, &authorities, connections, args.turn, StatusCode::NOT_MODIFIED, next).await?;
+            figures_of[which].push((cpu_seconds(pid)? - before) / done.answers as f64 * 1e6);
+            rates[which].push(done.rate());
+        }
+    }
+    let [broker_micros, bare_micros] = figures_of.map(median);
+    let [broker_rate, bare_rate] = rates.map(median);
+    figures.add("poll_cpu_micros", broker_micros).bare(bare_micros);
+    figures
+        .add("poll_cpu_ratio", broker_micros / bare_micros)
+        .at_most(1.25)
+        .note("of CPU a poll, 304 at once");
+    figures.add("polls_per_s", broker_rate).bare(bare_rate).note("with the clients on the same cores");
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Reports a second, beside bare batched inserts of the same rows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
+
+use anyhow::Result;
+use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
+use brokkr_api::{AgentId, EventId, SequenceId, StackId};
+use brokkr_swarm::{Ask, Identity, Transport, Write};
+use http::StatusCode;
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use sqlx::PgPool;
+use sqlx::types::Json;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::args::BrokerArgs;
+use super::figures::{Figures, median};
+use super::ground::{Engine, Ground};
+use super::hammer::{Done, hammer};
+
+pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
+    let ground = Ground::start(args, engine).await?;
+    let mut stacks = Vec::new();
+    for stack in ground.stacks(args.batch).await? {
+        let yaml = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {}\n", stack.name);
+        stacks.push((stack.id, ground.submit(stack.name.as_str(), yaml).await?));
+    }
+    let agents = ground.enrol(args.connections * 2).await?;
+    let (mine, theirs) = agents.split_at(args.connections);
+    for (name, batch) in [("report", args.batch), ("report_single", 1)] {
+        let maker = Arc::new(Maker { stacks: stacks[..batch].to_vec(), clock: AtomicI64::new(0) });
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..args.rounds {
+            rates[0].push(through_the_broker(args, &ground, mine, &maker).await?.rate() * batch as f64);
+            rates[1].push(bare(args, &ground, theirs, &maker).await?.rate() * batch as f64);
+        }
+        let [broker, bare] = rates.map(median);
+        figures.add(&format!("{name}s_per_s"), broker).bare(bare);
+        let row = figures.add(&format!("{name}_ratio"), broker / bare);
+        row.at_least(0.5).note(format!("batches of {batch}, each an agent's, each a transaction"));
+    }
+    ground.linger(args).await
+}
+
+/// Makes batches of reports, no two of which say the same.
+struct Maker {
+    stacks: Vec<(StackId, SequenceId)>,
+    clock: AtomicI64,
+}
+
+impl Maker {
+    fn batch(&self, agent: AgentId) -> Vec<Report> {
+        let tick = self.clock.fetch_add(1, Ordering::Relaxed);
+        let at = Timestamp::from_microsecond(Timestamp::now().as_microsecond() + tick).unwrap_or_default();
+        let report = |&(stack_id, sequence_id): &(StackId, SequenceId)| {
+            let mut report = Report {
+                id: EventId(Uuid::nil()),
+                stack_id,
+                sequence_id,
+                transition: if tick % 2 == 0 { Transition::Applied } else { Transition::Healthy },
+                at,
+                hops: Hops { fetched: Some(at), verified: Some(at), applied: Some(at), ..Hops::default() },
+                reason: String::new(),
+                message: String::new(),
+                objects: Vec::new(),
+                conditions: Vec::new(),
+                dropped: 0,
+                ready: 3,
+                total: 3,
+            };
+            report.id = report.derived_id(agent);
+            report
+        };
+        self.stacks.iter().map(report).collect()
+    }
+}
+
+async fn through_the_broker(
+    args: &BrokerArgs,
+    ground: &Ground<'_>,
+    agents: &[Identity],
+    maker: &Arc<Maker>,
+) -> Result<Done> {
+    let broker = ground.address()?;
+    let now = Timestamp::now().as_second();
+    let signed = agents.iter().map(|agent| Ok((agent.agent, agent.assertion(ground.installation, now)?.0)));
+    let signed: Vec<(AgentId, String)> = signed.collect::<Result<_>>()?;
+    let (maker, place) = (Arc::clone(maker), broker.clone());
+    let next = move |connection: usize, _| {
+        let (agent, assertion) = &signed[connection];
+        let ask = Ask { broker: &place, transport: Transport::Own, agent: *agent, assertion };
+        let write = Write::reports(&ReportBatch { reports: maker.batch(*agent) });
+        ask.write(&write).unwrap_or_default()
+    };
+    hammer(&broker, &ground.authorities(), args.connections, args.turn, StatusCode::OK, next).await
+}
+
+async fn bare(
+    args: &BrokerArgs,
+    ground: &Ground<'_>,
+    agents: &[Identity],
+    maker: &Arc<Maker>,
+) -> Result<Done> {
+    let (begun, turn) = (Instant::now(), args.turn);
+    let mut loops = JoinSet::new();
+    for agent in agents.iter().take(args.database_connections as usize) {
+        let (pool, maker, agent) = (ground.pool.clone(), Arc::clone(maker), agent.agent);
+        loops.spawn(async move {
+            let mut count = 0;
+            while begun.elapsed() < turn {
+                transaction(&pool, agent, &maker.batch(agent)).await?;
+                count += 1;
+            }
+            anyhow::Ok(count)
+        });
+    }
+    let mut answers = 0;
+    while let Some(count) = loops.join_next().await {
+        answers += count??;
+    }
+    Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
+}
+
+/// The rows of a batch: its idempotency key with the result, the events, the last word about each stack.
+async fn transaction(pool: &PgPool, agent: AgentId, reports: &[Report]) -> Result<()> {
+    let ids: Vec<Uuid> = reports.iter().map(|report| report.id.0).collect();
+    let stacks: Vec<Uuid> = reports.iter().map(|report| report.stack_id.0).collect();
+    let sequences: Vec<i64> = reports.iter().map(|report| report.sequence_id.0).collect();
+    let transitions: Vec<String> = reports.iter().map(|report| report.transition.to_string()).collect();
+    let hops: Vec<_> = reports.iter().map(|report| Json(report.hops)).collect();
+    let at = reports.first().map(|report| report.at.to_string()).unwrap_or_default();
+    let mut transaction = pool.begin().await?;
+    sqlx::query(
+        "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
+         SELECT 'default', r.id, $1::text::timestamptz, r.stack_id, $2, r.sequence_id, r.transition, '', '', '[]', r.hops
+         FROM unnest($3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::jsonb[])
+              AS r (id, stack_id, sequence_id, transition, hops)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(&at)
+    .bind(agent.0)
+    .bind(&ids)
+    .bind(&stacks)
+    .bind(&sequences)
+    .bind(&transitions)
+    .bind(&hops)
+    .execute(&mut *transaction)
+    .await?;
+    sqlx::query(
+        "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops,
+                                   ready, total, at)
+         SELECT 'default', r.stack_id, $2, r.sequence_id, r.transition, '', '', '[]', r.hops, 3, 3,
+                $1::text::timestamptz
+         FROM unnest($3::uuid[], $4::bigint[], $5::text[], $6::jsonb[])
+              AS r (stack_id, sequence_id, transition, hops)
+         ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
+            sequence_id = excluded.sequence_id, transition = excluded.transition, hops = excluded.hops,
+            at = excluded.at",
+    )
+    .bind(&at)
+    .bind(agent.0)
+    .bind(&stacks)
+    .bind(&sequences)
+    .bind(&transitions)
+    .bind(&hops)
+    .execute(&mut *transaction)
+    .await?;
+    sqlx::query(
+        "INSERT INTO idempotency_keys (project, principal, key, request_digest, status, body)
+         VALUES ('default', $1, $2, $2, 200, $3)",
+    )
+    .bind(agent.to_string())
+    .bind(Sha256::digest(Uuid::new_v4()).to_vec())
+    .bind(serde_json::to_vec(&ids)?)
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    Ok(())
+}

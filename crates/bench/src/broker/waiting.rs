@@ -1,0 +1,122 @@
+//! Agents that wait: what each weighs, how long it takes to wake all, and that a change for ten wakes ten.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use brokkr_swarm::{Counts, Duty, Identity, Moments, Swarm, Transport};
+
+use super::args::BrokerArgs;
+use super::figures::Figures;
+use super::ground::{Engine, Ground, PATIENCE};
+use super::proc::memory_bytes;
+use crate::results::percentile;
+
+/// Files of a process that are not connections of agents.
+const OTHER_FILES: usize = 500;
+/// Agents on one connection, of those for whom there are no files left; the broker allows 256.
+const SHARED: usize = 200;
+/// Long enough for whoever is woken to be heard of.
+const ECHO: Duration = Duration::from_secs(2);
+const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: NAME\n";
+
+pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
+    let ground = Ground::start(args, engine).await?;
+    for (stack, selector) in [("all", "swarm=yes"), ("few", "few=yes")] {
+        ground.stack(stack, selector).await?;
+        ground.submit(stack, YAML.replace("NAME", stack)).await?;
+    }
+    let mut agents = ground.enrol(args.waiting).await?;
+    tokio::time::sleep(ECHO).await;
+    let pid = ground.pid()?;
+    let before = memory_bytes(pid, "VmRSS")?;
+
+    let own = args.waiting.min(figures.files().saturating_sub(OTHER_FILES));
+    let rest = agents.split_off(own);
+    let begun = Instant::now();
+    let mut herds = vec![herd(&ground, agents, Transport::Own)?];
+    all_wait(&herds, own).await?;
+    let connected = begun.elapsed().as_secs_f64();
+    let after = memory_bytes(pid, "VmRSS")?;
+    figures.add("waiting_bytes_per_agent", (after - before) / own as f64).at_most(20_480.0).note(format!(
+        "{own} agents on TLS connections of their own; {:.0} MiB before, {:.0} MiB after",
+        before / 1048576.0,
+        after / 1048576.0
+    ));
+    figures
+        .add("connect_per_s", own as f64 / connected)
+        .note("full handshakes, verified assertions, first answers");
+    if !rest.is_empty() {
+        let shared = rest.len();
+        herds.push(herd(&ground, rest, Transport::Shared { agents: SHARED })?);
+        all_wait(&herds, args.waiting).await?;
+        let all = memory_bytes(pid, "VmRSS")?;
+        let files = figures.files();
+        figures.add("waiting_shared_bytes_per_agent", (all - after) / shared as f64).note(format!(
+            "{shared} more, on shared connections: a process may open only {files} files here"
+        ));
+    }
+    wake(&ground, &herds, args.waiting, figures).await?;
+    ground.linger(args).await?;
+    for herd in herds {
+        herd.stop().await;
+    }
+    Ok(())
+}
+
+fn herd(ground: &Ground<'_>, agents: Vec<Identity>, transport: Transport) -> Result<Swarm> {
+    let mut config = ground.swarm(agents)?;
+    (config.duty, config.transport, config.wait) = (Duty::Watch, transport, Duration::from_secs(300));
+    config.handshakes = 128;
+    Swarm::start(config)
+}
+
+async fn all_wait(herds: &[Swarm], count: usize) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let counts = total(herds);
+        if counts.waiting >= count as u64 && counts.changed >= count as u64 {
+            return Ok(());
+        }
+        let late = herds.last().and_then(Swarm::last_trouble);
+        anyhow::ensure!(begun.elapsed() < PATIENCE, "not all {count} agents wait: {counts:?}; {late:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn wake(ground: &Ground<'_>, herds: &[Swarm], count: usize, figures: &mut Figures) -> Result<()> {
+    let before = total(herds);
+    let begun = Instant::now();
+    ground.submit("few", YAML.replace("NAME", "few-2")).await?;
+    tokio::time::sleep(ECHO).await;
+    let few = total(herds);
+    let woken = (few.changed - before.changed) + (few.not_modified - before.not_modified);
+    figures.add("woken_by_a_change_for_10", woken as f64).at_most(count.min(10) as f64);
+    let heard = answered(herds, begun);
+    figures.add("wake_10_p99_s", percentile(&heard, 99));
+
+    let begun = Instant::now();
+    ground.submit("all", YAML.replace("NAME", "all-2")).await?;
+    let accepted = begun.elapsed().as_secs_f64();
+    let wanted = few.changed + count as u64;
+    while total(herds).changed < wanted {
+        anyhow::ensure!(begun.elapsed() < PATIENCE, "not all were woken: {:?}", total(herds));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let heard = answered(herds, begun);
+    let last = heard.iter().copied().fold(0.0, f64::max);
+    let note = format!(
+        "{count} agents; the first after {:.2} s, the half after {:.2} s; accepted after {accepted:.2} s",
+        heard.iter().copied().fold(f64::MAX, f64::min),
+        percentile(&heard, 50)
+    );
+    figures.add("wake_all_s", last).note(note);
+    Ok(())
+}
+
+fn answered(herds: &[Swarm], since: Instant) -> Vec<f64> {
+    herds.iter().flat_map(|herd| herd.since(since, Moments::Answered)).collect()
+}
+
+fn total(herds: &[Swarm]) -> Counts {
+    herds.iter().map(Swarm::counts).fold(Counts::default(), |sum, counts| sum + counts)
+}

@@ -1,0 +1,360 @@
+//! One agent: its little state, and one turn after the other.
+//!
+//! A turn connects if need be, sends what is still unsent, and polls. Whatever goes wrong ends the turn and changes
+//! nothing; the next begins after a pause: the spread that the broker told, then longer and longer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brokkr_api::agents::{Holds, OpenedSession, SessionVerdict};
+use brokkr_api::envelope::Envelope;
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::{Session, header, holds_digest, same_etag};
+use brokkr_api::report::Report;
+use brokkr_api::{ErrorCode, Position, Problem, SequenceId, StackId};
+use http::header::{ETAG, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+
+use crate::ask::{Ask, Poll, Write};
+use crate::config::Broker;
+use crate::counts::{Counters, Present};
+use crate::dice::Dice;
+use crate::identity::Identity;
+use crate::swarm::Ground;
+use crate::wire::{Answer, Trouble, Wire};
+
+/// An assertion is renewed when this is left of it, and up to as much again by dice.
+const RENEW_SECONDS: i64 = 60;
+/// Beyond the wait that was asked for.
+const GRACE: Duration = Duration::from_secs(30);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
+
+/// A stack that the agent holds, with what it has of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub stack: StackId,
+    pub sequence: SequenceId,
+}
+
+pub struct Agent {
+    pub(crate) number: usize,
+    pub(crate) ground: Arc<Ground>,
+    pub(crate) identity: Identity,
+    pub(crate) dice: Dice,
+    pub(crate) held: Vec<Held>,
+    /// Reports of what is applied by then; stored before they are sent, as an agent does in its cluster.
+    pub(crate) due: Option<(Instant, Vec<Report>)>,
+    session: Session,
+    serves: bool,
+    wire: Option<Wire>,
+    broker: usize,
+    assertion: (String, i64),
+    position: Position,
+    etag: Option<Checksum>,
+    /// What was sent and not yet acknowledged: sent again under the same key.
+    unsettled: Option<Write>,
+    spread: Duration,
+    failures: u32,
+}
+
+impl Agent {
+    pub fn new(number: usize, identity: Identity, ground: Arc<Ground>) -> Self {
+        let dice = Dice::new(ground.config.seed, number);
+        let (session, serves) = (identity.session, identity.enrolled);
+        let (spread, broker) = (ground.config.start_within, number % ground.config.brokers.len().max(1));
+        Self {
+            number,
+            ground,
+            identity,
+            dice,
+            held: Vec::new(),
+            due: None,
+            session,
+            serves,
+            wire: None,
+            broker,
+            assertion: Default::default(),
+            position: Position::default(),
+            etag: None,
+            unsettled: None,
+            spread,
+            failures: 0,
+        }
+    }
+
+    pub async fn run(mut self) {
+        tokio::time::sleep(self.spread.mul_f64(self.dice.part())).await;
+        let ground = Arc::clone(&self.ground);
+        loop {
+            let _connected;
+            let trouble = match self.connect().await {
+                Ok(()) => {
+                    _connected = Present::enter(&ground.counters.connected);
+                    self.turns().await
+                }
+                Err(trouble) => trouble,
+            };
+            self.wire = None;
+            self.rest(&trouble).await;
+        }
+    }
+
+    /// One turn after the other on one connection, until something goes wrong.
+    async fn turns(&mut self) -> Trouble {
+        loop {
+            if let Err(trouble) = Box::pin(self.turn()).await {
+                return trouble;
+            }
+            self.failures = 0;
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), Trouble> {
+        if !self.serves {
+            self.open_session().await?;
+        }
+        if self.due.as_ref().is_some_and(|(at, _)| *at <= Instant::now()) {
+            self.report().await?;
+        }
+        let failures = self.ground.config.failures;
+        if self.dice.chance(failures.reconnect) {
+            return Err(Trouble::Cut("by dice".into()));
+        }
+        if self.dice.chance(failures.silence) {
+            Counters::one(&self.ground.counters.silences);
+            let silence = self.dice.within(&self.ground.config.silence);
+            tokio::time::sleep(silence).await;
+        }
+        self.poll().await
+    }
+
+    async fn connect(&mut self) -> Result<(), Trouble> {
+        let ground = Arc::clone(&self.ground);
+        let wire = Box::pin(ground.dialer.connect(self.broker(), self.number)).await?;
+        Counters::one(&ground.counters.connects);
+        self.wire = Some(wire);
+        Ok(())
+    }
+
+    /// Jitter after the cap, so that a fleet does not come back in step; another replica the next time.
+    async fn rest(&mut self, trouble: &Trouble) {
+        let counters = &self.ground.counters;
+        Counters::one(&counters.troubles);
+        self.ground.remember(self.number, trouble);
+        let mut pause = self.spread;
+        if self.failures > 0 {
+            let backoff = Duration::from_millis(250).saturating_mul(1 << self.failures.min(6));
+            pause = pause.max(backoff.min(LONGEST_BACKOFF));
+        }
+        let mut least = Duration::ZERO;
+        if let Trouble::Refused { status, retry_after, .. } = trouble
+            && [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(status)
+        {
+            Counters::one(&counters.pushed_back);
+            least = retry_after.unwrap_or_default();
+        }
+        self.failures += 1;
+        self.broker = (self.broker + 1) % self.ground.config.brokers.len().max(1);
+        tokio::time::sleep(least + pause.mul_f64(self.dice.part())).await;
+    }
+
+    async fn open_session(&mut self) -> Result<(), Trouble> {
+        let answer = self.settle(Write::session(self.session)).await?;
+        let opened: OpenedSession = read(&answer)?;
+        if opened.verdict != SessionVerdict::Serves {
+            return Err(Trouble::Wrong("another process claims to be this agent"));
+        }
+        self.serves = true;
+        Counters::one(&self.ground.counters.sessions);
+        Ok(())
+    }
+
+    pub(crate) async fn tell_holds(&mut self) -> Result<(), Trouble> {
+        let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect() };
+        let answer = self.settle(Write::holds(self.session, &holds)).await?;
+        self.position = self.position.max(position(&answer.headers)?);
+        Counters::one(&self.ground.counters.holds);
+        Ok(())
+    }
+
+    async fn poll(&mut self) -> Result<(), Trouble> {
+        let wait = self.wait();
+        let poll = Poll {
+            position: self.position,
+            holds: holds_digest(self.held.iter().map(|held| held.stack)),
+            session: self.session,
+            etag: self.etag,
+            wait_seconds: wait.as_secs(),
+        };
+        let ground = Arc::clone(&self.ground);
+        self.renew()?;
+        let request = self.ask().poll(&poll).map_err(|_| Trouble::Wrong("no request"))?;
+        let waiting = Present::enter(&ground.counters.waiting);
+        let answer = self.exchange(request, wait + GRACE).await?;
+        drop(waiting);
+        Counters::one(&ground.counters.polls);
+        if says(&answer, ErrorCode::BRK3001) {
+            return self.tell_holds().await;
+        }
+        let answer = accepted(answer)?;
+        let found = position(&answer.headers)?;
+        if found < self.position {
+            return Err(Trouble::Wrong("it is older than what was seen"));
+        }
+        self.position = found;
+        if let Some(seconds) = number(&answer.headers, header::SPREAD) {
+            self.spread = Duration::from_secs(seconds);
+        }
+        if answer.status == StatusCode::NOT_MODIFIED {
+            if self.etag.is_none() {
+                return Err(Trouble::Wrong("nothing new, to somebody who has nothing"));
+            }
+            Counters::one(&ground.counters.not_modified);
+            tokio::time::sleep(ground.config.pause).await;
+            return Ok(());
+        }
+        let envelope = self.envelope(&answer)?;
+        Counters::one(&ground.counters.changed);
+        ground.answered.note(self.number);
+        Box::pin(self.work(&envelope)).await?;
+        // Only now: after a failure the same answer has to come again.
+        self.etag = Some(Checksum::of(&answer.body));
+        Ok(())
+    }
+
+    /// A poll does not outlast what is due.
+    fn wait(&mut self) -> Duration {
+        let wait = self.ground.config.wait;
+        let wait = wait.mul_f64(1.0 - self.dice.part() / 10.0);
+        match &self.due {
+            Some((at, _)) if !wait.is_zero() => {
+                let left = at.saturating_duration_since(Instant::now());
+                wait.min(left.max(Duration::from_secs(1)))
+            }
+            _ => wait,
+        }
+    }
+
+    fn envelope(&self, answer: &Answer) -> Result<Envelope, Trouble> {
+        let tag = answer.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+        if !same_etag(tag, &Checksum::of(&answer.body).to_string()) {
+            return Err(Trouble::Wrong("its tag does not fit"));
+        }
+        let envelope: Envelope = read(answer)?;
+        if envelope.agent != self.identity.agent || envelope.installation != self.ground.config.installation {
+            return Err(Trouble::Wrong("it is for another agent"));
+        }
+        Ok(envelope)
+    }
+
+    /// Sends a write, which is sent again, under its key, until it is settled. If another one is not, that comes first.
+    pub(crate) async fn settle(&mut self, write: Write) -> Result<Answer, Trouble> {
+        let write = match self.unsettled.clone() {
+            Some(before) if before.is_same(&write) => before,
+            Some(before) => {
+                let done = self.send(&before).await;
+                self.unsettled = self.unsettled.take().filter(|_| is_open(&done));
+                if self.unsettled.is_some() {
+                    return done;
+                }
+                write
+            }
+            None => write,
+        };
+        let done = self.send(&write).await;
+        self.unsettled = Some(write).filter(|_| is_open(&done));
+        done
+    }
+
+    async fn send(&mut self, write: &Write) -> Result<Answer, Trouble> {
+        self.renew()?;
+        let request = self.ask().write(write).map_err(|_| Trouble::Wrong("no request"))?;
+        let lose = self.dice.chance(self.ground.config.failures.lost_answer);
+        let within = if lose { Duration::from_millis(self.dice.next() % 30) } else { GRACE };
+        let answer = self.exchange(request, within).await;
+        if lose && answer.is_err() {
+            Counters::one(&self.ground.counters.lost_answers);
+        }
+        accepted(answer?)
+    }
+
+    pub(crate) async fn content(&mut self, sequence: SequenceId) -> Result<Answer, Trouble> {
+        self.renew()?;
+        let request = self.ask().content(sequence).map_err(|_| Trouble::Wrong("no request"))?;
+        accepted(self.exchange(request, GRACE).await?)
+    }
+
+    async fn exchange(
+        &mut self,
+        request: http::Request<http_body_util::Full<bytes::Bytes>>,
+        within: Duration,
+    ) -> Result<Answer, Trouble> {
+        let wire = self.wire.as_mut().ok_or(Trouble::Wrong("no connection"))?;
+        match tokio::time::timeout(within, Box::pin(wire.exchange(request))).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Trouble::Cut("no answer in time".into())),
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), Trouble> {
+        let now = Timestamp::now().as_second();
+        let early = i64::try_from(self.dice.next() % RENEW_SECONDS.unsigned_abs()).unwrap_or_default();
+        if self.assertion.1 - now < RENEW_SECONDS + early {
+            let signed = self.identity.assertion(self.ground.config.installation, now);
+            self.assertion = signed.map_err(|_| Trouble::Wrong("the key cannot sign"))?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            broker: self.broker(),
+            transport: self.ground.config.transport,
+            agent: self.identity.agent,
+            assertion: &self.assertion.0,
+        }
+    }
+
+    fn broker(&self) -> &Broker {
+        &self.ground.config.brokers[self.broker]
+    }
+}
+
+/// Whether it is unknown if a write happened. A refusal settles it, unless it may be another one later.
+fn is_open(done: &Result<Answer, Trouble>) -> bool {
+    match done {
+        Ok(_) => false,
+        Err(Trouble::Refused { status, .. }) => {
+            status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
+        }
+        Err(_) => true,
+    }
+}
+
+pub fn read<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Trouble> {
+    serde_json::from_slice(&answer.body).map_err(|_| Trouble::Wrong("it cannot be read"))
+}
+
+fn accepted(answer: Answer) -> Result<Answer, Trouble> {
+    if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED {
+        return Ok(answer);
+    }
+    let retry_after = number(&answer.headers, RETRY_AFTER.as_str()).map(Duration::from_secs);
+    let body = String::from_utf8_lossy(&answer.body).chars().take(300).collect();
+    Err(Trouble::Refused { status: answer.status, body, retry_after })
+}
+
+fn says(answer: &Answer, code: ErrorCode) -> bool {
+    answer.status.is_client_error()
+        && serde_json::from_slice::<Problem>(&answer.body).is_ok_and(|problem| problem.code == code)
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+fn position(headers: &HeaderMap) -> Result<Position, Trouble> {
+    let text = headers.get(header::POSITION).and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).ok_or(Trouble::Wrong("it has no position"))
+}

@@ -1,0 +1,120 @@
+//! What can be chosen.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_api::InstallationId;
+use rustls::pki_types::ServerName;
+use url::Url;
+
+use crate::identity::Identity;
+
+/// Where a broker is.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    pub address: SocketAddr,
+    /// Whom its certificate has to name.
+    pub name: ServerName<'static>,
+}
+
+impl Broker {
+    /// `https://host:port`; the swarm speaks TLS only, as agents do.
+    pub fn at(url: &Url) -> Result<Self> {
+        ensure!(url.scheme() == "https", "the swarm speaks TLS only: {url} is not https");
+        let host = url.host_str().context("the broker's URL names no host")?.to_owned();
+        let port = url.port_or_known_default().unwrap_or(443);
+        let mut found = (host.as_str(), port).to_socket_addrs().with_context(|| format!("resolve {host}"))?;
+        let address = found.next().with_context(|| format!("{host} has no address"))?;
+        Ok(Self { address, name: ServerName::try_from(host)? })
+    }
+}
+
+/// How agents are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// HTTP/1.1, each agent on a TLS connection of its own, as a fleet behind many addresses is.
+    Own,
+    /// HTTP/2, so many agents on each connection, as behind a proxy. For more agents than there are files.
+    Shared { agents: usize },
+}
+
+/// What agents do about an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Nothing: they only know that something changed.
+    Watch,
+    /// Say that they hold it, fetch it, check it, report it.
+    Deliver,
+}
+
+/// How often something goes wrong, from 0 to 1 each time that it could.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Failures {
+    /// The content cannot be applied, and the report says so.
+    pub apply: f64,
+    /// The connection is cut after a write was sent: the agent does not know whether it happened.
+    pub lost_answer: f64,
+    /// A batch of reports is sent once more under another key.
+    pub report_twice: f64,
+    /// The connection is dropped before a poll.
+    pub reconnect: f64,
+    /// The agent says nothing for [`Config::silence`].
+    pub silence: f64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Replicas; agents are dealt over them, and take the next one when one fails.
+    pub brokers: Vec<Broker>,
+    /// Certificates to trust, PEM.
+    pub authorities: Vec<u8>,
+    pub installation: InstallationId,
+    /// Who they are; see [`crate::enrol`] and [`crate::join`].
+    pub agents: Vec<Identity>,
+    /// For the dice.
+    pub seed: u64,
+    pub transport: Transport,
+    /// How long a poll waits for a change; up to a tenth less, by dice. Zero: it is answered at once.
+    pub wait: Duration,
+    /// Between a poll that brought nothing new and the next.
+    pub pause: Duration,
+    pub duty: Duty,
+    /// How long applying takes.
+    pub applying: Range<Duration>,
+    /// All have begun to connect after this time.
+    pub start_within: Duration,
+    /// Handshakes at the same time, at most: the broker gives each ten seconds.
+    pub handshakes: usize,
+    pub failures: Failures,
+    pub silence: Range<Duration>,
+}
+
+impl Config {
+    /// Everything that an agent does, and nothing that goes wrong.
+    #[must_use]
+    pub fn new(
+        brokers: Vec<Broker>,
+        authorities: Vec<u8>,
+        installation: InstallationId,
+        agents: Vec<Identity>,
+    ) -> Self {
+        Self {
+            brokers,
+            authorities,
+            installation,
+            agents,
+            seed: 0,
+            transport: Transport::Own,
+            wait: Duration::from_secs(60),
+            pause: Duration::ZERO,
+            duty: Duty::Deliver,
+            applying: Duration::ZERO..Duration::ZERO,
+            start_within: Duration::ZERO,
+            handshakes: 64,
+            failures: Failures::default(),
+            silence: Duration::from_secs(1)..Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Who an agent is: everything follows from a seed and a number, so that nothing has to be kept.
+
+use anyhow::{Result, anyhow};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::protocol::{ASSERTION_SECONDS, Session};
+use brokkr_api::{AgentId, InstallationId, InstanceId};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+/// Clocks that differ a little must not make an assertion come from the future.
+const BACKDATE_SECONDS: i64 = 5;
+const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
+
+/// One agent of the swarm.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub agent: AgentId,
+    /// The session that it begins with; counts above it are opened at the broker.
+    pub session: Session,
+    /// Whether the broker knows that session already.
+    pub enrolled: bool,
+    secret: [u8; 32],
+}
+
+impl Identity {
+    #[must_use]
+    pub fn derive(seed: u64, number: usize) -> Self {
+        let agent = AgentId(uuid_of("agent", seed, number));
+        let instance = InstanceId(uuid_of("instance", seed, number));
+        let secret = digest("key", seed, number);
+        Self { agent, session: Session { count: 1, instance }, enrolled: true, secret }
+    }
+
+    /// The same key under the id that the broker gave out when it joined, without a session.
+    #[must_use]
+    pub fn joined(self, agent: AgentId) -> Self {
+        Self { agent, enrolled: false, ..self }
+    }
+
+    fn key(&self) -> Result<Ed25519KeyPair> {
+        Ed25519KeyPair::from_seed_unchecked(&self.secret).map_err(|_| anyhow!("the seed makes no key"))
+    }
+
+    pub fn public_key(&self) -> Result<[u8; 32]> {
+        Ok(self.key()?.public_key().as_ref().try_into()?)
+    }
+
+    /// A signed assertion, and the second in which it expires.
+    pub fn assertion(&self, installation: InstallationId, now: i64) -> Result<(String, i64)> {
+        let (issued, agent) = (now - BACKDATE_SECONDS, self.agent);
+        let expires = issued + ASSERTION_SECONDS;
+        let claims = format!(
+            r#"{{"iss":"{agent}","sub":"{agent}","aud":"{installation}","iat":{issued},"exp":{expires}}}"#
+        );
+        let mut text = URL_SAFE_NO_PAD.encode(HEADER);
+        text.push('.');
+        URL_SAFE_NO_PAD.encode_string(claims, &mut text);
+        let signature = self.key()?.sign(text.as_bytes());
+        text.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut text);
+        Ok((text, expires))
+    }
+}
+
+fn digest(what: &str, seed: u64, number: usize) -> [u8; 32] {
+    Sha256::digest(format!("brokkr-swarm {what} {seed} {number}")).into()
+}
+
+fn uuid_of(what: &str, seed: u64, number: usize) -> Uuid {
+    let mut bytes = [0u8; 16];
+    bytes.copy_from_slice(&digest(what, seed, number)[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_and_number_are_the_same_agent_and_any_other_is_another() {
+        let one = Identity::derive(1, 7);
+        assert_eq!(one.agent, Identity::derive(1, 7).agent);
+        assert_eq!(one.public_key().unwrap(), Identity::derive(1, 7).public_key().unwrap());
+        assert_ne!(one.agent, Identity::derive(1, 8).agent);
+        assert_ne!(one.public_key().unwrap(), Identity::derive(2, 7).public_key().unwrap());
+    }
+
+    #[test]
+    fn the_public_half_verifies_an_assertion() {
+        let one = Identity::derive(1, 7);
+        let (text, expires) = one.assertion(InstallationId::generate(), 1_000_000).unwrap();
+        assert_eq!(expires, 1_000_000 - BACKDATE_SECONDS + ASSERTION_SECONDS);
+        let (signed, signature) = text.rsplit_once('.').unwrap();
+        let key = one.public_key().unwrap();
+        let key = aws_lc_rs::signature::UnparsedPublicKey::new(&aws_lc_rs::signature::ED25519, key);
+        key.verify(signed.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
+    }
+}

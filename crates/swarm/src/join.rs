@@ -1,0 +1,47 @@
+//! A few agents by the front door: a join token for each, and a key that is registered with it.
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::agents::RegisterAgent;
+use brokkr_api::tokens::CreateJoinToken;
+use brokkr_api::{InstallationId, Labels};
+use brokkr_client::{Client, Credential};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use crate::identity::Identity;
+
+const AT_A_TIME: usize = 8;
+
+/// Lets agents `0..count` of the seed join. The client has to be an administrator's.
+pub async fn join(
+    admin: &Client,
+    seed: u64,
+    count: usize,
+    labels: impl Fn(usize) -> Labels,
+) -> Result<(InstallationId, Vec<Identity>)> {
+    let joined: Vec<(InstallationId, Identity)> = futures::stream::iter(0..count)
+        .map(|number| join_one(admin, seed, number, labels(number)))
+        .buffered(AT_A_TIME)
+        .try_collect()
+        .await?;
+    let installation = joined.first().context("nobody was to join")?.0;
+    Ok((installation, joined.into_iter().map(|(_, identity)| identity).collect()))
+}
+
+async fn join_one(
+    admin: &Client,
+    seed: u64,
+    number: usize,
+    labels: Labels,
+) -> Result<(InstallationId, Identity)> {
+    let identity = Identity::derive(seed, number);
+    let wanted = serde_json::json!({"agent_name": format!("swarm-{seed}-{number}"), "labels": labels});
+    let wanted: CreateJoinToken = serde_json::from_value(wanted)?;
+    let token = admin.create_join_token(&wanted).await.context("make a join token")?;
+    let nobody = admin.with_credential(Credential::None);
+    let asked =
+        RegisterAgent { token: token.token, public_key: URL_SAFE_NO_PAD.encode(identity.public_key()?) };
+    let registered = nobody.register_agent(&asked).await.context("register")?;
+    Ok((registered.installation_id, identity.joined(registered.agent_id)))
+}

@@ -1,0 +1,191 @@
+//! One TLS connection, an agent's own or shared with others; one request and its whole answer.
+//!
+//! An agent that waits costs a task and a connection and nothing else: the connection is driven by the task that
+//! waits on it, not by one of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpSocket;
+use tokio::sync::{Mutex, Semaphore};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::config::{Broker, Transport};
+
+/// What the broker gives a handshake, and a little more.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Agents behind one loopback address: there are fewer ports than agents.
+const BEHIND_AN_ADDRESS: usize = 10_000;
+const LARGEST: usize = 16 * 1024 * 1024;
+
+/// Why there was no answer, or none that counts.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("the connection was cut: {0}")]
+    Cut(String),
+    #[error("refused with {status}: {body}")]
+    Refused { status: StatusCode, body: String, retry_after: Option<Duration> },
+    #[error("a wrong answer: {0}")]
+    Wrong(&'static str),
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+type Body = Full<Bytes>;
+type Driver = http1::Connection<TokioIo<TlsStream<tokio::net::TcpStream>>, Body>;
+
+/// How to reach brokers.
+pub struct Dialer {
+    own: TlsConnector,
+    shared: TlsConnector,
+    transport: Transport,
+    handshakes: Semaphore,
+    shared_wires: Vec<Mutex<Option<http2::SendRequest<Body>>>>,
+}
+
+pub enum Wire {
+    Own { sender: http1::SendRequest<Body>, driver: Box<Driver> },
+    Shared(http2::SendRequest<Body>),
+}
+
+impl Dialer {
+    pub fn new(authorities: &[u8], transport: Transport, agents: usize, handshakes: usize) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(authorities) {
+            roots.add(certificate?)?;
+        }
+        let connector = |protocol: &[u8]| {
+            let roots = roots.clone();
+            let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+            config.alpn_protocols = vec![protocol.to_vec()];
+            // Agents of many clusters have no session in common.
+            config.resumption = rustls::client::Resumption::disabled();
+            TlsConnector::from(Arc::new(config))
+        };
+        let shared_wires = match transport {
+            Transport::Own => 0,
+            Transport::Shared { agents: each } => agents.div_ceil(each.max(1)),
+        };
+        Ok(Self {
+            own: connector(b"http/1.1"),
+            shared: connector(b"h2"),
+            transport,
+            handshakes: Semaphore::new(handshakes.max(1)),
+            shared_wires: (0..shared_wires).map(|_| Mutex::new(None)).collect(),
+        })
+    }
+
+    /// A connection for this agent, or its share of one.
+    pub async fn connect(&self, broker: &Broker, number: usize) -> Result<Wire, Trouble> {
+        match self.transport {
+            Transport::Own => {
+                let stream = self.handshake(&self.own, broker, number).await?;
+                let mut builder = http1::Builder::new();
+                builder.max_buf_size(16 * 1024);
+                let (sender, driver) =
+                    builder.handshake(TokioIo::new(stream)).await.map_err(|error| cut(&error))?;
+                Ok(Wire::Own { sender, driver: Box::new(driver) })
+            }
+            Transport::Shared { agents } => {
+                let number = number / agents.max(1);
+                let mut wire = self.shared_wires[number].lock().await;
+                if let Some(sender) = wire.as_ref().filter(|sender| !sender.is_closed()) {
+                    return Ok(Wire::Shared(sender.clone()));
+                }
+                let stream = self.handshake(&self.shared, broker, number).await?;
+                let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+                    .handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(|error| cut(&error))?;
+                tokio::spawn(driver);
+                *wire = Some(sender.clone());
+                Ok(Wire::Shared(sender))
+            }
+        }
+    }
+
+    async fn handshake(
+        &self,
+        connector: &TlsConnector,
+        broker: &Broker,
+        number: usize,
+    ) -> Result<TlsStream<tokio::net::TcpStream>, Trouble> {
+        let failed = |what: &dyn std::fmt::Display| Trouble::Connect(what.to_string());
+        let _turn = self.handshakes.acquire().await.map_err(|error| failed(&error))?;
+        let dial = async {
+            let tcp = dial(broker.address, number).await?;
+            tcp.set_nodelay(true)?;
+            connector.connect(broker.name.clone(), tcp).await
+        };
+        match tokio::time::timeout(CONNECT, dial).await {
+            Ok(stream) => stream.map_err(|error| failed(&error)),
+            Err(_) => Err(failed(&"it took too long")),
+        }
+    }
+}
+
+/// On the loopback address, agents come from several: a pair of addresses has only so many ports.
+async fn dial(address: SocketAddr, number: usize) -> std::io::Result<tokio::net::TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        let place = u8::try_from(2 + number / BEHIND_AN_ADDRESS).unwrap_or(u8::MAX);
+        socket.bind(SocketAddr::from(([127, 0, 0, place], 0)))?;
+    }
+    socket.connect(address).await
+}
+
+impl Wire {
+    /// Sends a request and reads the whole answer.
+    pub async fn exchange(&mut self, request: Request<Body>) -> Result<Answer, Trouble> {
+        match self {
+            Self::Own { sender, driver } => {
+                let mut answer = pin!(async {
+                    sender.ready().await.map_err(|error| cut(&error))?;
+                    let response = sender.send_request(request).await.map_err(|error| cut(&error))?;
+                    whole(response).await
+                });
+                tokio::select! {
+                    answer = &mut answer => return answer,
+                    _ = driver.as_mut() => {}
+                }
+                // The other side closed; what it said before still counts.
+                answer.await
+            }
+            Self::Shared(sender) => {
+                sender.ready().await.map_err(|error| cut(&error))?;
+                whole(sender.send_request(request).await.map_err(|error| cut(&error))?).await
+            }
+        }
+    }
+}
+
+async fn whole(response: http::Response<hyper::body::Incoming>) -> Result<Answer, Trouble> {
+    let (parts, body) = response.into_parts();
+    let body =
+        Limited::new(body, LARGEST).collect().await.map_err(|error| Trouble::Cut(error.to_string()))?;
+    Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+}
+
+fn cut(error: &hyper::Error) -> Trouble {
+    Trouble::Cut(error.to_string())
+}

@@ -1,0 +1,160 @@
+//! What an agent does about an answer: say that it holds the stack, fetch, check, apply, report.
+
+use std::time::Instant;
+
+use brokkr_api::envelope::{Envelope, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::{Hops, Report, ReportBatch, ReportReceipt, Transition};
+use brokkr_api::{EventId, SequenceId};
+use jiff::Timestamp;
+
+use crate::agent::{Agent, Held, read};
+use crate::ask::Write;
+use crate::config::Duty;
+use crate::counts::Counters;
+use crate::wire::Trouble;
+
+/// What goes wrong in clusters, in words that name an object: the broker has to see that they are alike.
+const REASONS: [(&str, &str); 4] = [
+    ("FieldImmutable", "Deployment shop/web-{}: spec.selector: field is immutable"),
+    ("Forbidden", "ConfigMap shop/settings-{}: this account may not create it"),
+    ("AdmissionDenied", "Pod shop/web-{}: denied by the policy no-latest-tag"),
+    ("QuotaExceeded", "Pod shop/web-{}: exceeded quota: compute"),
+];
+
+impl Agent {
+    pub(crate) async fn work(&mut self, envelope: &Envelope) -> Result<(), Trouble> {
+        if self.ground.config.duty == Duty::Watch {
+            return Ok(());
+        }
+        for target in &envelope.stacks {
+            if target.removal.is_some() {
+                let removed = self.remove(target);
+                self.owe(removed);
+            } else if self.has(target).is_none_or(|sequence| sequence < target.sequence_id) {
+                let delivered = self.deliver(target).await?;
+                self.owe(delivered);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps reports until the broker has them, as an agent keeps them in its cluster.
+    fn owe(&mut self, reports: impl IntoIterator<Item = Report>) {
+        let mut reports = reports.into_iter().peekable();
+        if reports.peek().is_none() {
+            return;
+        }
+        let at = Instant::now() + self.dice.within(&self.ground.config.applying);
+        let (_, owed) = self.due.get_or_insert_with(|| (at, Vec::new()));
+        owed.extend(reports);
+    }
+
+    fn has(&self, target: &TargetStack) -> Option<SequenceId> {
+        self.held.iter().find(|held| held.stack == target.stack_id).map(|held| held.sequence)
+    }
+
+    /// Nothing of it is left; the broker learns it with the next poll.
+    fn remove(&mut self, target: &TargetStack) -> Option<Report> {
+        self.has(target)?;
+        self.held.retain(|held| held.stack != target.stack_id);
+        Counters::one(&self.ground.counters.removed);
+        let now = Timestamp::now();
+        let hops = Hops { pruned: Some(now), ..hops(target) };
+        Some(self.said(target, Transition::Removed, now, hops))
+    }
+
+    async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, Trouble> {
+        // Known to the broker before the first write.
+        if self.has(target).is_none() {
+            self.held.push(Held { stack: target.stack_id, sequence: SequenceId(0) });
+            self.tell_holds().await?;
+        }
+        let content = self.content(target.sequence_id).await?.body;
+        if Checksum::of(&content) != target.checksum {
+            return Err(Trouble::Wrong("the content is not what was announced"));
+        }
+        let counters = &self.ground.counters;
+        Counters::one(&counters.contents);
+        Counters::add(&counters.content_bytes, content.len() as u64);
+        self.ground.fetched.note(self.number);
+        if let Some(held) = self.held.iter_mut().find(|held| held.stack == target.stack_id) {
+            held.sequence = target.sequence_id;
+        }
+        Ok(self.apply(target))
+    }
+
+    fn apply(&mut self, target: &TargetStack) -> Vec<Report> {
+        let now = Timestamp::now();
+        let verified = Hops { fetched: Some(now), verified: Some(now), ..hops(target) };
+        Counters::one(&self.ground.counters.delivered);
+        if self.dice.chance(self.ground.config.failures.apply) {
+            Counters::one(&self.ground.counters.failed);
+            let (reason, message) = REASONS[(self.dice.next() % REASONS.len() as u64) as usize];
+            let failed = self.said(target, Transition::Failed, now, verified);
+            let message = message.replace("{}", &self.number.to_string());
+            return vec![Report { reason: reason.into(), message, ..failed }];
+        }
+        let applied = Hops { applied: Some(now), pruned: Some(now), ..verified };
+        let healthy = Hops { healthy: Some(now), ..applied };
+        vec![
+            self.said(target, Transition::Applied, now, applied),
+            self.said(target, Transition::Healthy, now, healthy),
+        ]
+    }
+
+    fn said(&self, target: &TargetStack, transition: Transition, at: Timestamp, hops: Hops) -> Report {
+        let report = Report {
+            id: EventId(uuid::Uuid::nil()),
+            stack_id: target.stack_id,
+            sequence_id: target.sequence_id,
+            transition,
+            at,
+            hops,
+            reason: String::new(),
+            message: String::new(),
+            objects: Vec::new(),
+            conditions: Vec::new(),
+            dropped: 0,
+            ready: 1,
+            total: 1,
+        };
+        Report { id: report.derived_id(self.identity.agent), ..report }
+    }
+
+    /// Sends what is due. It is forgotten only once the broker has named all of it.
+    pub(crate) async fn report(&mut self) -> Result<(), Trouble> {
+        let Some((_, reports)) = self.due.clone() else { return Ok(()) };
+        let batch = ReportBatch { reports };
+        let write = Write::reports(&batch);
+        self.receipt(&write, &batch).await?;
+        if self.dice.chance(self.ground.config.failures.report_twice) {
+            self.receipt(&write.anew(), &batch).await?;
+        }
+        self.due = None;
+        Ok(())
+    }
+
+    async fn receipt(&mut self, write: &Write, batch: &ReportBatch) -> Result<(), Trouble> {
+        let answer = self.settle(write.clone()).await?;
+        let receipt: ReportReceipt = read(&answer)?;
+        let named = receipt.accepted.len() + receipt.duplicates.len() + receipt.refused.len();
+        if named != batch.reports.len() {
+            return Err(Trouble::Wrong("the receipt does not name every report"));
+        }
+        let counters = &self.ground.counters;
+        Counters::add(&counters.reports_accepted, receipt.accepted.len() as u64);
+        Counters::add(&counters.reports_duplicate, receipt.duplicates.len() as u64);
+        Counters::add(&counters.reports_refused, receipt.refused.len() as u64);
+        Ok(())
+    }
+}
+
+fn hops(target: &TargetStack) -> Hops {
+    Hops {
+        published: Some(target.published_at),
+        targeted: Some(target.targeted_at),
+        released: Some(target.released_at),
+        ..Hops::default()
+    }
+}

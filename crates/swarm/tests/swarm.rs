@@ -1,0 +1,120 @@
+//! The swarm against a real broker: every agent gets what concerns it, and every report exists once.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_api::stacks::{PutStack, StackTargets};
+use brokkr_api::{InstallationId, Labels};
+use brokkr_client::{Client, Credential, IdempotencyKey, RetryPolicy};
+use brokkr_swarm::{Broker, Config, Failures, Identity, Swarm, Transport, enrol, files, join};
+use brokkr_testkit::Fleet;
+use sqlx::PgPool;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
+
+struct House {
+    fleet: Fleet,
+    admin: Client,
+    pool: PgPool,
+}
+
+impl House {
+    async fn open() -> Result<Self> {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        files::raise()?;
+        let fleet = Fleet::start().await?;
+        let admin = Client::builder(fleet.broker.url().parse()?)
+            .ca_pem(std::fs::read(fleet.broker.authority_file())?)
+            .credential(Credential::Token(fleet.admin_token().to_owned().into()))
+            .retry(RetryPolicy::up_to(Duration::from_secs(60)))
+            .build()?;
+        let pool = PgPool::connect(&fleet.database().url()).await?;
+        Ok(Self { fleet, admin, pool })
+    }
+
+    fn config(&self, installation: InstallationId, agents: Vec<Identity>) -> Result<Config> {
+        let broker = Broker::at(&self.fleet.broker.url().parse()?)?;
+        let authorities = std::fs::read(self.fleet.broker.authority_file())?;
+        Ok(Config::new(vec![broker], authorities, installation, agents))
+    }
+
+    async fn submit(&self, stack: &str, selector: &str, yaml: &str) -> Result<()> {
+        self.admin.put_stack(stack, &PutStack::default()).await?;
+        let targets = StackTargets { agents: Vec::new(), selectors: vec![selector.parse()?] };
+        self.admin.put_stack_targets(stack, &targets).await?;
+        self.admin.submit(stack, yaml.to_owned(), &IdempotencyKey::generate()).await?;
+        Ok(())
+    }
+
+    /// How many events there are, how many different things they say, and from how many agents.
+    async fn events(&self) -> Result<(i64, i64, i64)> {
+        Ok(sqlx::query_as(
+            "SELECT count(*), count(DISTINCT (agent_id, stack_id, sequence_id, transition)), count(DISTINCT agent_id)
+             FROM events",
+        )
+        .fetch_one(&self.pool)
+        .await?)
+    }
+}
+
+fn labels(number: usize) -> Labels {
+    let part = if number.is_multiple_of(20) { "few" } else { "many" };
+    Labels::from([("swarm".to_owned(), "yes".to_owned()), ("part".to_owned(), part.to_owned())])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatever_goes_wrong() -> Result<()>
+{
+    let house = House::open().await?;
+    let (installation, mut agents) = join::join(&house.admin, 1, 5, labels).await?;
+    agents.extend(enrol::enrol(&house.pool, 2, 195, labels).await?);
+    let mut config = house.config(installation, agents)?;
+    config.seed = 7;
+    config.applying = Duration::ZERO..Duration::from_secs(1);
+    config.silence = Duration::from_millis(100)..Duration::from_secs(2);
+    config.failures =
+        Failures { apply: 0.1, lost_answer: 0.2, report_twice: 0.2, reconnect: 0.05, silence: 0.02 };
+    let swarm = Swarm::start(config)?;
+    swarm.until(PATIENCE, "all agents to have an answer", |counts| counts.changed >= 200).await?;
+    house.submit("web", "swarm=yes", YAML).await?;
+    swarm.until(PATIENCE, "everybody to have delivered", |counts| counts.delivered >= 200).await?;
+    let settled = swarm
+        .until(PATIENCE, "all reports to be acknowledged", |counts| {
+            counts.reports_accepted >= 2 * counts.delivered - counts.failed
+        })
+        .await?;
+    assert_eq!((settled.delivered, settled.reports_refused), (200, 0), "{settled:?}");
+    assert!(settled.lost_answers > 0 && settled.failed > 0 && settled.reports_duplicate > 0, "{settled:?}");
+    let (events, different, reporters) = house.events().await?;
+    assert_eq!(events.cast_unsigned(), settled.reports_accepted, "{settled:?}");
+    assert_eq!((events, reporters), (different, 200), "{settled:?}");
+    swarm.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_for_ten_of_two_hundred_wakes_ten_on_shared_connections_too() -> Result<()> {
+    let house = House::open().await?;
+    let agents = enrol::enrol(&house.pool, 3, 200, labels).await?;
+    let installation = sqlx::query_scalar("SELECT id FROM installation").fetch_one(&house.pool).await?;
+    let mut config = house.config(InstallationId(installation), agents)?;
+    config.transport = Transport::Shared { agents: 100 };
+    let swarm = Swarm::start(config)?;
+    let before = swarm
+        .until(PATIENCE, "all agents to wait", |counts| counts.changed >= 200 && counts.waiting >= 200)
+        .await?;
+    house.submit("few", "part=few", YAML).await?;
+    let settled = swarm
+        .until(PATIENCE, "the ten to have reported", |counts| {
+            counts.reports_accepted >= 20 && counts.waiting >= 200
+        })
+        .await?;
+    let settled = settled - before;
+    assert_eq!((settled.delivered, settled.contents, settled.holds), (10, 10, 10), "{settled:?}");
+    // Each hears of the object, and of nothing else than its own holds.
+    assert!(settled.polls <= 40, "others were woken: {settled:?}");
+    assert_eq!(house.events().await?, (20, 20, 10));
+    swarm.stop().await;
+    Ok(())
+}
