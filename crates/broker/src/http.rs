@@ -23,5 +23,6 @@ pub mod join_tokens;
 pub mod openapi;
 pub mod paging;
 pub mod stacks;
+pub mod system;
 pub mod whoami;
 pub mod write;

@@ -20,7 +20,9 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
-use crate::http::{agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami};
+use crate::http::{
+    agents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, system, whoami,
+};
 
 /// One line of the table.
 pub struct Route {
@@ -70,6 +72,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
+        // Inside the guard: it has to be known who calls.
+        let methods = methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::unless_held));
         let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), permission), guard));
         router = router.route(&path, guarded);
     }

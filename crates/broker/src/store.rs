@@ -11,6 +11,7 @@ pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
 pub mod outbox;
+pub mod restore;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;

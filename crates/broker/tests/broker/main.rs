@@ -11,4 +11,5 @@ mod openapi;
 mod outbox;
 mod process;
 mod reports;
+mod restore;
 mod target_state;
