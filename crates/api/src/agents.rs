@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::ids::{AgentId, InstallationId, InstanceId, SequenceId, StackId};
+use crate::ids::{AgentId, Checksum, InstallationId, InstanceId, SequenceId, StackId};
 use crate::names::{Labels, Name};
 use crate::selector::Selector;
 
@@ -119,6 +119,25 @@ pub struct OpenedSession {
 #[serde(deny_unknown_fields)]
 pub struct Holds {
     pub stacks: Vec<StackId>,
+    /// What the agent has of them, told when the broker asked for the list. Empty from agents before 0.2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldStack>,
+}
+
+/// What an agent has of a stack: enough to find it again if the broker lost it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HeldStack {
+    pub stack_id: StackId,
+    pub project: String,
+    pub stack_name: String,
+    /// The highest that the agent was ever told; it takes no lower one.
+    pub sequence_id: SequenceId,
+    /// Of the content that is kept under this sequence id; none if it never came, or the stack is being removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<Checksum>,
+    /// The stack is being removed.
+    #[serde(default)]
+    pub removing: bool,
 }
 
 /// One reason why an agent gets a stack.

@@ -12,6 +12,8 @@
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
+//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -29,6 +31,7 @@ pub mod report;
 pub mod selector;
 pub mod stacks;
 pub mod status;
+pub mod system;
 pub mod tokens;
 
 pub use ids::{AgentId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId};

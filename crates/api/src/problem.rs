@@ -69,6 +69,10 @@ pub enum ErrorCode {
     BRK3003,
     /// The agent has seen more than this broker's database holds: it was restored.
     BRK3004,
+    /// The broker is on hold: its database was restored and the epoch was not raised yet.
+    BRK3005,
+    /// There is nothing of that kind to settle.
+    BRK3006,
     /// Something went wrong that should not have.
     BRK9001,
 }
@@ -85,11 +89,12 @@ impl ErrorCode {
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
             Self::BRK2011 | Self::BRK2013 => 409,
             Self::BRK2012 => 412,
+            Self::BRK3006 => 409,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
             Self::BRK3001 => 428,
-            Self::BRK3002 | Self::BRK3003 => 503,
+            Self::BRK3002 | Self::BRK3003 | Self::BRK3005 => 503,
             Self::BRK9001 => 500,
         }
     }
@@ -120,6 +125,8 @@ impl ErrorCode {
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
             Self::BRK3004 => "agent ahead of the broker",
+            Self::BRK3005 => "on hold",
+            Self::BRK3006 => "nothing to settle that way",
             Self::BRK9001 => "internal error",
         }
     }
@@ -151,6 +158,10 @@ impl ErrorCode {
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
+            Self::BRK3005 => {
+                "an operator runs `brokkr-broker epoch raise`; `brokkr system status` tells more"
+            }
+            Self::BRK3006 => "see `brokkr system ahead` and `brokkr system unknown`",
             Self::BRK9001 => "try again; if it stays, look for the request id in the broker's log",
         }
     }

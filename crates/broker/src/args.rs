@@ -23,8 +23,42 @@ pub enum Command {
     Bootstrap(BootstrapArgs),
     /// Serve the API.
     Serve(ServeArgs),
+    /// After a restore of the database: hold everything, or say that the restored state is the one to go on with.
+    #[command(subcommand)]
+    Epoch(EpochCommand),
     /// Print the OpenAPI document.
     Openapi,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EpochCommand {
+    /// Put every replica on hold: agents keep what they have, and nothing can be changed. Run it on a restored database
+    /// before the first replica starts; replicas do it themselves when an agent has seen more than the database.
+    Hold(HoldArgs),
+    /// Go on with the restored database: ends the hold, raises the epoch, and lets sequence ids go on above every one
+    /// that was ever handed out.
+    Raise(RaiseArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct HoldArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Shown to whoever is refused.
+    #[arg(long, default_value = "an operator put it on hold", value_name = "TEXT")]
+    pub because: String,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RaiseArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Show what would happen, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Who raises it, for the record.
+    #[arg(long, env = "USER", default_value = "unknown", value_name = "NAME")]
+    pub by: String,
 }
 
 #[derive(Clone, Debug, clap::Args)]

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brokkr_api::protocol::CATCH_UP_SECONDS;
-use brokkr_api::{ErrorCode, InstallationId, Position};
+use brokkr_api::{AgentId, ErrorCode, InstallationId, Position};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Caller;
 use crate::access::assertion::Assertions;
 use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
+use crate::store::installation::installation_hold;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
+use crate::tasks::standing::Standing;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -24,6 +27,8 @@ pub struct Broker {
     /// Tells the tail that a transaction was committed here.
     pub poke: Poke,
     pub presence: Presence,
+    /// Whether the installation is on hold, and what agents are asked for since a restore.
+    pub standing: Standing,
     pub assertions: Assertions,
     pub tokens: Tokens,
     pub contents: Contents,
@@ -43,7 +48,8 @@ pub enum Progress {
 
 impl Broker {
     /// Waits until this replica has seen what the caller has already seen, so that nobody is sent back
-    /// in time by being served by another replica.
+    /// in time by being served by another replica. Anybody with a token can claim to have seen the future: that is
+    /// told, and holds nobody up.
     pub async fn catch_up(&self, position: Option<Position>) -> Result<(), ApiError> {
         let Some(wanted) = position else { return Ok(()) };
         match self.progress(wanted).await {
@@ -51,11 +57,49 @@ impl Broker {
             Progress::Behind => Err(self.behind(wanted)),
             Progress::Unheard => {
                 let here = self.index.position();
-                tracing::error!(%wanted, %here, "an agent has seen more than this database holds");
-                let detail = format!("the agent has seen {wanted}, the database is at {here}");
+                let detail = format!("the caller has seen {wanted}, the database is at {here}");
                 Err(ApiError::new(ErrorCode::BRK3004, detail))
             }
         }
+    }
+
+    /// The same for target states: an agent that has seen more than the database holds raises the alarm.
+    pub async fn catch_up_for(&self, caller: &Caller, position: Option<Position>) -> Result<(), ApiError> {
+        match (caller, position) {
+            (Caller::Agent(agent), Some(wanted)) => match self.progress(wanted).await {
+                Progress::Reached => Ok(()),
+                Progress::Behind => Err(self.behind(wanted)),
+                Progress::Unheard => Err(self.alarm(agent.id, wanted).await),
+            },
+            _ => self.catch_up(position).await,
+        }
+    }
+
+    /// An agent has seen what the database does not know of: nothing goes on until an operator has raised the epoch.
+    async fn alarm(&self, agent: AgentId, seen: Position) -> ApiError {
+        let here = self.index.position();
+        let name = self.index.picture().agent(agent).map(|agent| agent.name.clone()).unwrap_or_default();
+        let because = format!("the agent {name} ({agent}) has seen {seen}, the database is at {here}");
+        match installation_hold(&self.pool, seen, &because).await {
+            Ok(Some(hold)) => {
+                tracing::error!(because, "the database has gone back: on hold until the epoch is raised");
+                self.standing.note_hold(hold);
+                self.held()
+            }
+            // The database, asked again, knows of it: only this replica did not.
+            Ok(None) => self.behind(seen),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Told to everybody who wants something new, or to change something, while on hold.
+    #[must_use]
+    pub fn held(&self) -> ApiError {
+        let detail = match self.standing.hold() {
+            Some(hold) => format!("on hold since {:.0}, because {}", hold.since, hold.because),
+            None => "on hold".to_owned(),
+        };
+        ApiError::new(ErrorCode::BRK3005, detail).retry_after(self.reconnect_spread().clamp(2, 60))
     }
 
     /// Waits for the position, and tells what came of it.

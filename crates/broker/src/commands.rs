@@ -1,5 +1,7 @@
 //! What each subcommand does, up to its exit code.
 
+mod epoch;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -44,6 +46,7 @@ async fn command(command: Command) -> Result<()> {
             log_to_stderr(args.log_format);
             serve_until_told(args).await
         }
+        Command::Epoch(command) => epoch::run(command).await,
         Command::Openapi => {
             // A reader that has seen enough is no error.
             let _ = writeln!(std::io::stdout(), "{}", router::openapi_json());

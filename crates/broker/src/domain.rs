@@ -5,11 +5,13 @@
 //! | `facts`      | what is known about an agent and a stack                            |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what must go                       |
+//! | `hold`       | after a restore: what stays possible, where epoch and ids go on     |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
 
 pub mod envelope;
 pub mod facts;
+pub mod hold;
 pub mod session;
 pub mod status;
 pub mod targeting;

@@ -28,5 +28,6 @@ pub mod paging;
 pub mod precondition;
 pub mod projects;
 pub mod stacks;
+pub mod system;
 pub mod whoami;
 pub mod write;

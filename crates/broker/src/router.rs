@@ -22,7 +22,7 @@ use crate::access::guard::guard;
 use crate::broker::Broker;
 use crate::http::{
     agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
-    projects, stacks, whoami,
+    projects, stacks, system, whoami,
 };
 
 /// One line of the table.
@@ -92,6 +92,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
+        // Inside the guard: it has to be known who calls.
+        let methods = methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::unless_held));
         let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), permission), guard));
         router = router.route(&path, guarded);
     }

@@ -24,6 +24,7 @@ use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
 use crate::tasks::outbox_tail::{OutboxTail, Poke};
 use crate::tasks::presence::Presence;
+use crate::tasks::standing::Standing;
 use crate::tasks::tidy;
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
@@ -73,6 +74,9 @@ impl Server {
 
         let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
         let presence = Presence::default();
+        let standing = Standing::default();
+        standing.look(&pool).await?;
+        tasks.spawn(standing.clone().run(task_pool.clone(), stop_tasks.clone()));
         let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
         tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
@@ -85,6 +89,7 @@ impl Server {
             index,
             poke,
             presence,
+            standing,
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
             contents: Contents::default(),

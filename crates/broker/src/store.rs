@@ -14,6 +14,7 @@ pub mod installation;
 pub mod join_tokens;
 pub mod outbox;
 pub mod projects;
+pub mod restore;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;

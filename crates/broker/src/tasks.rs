@@ -4,8 +4,10 @@
 //! |---------------|---------------------------------------------------------------------------------|
 //! | `outbox_tail` | takes what changed into the index: every 200 ms, and at once after local commits |
 //! | `presence`    | stores when agents were last seen, in sorted batches                            |
+//! | `standing`    | whether the installation is on hold, and what agents are asked for since a restore |
 //! | `tidy`        | deletes outbox rows and idempotency keys that have had their time               |
 
 pub mod outbox_tail;
 pub mod presence;
+pub mod standing;
 pub mod tidy;

@@ -171,7 +171,7 @@ impl Agent {
     }
 
     pub(crate) async fn tell_holds(&mut self) -> Result<(), Trouble> {
-        let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect() };
+        let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect(), held: Vec::new() };
         let answer = self.settle(Write::holds(self.session, &holds)).await?;
         self.position = self.position.max(position(&answer.headers)?);
         Counters::one(&self.ground.counters.holds);

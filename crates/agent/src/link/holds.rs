@@ -85,7 +85,7 @@ impl HeldStacks {
     }
 
     async fn put(&self, stacks: &BTreeSet<StackId>) -> Result<Position, ClientError> {
-        let holds = Holds { stacks: stacks.iter().copied().collect() };
+        let holds = Holds { stacks: stacks.iter().copied().collect(), held: Vec::new() };
         self.broker.put_holds(self.agent, self.session, &holds).await
     }
 }

@@ -1,5 +1,6 @@
 //! Which stacks an agent holds.
 
+use brokkr_api::agents::HeldStack;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::{AgentId, StackId};
 use sqlx::PgConnection;
@@ -33,4 +34,91 @@ pub async fn holds_replace_on_conn(
     .await
     .map(|_| ())
     .doing("store what the agent holds")
+}
+
+/// Stores what the agent says of the stacks that it holds.
+pub async fn holds_tell_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    held: &[HeldStack],
+) -> Result<(), StoreError> {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let stacks: Vec<Uuid> = held.iter().map(|held| held.stack_id.0).collect();
+    let sequences: Vec<i64> = held.iter().map(|held| held.sequence_id.0).collect();
+    let checksums: Vec<Option<Vec<u8>>> =
+        held.iter().map(|held| held.checksum.map(|checksum| checksum.0.to_vec())).collect();
+    let projects: Vec<&str> = held.iter().map(|held| held.project.as_str()).collect();
+    let names: Vec<&str> = held.iter().map(|held| held.stack_name.as_str()).collect();
+    let removing: Vec<bool> = held.iter().map(|held| held.removing).collect();
+    sqlx::query(
+        "UPDATE agent_holds h
+         SET sequence_id = t.sequence_id, checksum = t.checksum, told_project = t.project,
+             stack_name = t.name, removing = t.removing, told_at = now()
+         FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::boolean[])
+              AS t (stack_id, sequence_id, checksum, project, name, removing)
+         WHERE h.agent_id = $1 AND h.stack_id = t.stack_id",
+    )
+    .bind(agent.0)
+    .bind(stacks)
+    .bind(sequences)
+    .bind(checksums)
+    .bind(projects)
+    .bind(names)
+    .bind(removing)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("store what the agent tells of what it holds")
+}
+
+/// Notes that the agent answered the last question; false if it had already, or nobody asked.
+///
+/// Shares a lock with whoever takes a stack back: either that one sees what this agent holds, or this agent sees the
+/// stack.
+pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<bool, StoreError> {
+    let open: bool =
+        sqlx::query_scalar("SELECT told < (SELECT asked FROM installation) FROM agents WHERE id = $1")
+            .bind(agent.0)
+            .fetch_one(&mut *connection)
+            .await
+            .doing("read whether the agent was asked")?;
+    if !open {
+        return Ok(false);
+    }
+    let asked: i64 = sqlx::query_scalar("SELECT asked FROM installation FOR SHARE")
+        .fetch_one(&mut *connection)
+        .await
+        .doing("read what was asked")?;
+    sqlx::query("UPDATE agents SET told = $2 WHERE id = $1")
+        .bind(agent.0)
+        .bind(asked)
+        .execute(connection)
+        .await
+        .map(|_| true)
+        .doing("note that the agent told what it holds")
+}
+
+/// Makes the agent a target of those of the stacks that live. Answers the ones where it was none.
+pub async fn holds_keep_targets_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    stacks: &[StackId],
+) -> Result<Vec<(String, StackId)>, StoreError> {
+    if stacks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stacks: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
+    let kept: Vec<(String, Uuid)> = sqlx::query_as(
+        "INSERT INTO stack_targets (project, stack_id, agent_id, kept_at)
+         SELECT s.project, s.id, $1, now() FROM stacks s WHERE s.id = ANY($2) AND s.deleted_at IS NULL
+         ON CONFLICT DO NOTHING RETURNING project, stack_id",
+    )
+    .bind(agent.0)
+    .bind(stacks)
+    .fetch_all(connection)
+    .await
+    .doing("keep what the agent holds")?;
+    Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }

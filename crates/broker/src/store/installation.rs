@@ -1,9 +1,11 @@
-//! Which installation this is: the audience of assertions.
+//! The installation's one row: which it is, its epoch, and whether it is on hold.
 
-use brokkr_api::InstallationId;
-use sqlx::PgPool;
+use brokkr_api::system::{Hold, RaisedEpoch};
+use brokkr_api::{InstallationId, Position, SequenceId};
+use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
+use crate::domain::hold::{Raised, Remembered};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")
@@ -16,4 +18,188 @@ pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreEr
 /// Whether the database answers at all.
 pub async fn installation_reachable(pool: &PgPool) -> Result<(), StoreError> {
     sqlx::query("SELECT 1").execute(pool).await.map(|_| ()).doing("reach the database")
+}
+
+/// How the installation stands, in one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstallationStanding {
+    pub epoch: i64,
+    /// No transaction from this one on had begun.
+    pub ceiling: u64,
+    pub hold: Option<Hold>,
+    /// How often all agents were asked what they hold.
+    pub asked: i64,
+}
+
+impl InstallationStanding {
+    /// Whether nobody can have seen this position in this database.
+    #[must_use]
+    pub fn is_below(&self, seen: Position) -> bool {
+        seen > Position { epoch: self.epoch, horizon: self.ceiling }
+    }
+}
+
+type StandingRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
+
+fn standing((epoch, ceiling, since, because, asked): StandingRow) -> InstallationStanding {
+    let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
+    InstallationStanding { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
+}
+
+pub async fn installation_standing(pool: &PgPool) -> Result<InstallationStanding, StoreError> {
+    let row: StandingRow = sqlx::query_as(
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
+         FROM installation",
+    )
+    .fetch_one(pool)
+    .await
+    .doing("read how the installation stands")?;
+    Ok(standing(row))
+}
+
+/// Puts the installation on hold if this database cannot have given out the position; all agents are then asked
+/// what they hold. Answers the hold that stands, or none if the position is nothing special.
+///
+/// The statement looks for itself, in a snapshot that is younger than the request: a replica that is merely
+/// behind, or was paused, cannot raise a false alarm.
+pub async fn installation_hold(
+    pool: &PgPool,
+    seen: Position,
+    because: &str,
+) -> Result<Option<Hold>, StoreError> {
+    sqlx::query(
+        "UPDATE installation SET held_since = now(), held_because = $3, asked = asked + 1
+         WHERE held_since IS NULL
+           AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
+    )
+    .bind(seen.epoch)
+    .bind(i64::try_from(seen.horizon).unwrap_or(i64::MAX))
+    .bind(because)
+    .execute(pool)
+    .await
+    .doing("put the installation on hold")?;
+    Ok(installation_standing(pool).await?.hold)
+}
+
+/// Holds because an operator says so.
+pub async fn installation_hold_by_hand_on_conn(
+    connection: &mut PgConnection,
+    because: &str,
+) -> Result<bool, StoreError> {
+    sqlx::query(
+        "UPDATE installation SET held_since = now(), held_because = $1, asked = asked + 1
+         WHERE held_since IS NULL",
+    )
+    .bind(because)
+    .execute(connection)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .doing("put the installation on hold")
+}
+
+/// How things stand for a raise; the row stays locked until the transaction ends.
+#[derive(Clone, Debug)]
+pub struct BeforeRaise {
+    pub remembered: Remembered,
+    /// Seconds since 1970, by the database's clock.
+    pub now: i64,
+    pub hold: Option<Hold>,
+    /// The highest id that each agent ever told of, above what the database remembers; highest first.
+    pub claims: Vec<(String, i64)>,
+}
+
+pub async fn installation_before_raise_on_conn(
+    connection: &mut PgConnection,
+) -> Result<BeforeRaise, StoreError> {
+    let (epoch, now, since, because): (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>) =
+        sqlx::query_as(
+            "SELECT epoch, floor(extract(epoch FROM clock_timestamp()))::bigint, held_since, held_because
+             FROM installation FOR UPDATE",
+        )
+        .fetch_one(&mut *connection)
+        .await
+        .doing("lock the installation")?;
+    let (sequence, at): (i64, i64) = sqlx::query_as(
+        "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM deployment_object_sequence),
+                         (SELECT max(sequence_id) FROM deployment_objects),
+                         (SELECT max(sequence_after) FROM epochs)),
+                floor(extract(epoch FROM greatest(
+                         (SELECT created_at FROM deployment_objects ORDER BY sequence_id DESC LIMIT 1),
+                         (SELECT max(raised_at) FROM epochs),
+                         (SELECT min(created_at) FROM projects))))::bigint",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .doing("read the highest sequence id")?;
+    let claims: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT a.name, max(told.sequence_id)
+         FROM (SELECT agent_id, sequence_id FROM agent_holds WHERE sequence_id > $1
+               UNION ALL
+               SELECT agent_id, sequence_id FROM stack_status WHERE sequence_id > $1) told
+         JOIN agents a ON a.id = told.agent_id
+         GROUP BY a.name ORDER BY max(told.sequence_id) DESC, a.name",
+    )
+    .bind(sequence)
+    .fetch_all(connection)
+    .await
+    .doing("read what agents told")?;
+    let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
+    Ok(BeforeRaise { remembered: Remembered { epoch, sequence, at }, now, hold, claims })
+}
+
+/// Raises the epoch, lets ids go on above `sequence`, ends the hold, asks all agents anew, and notes it.
+pub async fn installation_raise_on_conn(
+    connection: &mut PgConnection,
+    before: &BeforeRaise,
+    raised: &Raised,
+    by: &str,
+) -> Result<(), StoreError> {
+    // Not undone by a rollback, and that is as well: a gap more.
+    sqlx::query("SELECT setval('deployment_object_sequence', $1)")
+        .bind(raised.sequence)
+        .execute(&mut *connection)
+        .await
+        .doing("let the sequence jump")?;
+    sqlx::query(
+        "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because)
+         VALUES ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(raised.epoch)
+    .bind(by)
+    .bind(before.remembered.epoch)
+    .bind(raised.highest)
+    .bind(raised.sequence)
+    .bind(before.hold.as_ref().map(|hold| &hold.because))
+    .execute(&mut *connection)
+    .await
+    .doing("note the raised epoch")?;
+    sqlx::query(
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, asked = asked + 1",
+    )
+    .bind(raised.epoch)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("raise the epoch")
+}
+
+/// The last ten, newest first.
+pub async fn installation_raised(pool: &PgPool) -> Result<Vec<RaisedEpoch>, StoreError> {
+    type Row = (i64, i64, jiff_sqlx::Timestamp, String, i64, i64);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT epoch, epoch_before, raised_at, raised_by, sequence_before, sequence_after
+         FROM epochs ORDER BY epoch DESC LIMIT 10",
+    )
+    .fetch_all(pool)
+    .await
+    .doing("read the raised epochs")?;
+    let read = |(epoch, epoch_before, at, raised_by, before, after): Row| RaisedEpoch {
+        epoch,
+        epoch_before,
+        raised_at: at.to_jiff(),
+        raised_by,
+        sequence_before: SequenceId(before),
+        sequence_after: SequenceId(after),
+    };
+    Ok(rows.into_iter().map(read).collect())
 }

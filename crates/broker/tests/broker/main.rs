@@ -14,5 +14,6 @@ mod outbox;
 mod process;
 mod projects;
 mod reports;
+mod restore;
 mod target_state;
 mod tokens;

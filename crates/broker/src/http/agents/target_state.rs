@@ -55,7 +55,7 @@ pub async fn target_state(
     if envelope {
         return poll(&broker, &caller, &agent, &headers, &ask).await;
     }
-    broker.catch_up(ask.position).await?;
+    broker.catch_up_for(&caller, ask.position).await?;
     plain(&broker, resolve(&broker, &agent)?).await
 }
 
@@ -126,13 +126,14 @@ async fn poll(
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
         let now = current(broker, named, ask);
+        unsettled(broker, caller, ask, now.as_ref().ok())?;
         let same = now.as_ref().is_ok_and(|now| {
             let etag = &now.answer.etag;
             let same = has.as_ref().map_or_else(|| has_already(headers, etag), |has| has == etag);
             same && ask.position.is_none_or(|position| now.position >= position)
         });
         if !same && !vouched {
-            broker.catch_up(ask.position).await?;
+            broker.catch_up_for(caller, ask.position).await?;
             continue;
         }
         let now = now?;
@@ -150,6 +151,34 @@ async fn poll(
             () = broker.draining.cancelled() => true,
         };
     }
+}
+
+/// Since a restore: an agent that was asked tells first what it holds; on hold, nobody is told anything new. Comes
+/// before the question who is behind, because then everybody may be.
+///
+/// Asked after the answer was made: an answer of a raised epoch counts only where it is known what was asked with it.
+fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>) -> Result<(), ApiError> {
+    let Caller::Agent(caller) = caller else { return Ok(()) };
+    let asks = broker.standing.asks_of(caller.id);
+    if let Some(now) = now.filter(|now| now.position.epoch > asks.epoch) {
+        return Err(broker.behind(now.position));
+    }
+    if !asks.held && !asks.list {
+        return Ok(());
+    }
+    let (session, holds_digest) = {
+        let picture = broker.index.picture();
+        let facts = picture.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
+        (facts.session, facts.holds_digest)
+    };
+    if let Some(code) = ask.session.and_then(|claimed| refusal(session, claimed)) {
+        return Err(ApiError::new(code, code.title()));
+    }
+    if asks.list || ask.holds.is_some_and(|holds| holds != holds_digest) {
+        let detail = "all agents are asked what they hold, because the database was restored";
+        return Err(ApiError::new(ErrorCode::BRK3001, detail));
+    }
+    Err(broker.held())
 }
 
 /// An answer and from when it is.

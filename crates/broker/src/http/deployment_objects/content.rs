@@ -39,7 +39,7 @@ pub async fn deployment_object_content(
         Caller::Agent(agent) => {
             // Only a no may be a matter of being behind.
             if !concerns(&broker, agent.id, &stored) {
-                broker.catch_up(position(&headers)?).await?;
+                broker.catch_up_for(&caller, position(&headers)?).await?;
                 if !concerns(&broker, agent.id, &stored) {
                     return Err(missing());
                 }

@@ -1,0 +1,3 @@
+//! The installation as a whole, and what a restore left to settle.
+
+pub mod hold;

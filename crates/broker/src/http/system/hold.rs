@@ -1,0 +1,29 @@
+//! Around every route, inside its guard: while on hold, people change nothing that agents are told of.
+//!
+//! Agents pass: what they hold and report is what has to be known. A route that is new is refused by default.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::domain::hold::passes_while_held;
+use crate::http::error::ApiError;
+
+pub async fn unless_held(
+    State(broker): State<Arc<Broker>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
+    if person
+        && !passes_while_held(request.method(), request.uri().path())
+        && broker.standing.hold().is_some()
+    {
+        return Err(broker.held());
+    }
+    Ok(next.run(request).await)
+}
