@@ -7,9 +7,13 @@
 //! | `envelope`   | what should this agent have, and what must go                       |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
+//! | `filing`     | what of a batch of reports is stored, and under which project       |
+//! | `reason`     | which errors of a fleet are the same one                            |
 
 pub mod envelope;
 pub mod facts;
+pub mod filing;
+pub mod reason;
 pub mod session;
 pub mod status;
 pub mod targeting;

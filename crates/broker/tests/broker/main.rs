@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod counts;
 mod database;
 mod deployment_objects;
 mod history;
