@@ -8,7 +8,17 @@ use crate::report::{Condition, Hops, ObjectNote};
 
 /// Where a stack is on an agent, in one word.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display, strum::EnumString,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -49,4 +59,82 @@ pub struct StackStatus {
     #[serde(default)]
     pub conditions: Vec<Condition>,
     pub hops: Hops,
+}
+
+/// How far a stack is on all agents, in figures. They come from counters that follow every report, and from the
+/// replica's own picture of the fleet; nothing is counted when somebody asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StackSummary {
+    pub project: String,
+    pub stack_id: StackId,
+    pub stack_name: String,
+    /// The desired state: the highest sequence id.
+    pub sequence_id: Option<SequenceId>,
+    /// Agents that the stack reaches, by name or by selector.
+    pub targeted: u64,
+    /// Agents that said before they wrote that they hold resources of the stack.
+    pub holding: u64,
+    /// Targeted, and nothing is reported of `sequence_id` yet.
+    pub pending: u64,
+    /// What was last reported of `sequence_id`.
+    #[serde(flatten)]
+    pub counts: StateCounts,
+    /// Agents whose last word is about an older object, and not that it was removed.
+    pub behind: u64,
+    /// The same for each object that an agent's last word is about, newest first; 20 at most.
+    pub sequences: Vec<SequenceCounts>,
+}
+
+/// Agents by what they last reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StateCounts {
+    pub applied: u64,
+    pub healthy: u64,
+    pub degraded: u64,
+    pub failed: u64,
+    pub blocked: u64,
+    pub removed: u64,
+}
+
+impl StateCounts {
+    /// All but those that no longer have it.
+    #[must_use]
+    pub fn present(&self) -> u64 {
+        self.applied + self.healthy + self.degraded + self.failed + self.blocked
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SequenceCounts {
+    pub sequence_id: SequenceId,
+    #[serde(flatten)]
+    pub counts: StateCounts,
+}
+
+/// One mistake, wherever it happens: names, numbers and values are taken out of its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorGroup {
+    /// One word for programs.
+    pub reason: String,
+    /// What they have in common, `…` where they differ.
+    pub message: String,
+    /// How many (stack, agent) pairs say so now.
+    pub count: u64,
+    /// On how many stacks.
+    pub stacks: u64,
+    /// The newest deployment object that it is said of.
+    pub sequence_id: SequenceId,
+    /// A few of them, with their own words.
+    pub examples: Vec<ErrorExample>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorExample {
+    pub stack_id: StackId,
+    pub stack_name: String,
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub sequence_id: SequenceId,
+    pub message: String,
+    pub objects: Vec<ObjectNote>,
 }

@@ -8,10 +8,14 @@
 //! | `hold`       | after a restore: what stays possible, where epoch and ids go on     |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
+//! | `filing`     | what of a batch of reports is stored, and under which project       |
+//! | `reason`     | which errors of a fleet are the same one                            |
 
 pub mod envelope;
 pub mod facts;
 pub mod hold;
+pub mod filing;
+pub mod reason;
 pub mod session;
 pub mod status;
 pub mod targeting;

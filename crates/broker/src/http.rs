@@ -18,6 +18,7 @@ pub mod change;
 pub mod contents;
 pub mod deployment_objects;
 pub mod error;
+pub mod errors;
 pub mod events;
 pub mod frame;
 pub mod headers;

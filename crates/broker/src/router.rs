@@ -24,6 +24,7 @@ use crate::http::{
     agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
     projects, stacks, system, whoami,
 };
+use crate::http::errors;
 
 /// One line of the table.
 pub struct Route {
@@ -84,6 +85,10 @@ pub fn table() -> Vec<Route> {
         route(AnyAgentOr(Viewer),  "GET /api/v1/deployment-objects/{sequence_id}",  routes!(deployment_objects::content::deployment_object_content)),
 
         route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list::list_events)),
+
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::summary::stack_summary)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/errors",             routes!(errors::list::list_stack_errors)),
+        route(Token(Viewer),       "GET /api/v1/errors",                            routes!(errors::list::list_errors)),
     ]
 }
 

@@ -20,6 +20,9 @@ pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
 
+pub mod reasons;
+pub mod status_counts;
+
 use std::str::FromStr as _;
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
 //! In what state is a stack on an agent, given what is wanted and what was reported last.
 
+use std::collections::BTreeMap;
+
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::Removal;
 use brokkr_api::report::Transition;
-use brokkr_api::status::State;
+use brokkr_api::status::{State, StateCounts};
 
 /// What is wanted, and what was last reported.
 #[must_use]
@@ -42,6 +44,25 @@ fn told(transition: Transition) -> State {
         Transition::Blocked => State::Blocked,
         Transition::Removed => State::Removed,
     }
+}
+
+/// What is counted, put together: how many are how far with each object.
+#[must_use]
+pub fn by_sequence(counts: &[(SequenceId, Transition, u64)]) -> BTreeMap<SequenceId, StateCounts> {
+    let mut sequences: BTreeMap<SequenceId, StateCounts> = BTreeMap::new();
+    for (sequence, transition, agents) in counts {
+        let counts = sequences.entry(*sequence).or_default();
+        let place = match transition {
+            Transition::Applied => &mut counts.applied,
+            Transition::Healthy | Transition::Repaired => &mut counts.healthy,
+            Transition::Degraded => &mut counts.degraded,
+            Transition::Failed => &mut counts.failed,
+            Transition::Blocked => &mut counts.blocked,
+            Transition::Removed => &mut counts.removed,
+        };
+        *place += agents;
+    }
+    sequences
 }
 
 #[cfg(test)]

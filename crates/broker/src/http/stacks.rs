@@ -7,3 +7,4 @@ pub mod put;
 pub mod put_targets;
 pub mod roll_back;
 pub mod status;
+pub mod summary;

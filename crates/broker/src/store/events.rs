@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use brokkr_api::events::Event;
-use brokkr_api::report::{Hops, ObjectNote, Report};
+use brokkr_api::report::{Hops, ObjectNote};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
@@ -11,38 +11,76 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
+use crate::domain::filing::Filed;
+
+/// Reports of one agent are taken in one after the other, at whichever replica they arrive: two batches with the same
+/// stacks must not wait for each other in a circle.
+pub async fn event_lock_agent_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))")
+        .bind(agent.to_string())
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("wait for other reports of the agent")
+}
 
 /// Inserts a batch in one statement and tells which of them are new. A repeated one meets its twin, because
 /// id and time are the agent's own.
 pub async fn event_insert_on_conn(
     connection: &mut PgConnection,
-    project: &str,
     agent: AgentId,
-    reports: &[Report],
+    filed: &[Filed],
 ) -> Result<HashSet<EventId>, StoreError> {
+    let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
-         SELECT $1, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops
-         FROM unnest($3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[],
-                     $10::jsonb[], $11::jsonb[])
-              AS r (id, at, stack_id, sequence_id, transition, reason, message, objects, hops)
+         SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops
+         FROM unnest($1::text[], $3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[], $8::text[],
+                     $9::text[], $10::jsonb[], $11::jsonb[])
+              AS r (project, id, at, stack_id, sequence_id, transition, reason, message, objects, hops)
          ON CONFLICT DO NOTHING RETURNING id",
     )
-    .bind(project)
+    .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(agent.0)
-    .bind(reports.iter().map(|report| report.id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.stack_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.sequence_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.transition.to_string()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.reason.clone()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.message.clone()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(&report.objects)).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(report.hops)).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.message.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
     .doing("insert the events")?;
     Ok(new.into_iter().map(EventId).collect())
+}
+
+/// Where an event is: its transaction, and its place among all. Transactions end in another order than they begin, so
+/// whoever follows events reads up to the horizon of ended ones, in this order, and passes over nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventPlace {
+    pub xid: u64,
+    pub recorded: i64,
+}
+
+impl std::fmt::Display for EventPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.xid, self.recorded)
+    }
+}
+
+impl std::str::FromStr for EventPlace {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (xid, recorded) = text.split_once('.').unwrap_or((text, ""));
+        Ok(Self { xid: xid.parse()?, recorded: recorded.parse()? })
+    }
 }
 
 /// Which events are asked for.
@@ -51,18 +89,19 @@ pub struct EventFilter {
     pub stack: Option<StackId>,
     pub agent: Option<AgentId>,
     /// Read on below this one.
-    pub below: Option<i64>,
+    pub below: Option<EventPlace>,
 }
 
 /// An event with its place in the list.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    pub recorded: i64,
+    pub place: EventPlace,
     pub event: Event,
 }
 
 #[derive(sqlx::FromRow)]
 struct EventRow {
+    xid: i64,
     recorded: i64,
     project: String,
     id: Uuid,
@@ -96,28 +135,41 @@ impl EventRow {
             objects: self.objects.0,
             hops: self.hops.0,
         };
-        Ok(RecordedEvent { recorded: self.recorded, event })
+        let place = EventPlace { xid: self.xid.cast_unsigned(), recorded: self.recorded };
+        Ok(RecordedEvent { place, event })
     }
 }
 
-macro_rules! events_where {
-    ($condition:literal) => {
+macro_rules! events {
+    ($($rest:tt)*) => {
         concat!(
-            "SELECT e.recorded, e.project, e.id, e.at, e.stack_id, coalesce(s.name, '') AS stack_name, e.agent_id,
-                    coalesce(a.name, '') AS agent_name, e.sequence_id, e.transition, e.reason, e.message,
-                    e.objects, e.hops
+            "SELECT e.xid::text::bigint AS xid, e.recorded, e.project, e.id, e.at, e.stack_id,
+                    coalesce(s.name, '') AS stack_name, e.agent_id, coalesce(a.name, '') AS agent_name, e.sequence_id,
+                    e.transition, e.reason, e.message, e.objects, e.hops
              FROM events e
              LEFT JOIN stacks s ON s.project = e.project AND s.id = e.stack_id
-             LEFT JOIN agents a ON a.id = e.agent_id
-             WHERE e.project = $1 AND e.recorded < $2 AND ($3::uuid IS NULL OR e.stack_id = $3)
-               AND ($4::uuid IS NULL OR e.agent_id = $4) AND ",
+             LEFT JOIN agents a ON a.id = e.agent_id ",
+            $($rest)*
+        )
+    };
+}
+
+/// The order of a list: newest first. What is listed by stack or agent goes by place alone, as its index does.
+macro_rules! events_below {
+    ($condition:literal) => {
+        events!(
+            "WHERE e.project = $1 AND $2::bigint IS NOT NULL AND e.recorded < $3 AND ($4::uuid IS NULL OR e.stack_id = $4)
+               AND ($5::uuid IS NULL OR e.agent_id = $5) AND ",
             $condition,
-            " ORDER BY e.recorded DESC LIMIT $5"
+            " ORDER BY e.recorded DESC LIMIT $6"
         )
     };
 }
 
 /// A page of events, newest first, one more than `limit` if there are more.
+///
+/// What commits while somebody reads page by page may belong between pages that were read already; it is found by
+/// beginning again, or by following the stream.
 pub async fn event_list(
     pool: &PgPool,
     project: &str,
@@ -126,14 +178,19 @@ pub async fn event_list(
 ) -> Result<Vec<RecordedEvent>, StoreError> {
     // One text a filter, so that each finds its index.
     let sql = match (filter.stack, filter.agent) {
-        (None, None) => events_where!("true"),
-        (Some(_), None) => events_where!("e.stack_id = $3"),
-        (None, Some(_)) => events_where!("e.agent_id = $4"),
-        (Some(_), Some(_)) => events_where!("e.stack_id = $3 AND e.agent_id = $4"),
+        (None, None) => events!(
+            "WHERE e.project = $1 AND (e.xid, e.recorded) < ($2::bigint::text::xid8, $3)
+               AND $4::uuid IS NULL AND $5::uuid IS NULL ORDER BY e.xid DESC, e.recorded DESC LIMIT $6"
+        ),
+        (Some(_), None) => events_below!("e.stack_id = $4"),
+        (None, Some(_)) => events_below!("e.agent_id = $5"),
+        (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
+    let below = filter.below.unwrap_or(EventPlace { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
     let rows: Vec<EventRow> = sqlx::query_as(sql)
         .bind(project)
-        .bind(filter.below.unwrap_or(i64::MAX))
+        .bind(below.xid.cast_signed())
+        .bind(below.recorded)
         .bind(filter.stack.map(|stack| stack.0))
         .bind(filter.agent.map(|agent| agent.0))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
@@ -141,4 +198,34 @@ pub async fn event_list(
         .await
         .doing("list the events")?;
     rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("list the events")
+}
+
+/// What happened after a place and in transactions below the horizon, oldest first; of one project or of all.
+pub async fn event_follow(
+    pool: &PgPool,
+    project: Option<&str>,
+    after: EventPlace,
+    horizon: u64,
+    limit: usize,
+) -> Result<Vec<RecordedEvent>, StoreError> {
+    let sql = match project {
+        None => events!(
+            "WHERE $1::text IS NULL AND (e.xid, e.recorded) > ($2::bigint::text::xid8, $3)
+               AND e.xid < $4::bigint::text::xid8 ORDER BY e.xid, e.recorded LIMIT $5"
+        ),
+        Some(_) => events!(
+            "WHERE e.project = $1 AND (e.xid, e.recorded) > ($2::bigint::text::xid8, $3)
+               AND e.xid < $4::bigint::text::xid8 ORDER BY e.xid, e.recorded LIMIT $5"
+        ),
+    };
+    let rows: Vec<EventRow> = sqlx::query_as(sql)
+        .bind(project)
+        .bind(after.xid.cast_signed())
+        .bind(after.recorded)
+        .bind(horizon.cast_signed())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(pool)
+        .await
+        .doing("follow the events")?;
+    rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("follow the events")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use brokkr_api::report::{Condition, Hops, ObjectNote, Report, Transition};
+use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
@@ -10,6 +10,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
+use crate::domain::filing::Filed;
 
 /// What an agent last said.
 #[derive(Clone, Debug)]
@@ -29,24 +30,30 @@ pub struct LastReport {
 /// add up. The reports have to be about different stacks.
 pub async fn stack_status_store_on_conn(
     connection: &mut PgConnection,
-    project: &str,
     agent: AgentId,
-    reports: &[&Report],
+    filed: &[&Filed],
 ) -> Result<(), StoreError> {
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, message,
-                                          objects, hops, ready, total, at, conditions, conditions_at)
-         SELECT $1, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops,
-                r.ready, r.total, r.at, r.conditions, r.at
-         FROM unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[],
-                     $10::int[], $11::int[], $12::timestamptz[], $13::jsonb[])
-              AS r (stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at, conditions)
-         ORDER BY r.stack_id
+                                          objects, hops, ready, total, at, conditions, conditions_at, reason_key,
+                                          applied_sequence_id, agent_name)
+         SELECT r.project, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops,
+                r.ready, r.total, r.at, r.conditions, r.at, r.reason_key,
+                CASE WHEN r.transition IN ('applied', 'healthy', 'degraded') THEN r.sequence_id END, a.name
+         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[],
+                     $10::int[], $11::int[], $12::timestamptz[], $13::jsonb[], $14::bytea[])
+              AS r (project, stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at,
+                    conditions, reason_key)
+         JOIN agents a ON a.id = $2
+         ORDER BY r.project, r.stack_id
          ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
             sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
             message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
-            at = excluded.at,
+            at = excluded.at, reason_key = excluded.reason_key,
+            applied_sequence_id = CASE WHEN excluded.transition = 'removed' THEN NULL
+                                       ELSE coalesce(excluded.applied_sequence_id, old.applied_sequence_id) END,
             conditions = CASE WHEN old.sequence_id = excluded.sequence_id AND old.conditions_at > excluded.at
                               THEN old.conditions ELSE excluded.conditions END,
             conditions_at = CASE WHEN old.sequence_id = excluded.sequence_id
@@ -55,19 +62,20 @@ pub async fn stack_status_store_on_conn(
                         ELSE excluded.hops END
          WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)",
     )
-    .bind(project)
+    .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(agent.0)
-    .bind(reports.iter().map(|report| report.stack_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.sequence_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.transition.to_string()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.reason.clone()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.message.clone()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(&report.objects)).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(report.hops)).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| count(report.ready)).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| count(report.total)).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.message.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
+    .bind(reports().map(|report| count(report.ready)).collect::<Vec<_>>())
+    .bind(reports().map(|report| count(report.total)).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
+    .bind(filed.iter().map(|filed| filed.group.as_ref().map(|group| group.key.as_slice())).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map(|_| ())
@@ -78,23 +86,23 @@ pub async fn stack_status_store_on_conn(
 /// different stacks.
 pub async fn stack_status_store_conditions_on_conn(
     connection: &mut PgConnection,
-    project: &str,
     agent: AgentId,
-    reports: &[&Report],
+    filed: &[&Filed],
 ) -> Result<(), StoreError> {
+    let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "UPDATE stack_status AS old SET conditions = r.conditions, conditions_at = r.at
-         FROM unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
-              AS r (stack_id, sequence_id, at, conditions)
-         WHERE old.project = $1 AND old.agent_id = $2 AND old.stack_id = r.stack_id
+         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
+              AS r (project, stack_id, sequence_id, at, conditions)
+         WHERE old.project = r.project AND old.agent_id = $2 AND old.stack_id = r.stack_id
            AND old.sequence_id = r.sequence_id AND old.conditions_at <= r.at",
     )
-    .bind(project)
+    .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(agent.0)
-    .bind(reports.iter().map(|report| report.stack_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.sequence_id.0).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
-    .bind(reports.iter().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map(|_| ())

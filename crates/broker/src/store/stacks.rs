@@ -212,3 +212,16 @@ pub async fn stack_advance_on_conn(
     .map(|_| ())
     .doing("advance the stack")
 }
+
+/// The projects of stacks, deleted ones included. What is not there is not known.
+pub async fn stack_projects(
+    pool: &sqlx::PgPool,
+    stacks: &[StackId],
+) -> Result<std::collections::HashMap<StackId, String>, StoreError> {
+    let rows: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, project FROM stacks WHERE id = ANY($1)")
+        .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await
+        .doing("read the projects of the stacks")?;
+    Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
+}

@@ -58,6 +58,6 @@ pub async fn list_events(
     }
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;
-    let page = Page::cut(recorded, limit, |event| event.recorded.to_string());
+    let page = Page::cut(recorded, limit, |event| event.place.to_string());
     Ok(Json(Page { items: page.items.into_iter().map(|event| event.event).collect(), next: page.next }))
 }

@@ -1,0 +1,3 @@
+//! Errors over the fleet, grouped by what they have in common.
+
+pub mod list;

@@ -1,0 +1,60 @@
+//! How far a stack is on all agents, in figures.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use brokkr_api::status::{SequenceCounts, StackSummary};
+use http::HeaderMap;
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::domain::status::by_sequence;
+use crate::http::error::ApiError;
+use crate::http::headers::position;
+use crate::store::stacks::{StackRef, stack_fetch};
+use crate::store::status_counts::status_counts_of_stack;
+
+/// Older objects are rarely of interest, and a page is never unbounded.
+const SEQUENCES: usize = 20;
+
+/// How many agents the stack reaches, and how far they are. Constant work, whatever the size of the fleet.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/summary", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id")),
+    responses((status = 200, body = StackSummary)))]
+pub async fn stack_summary(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<StackSummary>, ApiError> {
+    broker.catch_up(position(&headers)?).await?;
+    let project = caller.project();
+    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
+    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
+    let (targeted, holding) = {
+        let picture = broker.index.picture();
+        let targeted = picture.stack(stack.id).map_or(0, |stack| picture.reached(stack).len());
+        (targeted as u64, picture.holders(stack.id).count() as u64)
+    };
+    let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
+    let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);
+    Ok(Json(StackSummary {
+        project: stack.project,
+        stack_id: stack.id,
+        stack_name: stack.name.to_string(),
+        sequence_id: stack.sequence_id,
+        targeted,
+        holding,
+        pending: targeted.saturating_sub(counts.present()),
+        counts,
+        behind: older.map(|(_, counts)| counts.present()).sum(),
+        sequences: sequences
+            .into_iter()
+            .rev()
+            .take(SEQUENCES)
+            .map(|(sequence_id, counts)| SequenceCounts { sequence_id, counts })
+            .collect(),
+    }))
+}

@@ -1,0 +1,141 @@
+//! How many agents are how far with a stack, and with which errors: sums of a few counters, whatever the size of the
+//! fleet. A trigger changes them in the transaction that changes a status (migration 0006).
+
+use brokkr_api::report::Transition;
+use brokkr_api::status::{ErrorExample, ErrorGroup};
+use brokkr_api::{SequenceId, StackId};
+use sqlx::PgPool;
+use sqlx::types::Json;
+
+use super::{Doing as _, StoreError, known};
+
+/// How many agents said what last about a stack.
+pub async fn status_counts_of_stack(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+) -> Result<Vec<(SequenceId, Transition, u64)>, StoreError> {
+    let rows: Vec<(i64, String, i64)> = sqlx::query_as(
+        "SELECT sequence_id, transition, sum(count)::bigint FROM status_counts
+         WHERE project = $1 AND stack_id = $2
+         GROUP BY sequence_id, transition HAVING sum(count) > 0",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .fetch_all(pool)
+    .await
+    .doing("read the counts of the stack")?;
+    rows.into_iter()
+        .map(|(sequence, transition, agents)| {
+            Ok((SequenceId(sequence), known(&transition)?, agents.unsigned_abs()))
+        })
+        .collect::<Result<_, sqlx::Error>>()
+        .doing("read the counts of the stack")
+}
+
+/// Where a page of groups goes on: below this count, or at it behind this key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPlace {
+    pub count: i64,
+    pub key: Vec<u8>,
+}
+
+#[derive(sqlx::FromRow)]
+struct GroupRow {
+    key: Vec<u8>,
+    reason: String,
+    message: String,
+    count: i64,
+    stacks: i64,
+    sequence_id: i64,
+    examples: Json<Vec<ErrorExample>>,
+}
+
+/// Groups of errors of a project, or of one stack, largest first; one more than `limit` if there are more.
+pub async fn error_group_list(
+    pool: &PgPool,
+    project: &str,
+    stack: Option<StackId>,
+    after: Option<GroupPlace>,
+    limit: usize,
+) -> Result<Vec<(GroupPlace, ErrorGroup)>, StoreError> {
+    let (below, key) = after.map_or((i64::MAX, Vec::new()), |place| (place.count, place.key));
+    let rows: Vec<GroupRow> = sqlx::query_as(
+        "WITH groups AS (
+            SELECT reason_key AS key, sum(agents)::bigint AS count, count(*) AS stacks, max(sequence_id) AS sequence_id
+            FROM (SELECT reason_key, stack_id, sum(count) AS agents, max(sequence_id) AS sequence_id
+                  FROM status_counts
+                  WHERE project = $1 AND reason_key <> '' AND ($2::uuid IS NULL OR stack_id = $2)
+                  GROUP BY reason_key, stack_id HAVING sum(count) > 0) per_stack
+            GROUP BY reason_key
+            HAVING (-sum(agents)::bigint, reason_key) > (-$3::bigint, $4::bytea)
+            ORDER BY count DESC, key LIMIT $5)
+         SELECT g.key, coalesce(r.reason, '') AS reason, coalesce(r.message, '') AS message, g.count, g.stacks,
+                g.sequence_id, x.examples
+         FROM groups g
+         LEFT JOIN reasons r ON r.project = $1 AND r.key = g.key
+         CROSS JOIN LATERAL (
+            SELECT coalesce(jsonb_agg(jsonb_build_object(
+                       'stack_id', e.stack_id, 'stack_name', coalesce(s.name, ''), 'agent_id', e.agent_id,
+                       'agent_name', e.agent_name, 'sequence_id', e.sequence_id, 'message', e.message,
+                       'objects', e.objects)), '[]') AS examples
+            FROM (SELECT * FROM stack_status t
+                  WHERE t.project = $1 AND t.reason_key = g.key AND ($2::uuid IS NULL OR t.stack_id = $2)
+                  ORDER BY t.stack_id, t.agent_name LIMIT 3) e
+            LEFT JOIN stacks s ON s.project = e.project AND s.id = e.stack_id) x
+         ORDER BY g.count DESC, g.key",
+    )
+    .bind(project)
+    .bind(stack.map(|stack| stack.0))
+    .bind(below)
+    .bind(key)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the errors")?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let group = ErrorGroup {
+                reason: row.reason,
+                message: row.message,
+                count: row.count.unsigned_abs(),
+                stacks: row.stacks.unsigned_abs(),
+                sequence_id: SequenceId(row.sequence_id),
+                examples: row.examples.0,
+            };
+            (GroupPlace { count: row.count, key: row.key }, group)
+        })
+        .collect())
+}
+
+/// Deletes counts that add up to nothing, and reasons that nobody has any more. Every shard is held meanwhile, so that
+/// nothing is added between looking and deleting.
+pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64, StoreError> {
+    let mut transaction = pool.begin().await.doing("begin to tidy the counts")?;
+    sqlx::query("SELECT pg_advisory_xact_lock(1112690258, shard) FROM generate_series(0, 15) AS shard")
+        .execute(&mut *transaction)
+        .await
+        .doing("hold the counts")?;
+    let deleted = sqlx::query(
+        "DELETE FROM status_counts c USING (
+            SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
+            GROUP BY 1, 2, 3, 4, 5 HAVING sum(count) = 0 LIMIT 5000) over
+         WHERE c.project = over.project AND c.stack_id = over.stack_id AND c.sequence_id = over.sequence_id
+           AND c.transition = over.transition AND c.reason_key = over.reason_key",
+    )
+    .execute(&mut *transaction)
+    .await
+    .doing("delete counts that are over")?
+    .rows_affected();
+    transaction.commit().await.doing("end tidying the counts")?;
+    // A day is far longer than any transaction that has just named a reason and not counted it yet.
+    sqlx::query(
+        "DELETE FROM reasons r WHERE r.created_at < now() - interval '1 day' AND NOT EXISTS (
+            SELECT FROM status_counts c WHERE c.project = r.project AND c.reason_key = r.key AND c.reason_key <> '')",
+    )
+    .execute(pool)
+    .await
+    .doing("delete reasons that nobody has")?;
+    Ok(deleted)
+}

@@ -1,0 +1,232 @@
+//! Counts follow every report, whichever replica takes it in; errors are grouped by what they have in common.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::page::Page;
+use brokkr_api::report::{ObjectNote, Report, ReportReceipt, Transition};
+use brokkr_api::status::{ErrorGroup, StackSummary};
+use brokkr_api::{SequenceId, StackId};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+use reqwest::Method;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::house::{Agent, House, YAML, read};
+
+type Counted = Vec<(StackId, i64, String, Vec<u8>, i64)>;
+
+/// What the counters say, and what counting says.
+async fn both(connection: &mut PgConnection) -> Result<(Counted, Counted)> {
+    let rows = |sql| sqlx::query_as::<_, (uuid::Uuid, i64, String, Vec<u8>, i64)>(sql);
+    let kept = rows(
+        "SELECT stack_id, sequence_id, transition, reason_key, sum(count)::bigint FROM status_counts
+         GROUP BY 1, 2, 3, 4 HAVING sum(count) <> 0 ORDER BY 1, 2, 3, 4",
+    );
+    let counted = rows(
+        "SELECT stack_id, sequence_id, transition, coalesce(reason_key, ''), count(*) FROM stack_status
+         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+    );
+    let typed = |rows: Vec<(uuid::Uuid, i64, String, Vec<u8>, i64)>| {
+        rows.into_iter().map(|(stack, a, b, c, d)| (StackId(stack), a, b, c, d)).collect()
+    };
+    Ok((typed(kept.fetch_all(&mut *connection).await?), typed(counted.fetch_all(&mut *connection).await?)))
+}
+
+fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Report {
+    let transitions = [
+        Transition::Applied,
+        Transition::Healthy,
+        Transition::Degraded,
+        Transition::Failed,
+        Transition::Repaired,
+        Transition::Blocked,
+        Transition::Removed,
+    ];
+    let stack = *stacks.choose(random).expect("stacks");
+    let transition = *transitions.choose(random).expect("transitions");
+    let second = 1_700_000_000 + random.random_range(0..20);
+    let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
+    report.message = format!(
+        "pod {} says {}",
+        random.random_range(0..100),
+        ["no", "never"].choose(random).expect("words")
+    );
+    report
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_are_what_counting_would_find_after_random_reports_at_two_replicas_at_once() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let mut stacks = Vec::new();
+    for name in ["web", "api", "db"] {
+        stacks.push(house.stack(name, json!({ "selectors": ["*"] })).await?.id);
+    }
+    let mut agents = Vec::new();
+    for number in 0..6u64 {
+        agents.push((number, house.agent(&format!("shop-{number}"), json!({})).await?));
+    }
+    let joined = house.server.broker.index.position();
+    assert!(second.broker.index.reached(joined, Duration::from_secs(30)).await);
+    let mut tasks = Vec::new();
+    for (number, agent) in agents {
+        let (stacks, addresses) = (stacks.clone(), [house.server.address, second.address]);
+        tasks.push(tokio::spawn(async move {
+            let mut random = SmallRng::seed_from_u64(seed ^ number);
+            for _ in 0..12 {
+                let count = random.random_range(1..6);
+                let mut reports: Vec<Report> =
+                    (0..count).map(|_| random_report(&agent, &stacks, &mut random)).collect();
+                // Twice in one batch, and the same batch at both replicas at the same time.
+                reports.extend(reports.first().cloned());
+                let body = json!({ "reports": reports });
+                let send = |address| {
+                    let (caller, body, path) = (agent.at(address), body.clone(), agent.path("reports"));
+                    async move { read::<ReportReceipt>(caller.send(Method::POST, &path, &body).await?).await }
+                };
+                let (one, other) = tokio::join!(send(addresses[0]), send(addresses[1]));
+                let (one, other) = (one?, other?);
+                for id in reports.iter().map(|report| report.id) {
+                    let new = [&one, &other].iter().filter(|receipt| receipt.accepted.contains(&id)).count();
+                    let old =
+                        [&one, &other].iter().filter(|receipt| receipt.duplicates.contains(&id)).count();
+                    anyhow::ensure!(new <= 1 && new + old == 2, "{id}: new {new}, duplicate {old}");
+                }
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    let mut connection = house.database.connect().await?;
+    let (kept, counted) = both(&mut connection).await?;
+    assert_eq!(kept, counted);
+    assert!(kept.len() > 10, "{kept:?}");
+    // Whoever else changes a status is counted, too, and tidying changes no sum.
+    sqlx::query("DELETE FROM stack_status WHERE stack_id = $1")
+        .bind(stacks[0].0)
+        .execute(&mut connection)
+        .await?;
+    brokkr_broker::store::status_counts::status_counts_tidy(&house.server.broker.pool).await?;
+    let (kept, counted) = both(&mut connection).await?;
+    assert_eq!(kept, counted);
+    let over: i64 = sqlx::query_scalar("SELECT count(*) FROM status_counts WHERE stack_id = $1")
+        .bind(stacks[0].0)
+        .fetch_one(&mut connection)
+        .await?;
+    assert_eq!(over, 0, "what adds up to nothing is gone");
+    second.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let here = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let there = StackId::generate();
+    let mut connection = house.database.connect().await?;
+    sqlx::query("INSERT INTO projects (name) VALUES ('other')").execute(&mut connection).await?;
+    sqlx::query("INSERT INTO stacks (project, id, name) VALUES ('other', $1, 'web')")
+        .bind(there.0)
+        .execute(&mut connection)
+        .await?;
+    let unknown = StackId::generate();
+    let reports = [
+        agent.report(here.id, object.sequence_id, Transition::Applied, 1_700_000_000),
+        agent.report(there, SequenceId(7), Transition::Failed, 1_700_000_000),
+        agent.report(unknown, SequenceId(8), Transition::Healthy, 1_700_000_000),
+    ];
+    let receipt: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
+    assert_eq!(receipt.accepted.len(), 3);
+    for table in ["events", "stack_status"] {
+        let sql = match table {
+            "events" => "SELECT stack_id, project FROM events",
+            _ => "SELECT stack_id, project FROM stack_status",
+        };
+        let mut rows: Vec<(uuid::Uuid, String)> = sqlx::query_as(sql).fetch_all(&mut connection).await?;
+        let mut expected = vec![
+            (here.id.0, "default".to_owned()),
+            (there.0, "other".to_owned()),
+            (unknown.0, "default".to_owned()),
+        ];
+        rows.sort();
+        expected.sort();
+        assert_eq!(rows, expected, "{table}");
+    }
+    // Sent again, it meets its twin there, too.
+    let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
+    assert_eq!((again.accepted.len(), again.duplicates.len()), (0, 3));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<()> {
+    let house = House::open().await?;
+    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let mut agents = Vec::new();
+    for number in 1..=6 {
+        agents.push(house.agent(&format!("shop-{number}"), json!({})).await?);
+    }
+    for (number, agent) in agents.iter().enumerate().take(3) {
+        let mut failed = agent.report(stack.id, object.sequence_id, Transition::Failed, 1_700_000_000);
+        failed.message = "1 object was refused".to_owned();
+        failed.objects = vec![ObjectNote {
+            object: "Deployment shop/web".to_owned(),
+            reason: "FieldImmutable".to_owned(),
+            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable"),
+        }];
+        agent.send_reports(&[failed]).await?;
+    }
+    let mut degraded = agents[3].report(stack.id, object.sequence_id, Transition::Degraded, 1_700_000_000);
+    (degraded.reason, degraded.message) = ("ImagePullBackOff".into(), "cannot pull web:17".into());
+    agents[3].send_reports(&[degraded]).await?;
+    let healthy = agents[4].report(stack.id, object.sequence_id, Transition::Healthy, 1_700_000_000);
+    agents[4].send_reports(&[healthy]).await?;
+
+    let summary: StackSummary = house.admin.get_json("stacks/web/status/summary").await?;
+    assert_eq!(
+        (
+            summary.targeted,
+            summary.pending,
+            summary.counts.failed,
+            summary.counts.degraded,
+            summary.counts.healthy
+        ),
+        (6, 1, 3, 1, 1)
+    );
+    assert_eq!(summary.sequence_id, Some(object.sequence_id));
+
+    for path in ["errors", "stacks/web/errors"] {
+        let first: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1")).await?;
+        let group = first.items.first().context("a group")?;
+        assert_eq!((group.count, group.stacks, group.reason.as_str()), (3, 1, "FieldImmutable"));
+        assert_eq!(group.message, "Deployment.apps … is invalid: spec.selector is immutable");
+        assert_eq!(group.examples.len(), 3);
+        assert_eq!(group.examples[0].agent_name, "shop-1");
+        let after = first.next.context("there is more")?;
+        let rest: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1&after={after}")).await?;
+        assert_eq!(
+            (rest.items[0].count, rest.items[0].reason.as_str(), rest.next),
+            (1, "ImagePullBackOff", None)
+        );
+    }
+    // It is over on one of them, and a newer object is out.
+    let newer = house.submit("web", YAML).await?;
+    let over = agents[0].report(stack.id, newer.sequence_id, Transition::Healthy, 1_700_000_001);
+    agents[0].send_reports(&[over]).await?;
+    let groups: Page<ErrorGroup> = house.admin.get_json("errors").await?;
+    assert_eq!(groups.items[0].count, 2);
+    let summary: StackSummary = house.admin.get_json("stacks/web/status/summary").await?;
+    assert_eq!((summary.pending, summary.counts.healthy, summary.behind), (5, 1, 4));
+    assert_eq!(summary.sequences.len(), 2);
+    Ok(())
+}
