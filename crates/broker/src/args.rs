@@ -96,9 +96,43 @@ pub struct ServeArgs {
     /// Connections from agents and people, at most.
     #[arg(long, env = "BROKKR_MAX_CONNECTIONS", default_value_t = 65_536, value_name = "COUNT")]
     pub max_connections: usize,
+    /// Connections from one address, at most (of an IPv6 address: from its network of 64 bits). Agents behind
+    /// one gateway share an address.
+    #[arg(long, env = "BROKKR_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 32_768, value_name = "COUNT")]
+    pub max_connections_per_address: usize,
+    /// Where to listen for health checks and metrics, without TLS. Not for the open network.
+    #[arg(long, env = "BROKKR_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub admin_listen: Option<SocketAddr>,
+    /// How long a broker that was told to stop still takes requests, while its readiness already says no, so
+    /// that whoever sends requests here can look elsewhere.
+    #[arg(long, env = "BROKKR_DRAIN_GRACE", default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub drain_grace: Duration,
+    /// How long requests may then take to finish. Those who wait are answered in the first half of it.
+    #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub drain: Duration,
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+impl ServeArgs {
+    /// On a port of the system's choice of this machine alone, and otherwise as without any flag; stops at once.
+    #[must_use]
+    pub fn on_loopback(database_url: &str) -> Self {
+        Self {
+            database: DatabaseArgs { database_url: database_url.into() },
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            tls_cert: None,
+            tls_key: None,
+            database_connections: 10,
+            max_connections: 1000,
+            max_connections_per_address: 1000,
+            admin_listen: None,
+            drain_grace: Duration::ZERO,
+            drain: Duration::from_secs(2),
+            log_format: LogFormat::Text,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -32,8 +32,12 @@ pub struct Broker {
     pub assertions: Assertions,
     pub tokens: Tokens,
     pub contents: Contents,
-    /// Cancelled when this replica is told to stop: long polls are answered, no new ones wait.
+    /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
+    pub leaving: CancellationToken,
+    /// Cancelled a little later: long polls are answered, no new ones wait.
     pub draining: CancellationToken,
+    /// Over how long those who wait are then answered.
+    pub drain_spread: Duration,
 }
 
 /// Whether this replica has seen what a caller has seen.
@@ -113,6 +117,13 @@ impl Broker {
         let ahead = wanted.epoch > seen.position.epoch
             || (wanted.epoch == seen.position.epoch && wanted.horizon > seen.ceiling);
         if fresh && ahead { Progress::Unheard } else { Progress::Behind }
+    }
+
+    /// Returns at some moment of the drain: those who wait are sent away one after the other, so that they do
+    /// not all come to the next replica at once.
+    pub async fn sent_away(&self) {
+        self.draining.cancelled().await;
+        tokio::time::sleep(self.drain_spread.mul_f64(rand::random::<f64>())).await;
     }
 
     pub fn behind(&self, wanted: Position) -> ApiError {

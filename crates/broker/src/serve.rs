@@ -17,7 +17,7 @@ use crate::args::ServeArgs;
 use crate::broker::Broker;
 use crate::http::contents::Contents;
 use crate::index::Index;
-use crate::listener::{ListenError, Listener, tls_config};
+use crate::listener::{End, Limits, ListenError, Listener, tls_config};
 use crate::router::router;
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
@@ -53,6 +53,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     tasks: TaskTracker,
     tail: JoinHandle<()>,
+    drain_grace: Duration,
 }
 
 impl Server {
@@ -82,7 +83,7 @@ impl Server {
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
         tasks.close();
 
-        let draining = CancellationToken::new();
+        let end = End::default();
         let broker = Arc::new(Broker {
             pool,
             installation,
@@ -93,14 +94,19 @@ impl Server {
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
             contents: Contents::default(),
-            draining: draining.clone(),
+            leaving: end.leaving.clone(),
+            draining: end.stop.clone(),
+            drain_spread: args.drain / 2,
         });
         let encrypted = tls.is_some();
-        let listener = Listener::bind(args.listen, tls, args.max_connections).await?;
+        let limits =
+            Limits { connections: args.max_connections, per_address: args.max_connections_per_address };
+        let listener = Listener::bind(args.listen, tls, limits).await?;
         let address = listener.address();
-        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), draining));
+        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), end, args.drain));
         tracing::info!(%address, tls = encrypted, %installation, "serving");
-        Ok(Self { address, broker, stop_tasks, listening, tasks, tail })
+        let drain_grace = args.drain_grace;
+        Ok(Self { address, broker, stop_tasks, listening, tasks, tail, drain_grace })
     }
 
     /// Waits until told to stop, or until it can no longer serve.
@@ -108,9 +114,11 @@ impl Server {
         unless_it_ends(&mut self.tail, told_to_stop).await
     }
 
-    /// Answers what waits, lets requests finish, stores what is in memory.
+    /// Says that it is no longer ready; then answers what waits, lets requests finish, stores what is in memory.
     pub async fn stop(self) {
-        tracing::info!("stopping");
+        tracing::info!(grace = ?self.drain_grace, "stopping");
+        self.broker.leaving.cancel();
+        tokio::time::sleep(self.drain_grace).await;
         self.broker.draining.cancel();
         // A listener that panicked has nothing left to drain.
         let _ = self.listening.await;

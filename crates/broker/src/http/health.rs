@@ -23,7 +23,7 @@ pub async fn livez() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, description = "It can serve.")))]
 pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<&'static str, ApiError> {
     let not_ready = |why: &str| Err(ApiError::new(ErrorCode::BRK3003, why).retry_after(1));
-    if broker.draining.is_cancelled() {
+    if broker.leaving.is_cancelled() {
         return not_ready("this replica is stopping");
     }
     if broker.index.seen().at.elapsed() > FRESH {

@@ -20,7 +20,7 @@ use brokkr_api::{
     AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem, SequenceId, StackId, TokenId,
 };
 use brokkr_broker::access::secret::{Secret, SecretKind};
-use brokkr_broker::args::{DatabaseArgs, LogFormat, ServeArgs};
+use brokkr_broker::args::ServeArgs;
 use brokkr_broker::serve::Server;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
@@ -127,15 +127,7 @@ pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) ->
     let (tls_cert, tls_key) = tls.unzip();
     // A second time says that it is there already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let args = ServeArgs {
-        database: DatabaseArgs { database_url: database.url().into() },
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        tls_cert,
-        tls_key,
-        database_connections: 10,
-        max_connections: 1000,
-        log_format: LogFormat::Text,
-    };
+    let args = ServeArgs { tls_cert, tls_key, ..ServeArgs::on_loopback(&database.url()) };
     Ok(Server::start(args).await?)
 }
 
@@ -207,6 +199,11 @@ impl Key {
         let pair = Ed25519KeyPair::from_pkcs8(document.as_ref())?;
         let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
         Ok(Self { private: EncodingKey::from_ed_der(document.as_ref()), public })
+    }
+
+    /// The public half as the database has it.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        Ok(URL_SAFE_NO_PAD.decode(&self.public)?)
     }
 
     pub fn sign(&self, claims: &Value) -> Result<String> {

@@ -148,7 +148,7 @@ async fn poll(
         over = tokio::select! {
             () = waiting.woken() => false,
             () = tokio::time::sleep_until(deadline) => true,
-            () = broker.draining.cancelled() => true,
+            () = broker.sent_away() => true,
         };
     }
 }

@@ -1,0 +1,164 @@
+//! One request and its answer through hyper. Then the connection comes back.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Version};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tower::ServiceExt as _;
+
+use super::HEAD;
+use super::head::HEAD_BYTES;
+use super::lobby::Desk;
+use super::rewind::Rewind;
+
+/// What is known about the exchange while hyper has the connection.
+#[derive(Debug, Default)]
+struct Exchange {
+    answered: Notify,
+    /// A body of which something was not read: what comes next on the connection would not be a request.
+    unread: AtomicBool,
+    /// Peer or broker said that the connection ends.
+    last: AtomicBool,
+}
+
+/// Serves one request, whose first bytes were read already. None: the connection has ended.
+pub async fn serve<S>(stream: S, first: Bytes, desk: &Desk) -> Option<(Bytes, S)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let exchange = Arc::new(Exchange::default());
+    let service = hyper::service::service_fn({
+        let (exchange, desk) = (Arc::clone(&exchange), desk.clone());
+        move |request| Box::pin(respond(Arc::clone(&exchange), desk.clone(), request))
+    });
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(Rewind::new(first, stream)), service);
+    let mut answered = false;
+    loop {
+        let ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context));
+        tokio::select! {
+            ended = ended => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended badly");
+                    return None;
+                }
+                break;
+            }
+            () = exchange.answered.notified(), if !answered => {
+                answered = true;
+                // The head of the answer is written: hyper ends when its body is, and tells nobody.
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+        }
+    }
+    let parts = connection.into_parts();
+    let (rest, stream) = parts.io.into_inner().into_parts();
+    let over = exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed);
+    // Both may be there only if hyper did not read on: then what it has not read comes after what it has.
+    let rest =
+        if rest.is_empty() { parts.read_buf } else { [&parts.read_buf[..], &rest[..]].concat().into() };
+    (!over).then_some((rest, stream))
+}
+
+async fn respond(
+    exchange: Arc<Exchange>,
+    desk: Desk,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Infallible> {
+    let asks_to_end = request.version() != Version::HTTP_11
+        || request.headers().get_all(CONNECTION).iter().any(|value| {
+            value.to_str().is_ok_and(|text| {
+                text.to_ascii_lowercase().split(',').any(|word| word.trim() != "keep-alive")
+            })
+        });
+    let last = asks_to_end || desk.leaving.is_cancelled();
+    let (mut parts, body) = request.into_parts();
+    exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
+    exchange.last.fetch_or(last, Ordering::Relaxed);
+    parts.extensions.insert(ConnectInfo(desk.peer));
+    let body = Body::new(Question { body, exchange: Arc::clone(&exchange) });
+    let Ok(mut response) = desk.router.oneshot(Request::from_parts(parts, body)).await;
+    if last {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Answer { body, exchange }))
+}
+
+/// The body of the request, which notes that it was read to its end.
+struct Question {
+    body: Incoming,
+    exchange: Arc<Exchange>,
+}
+
+impl http_body::Body for Question {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.exchange.unread.store(false, Ordering::Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of the answer, which tells when hyper has taken all of it.
+struct Answer {
+    body: Body,
+    exchange: Arc<Exchange>,
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.exchange.answered.notify_one();
+    }
+}

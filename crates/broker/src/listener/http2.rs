@@ -1,0 +1,138 @@
+//! HTTP/2: many requests at once on one connection. It ends when none has been open for a while.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::ServiceExt as _;
+
+use super::lobby::Desk;
+use super::rewind::Rewind;
+use super::{HEAD, IDLE, PING};
+
+const STREAMS: u32 = 64;
+const HEADER_LIST_BYTES: u32 = 16 * 1024;
+/// What may lie here of answers that a peer does not take.
+const SEND_BYTES: usize = 64 * 1024;
+/// What a peer may send on a stream, and on all of them, before somebody here reads it.
+const STREAM_BYTES: u32 = 128 * 1024;
+const CONNECTION_BYTES: u32 = 1024 * 1024;
+
+/// Requests of one connection.
+#[derive(Debug, Default)]
+struct Requests {
+    open: AtomicUsize,
+    ever: AtomicUsize,
+}
+
+/// An open request; no longer so when dropped, however it ended.
+struct Open(Arc<Requests>);
+
+impl Open {
+    fn new(requests: &Arc<Requests>) -> Self {
+        requests.open.fetch_add(1, Ordering::Relaxed);
+        requests.ever.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(requests))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer; its request is open until it is gone.
+struct Kept {
+    body: Body,
+    _open: Open,
+}
+
+impl http_body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Serves one connection, whose first bytes may have been read already, to its end.
+pub async fn serve<S>(stream: S, first: Bytes, desk: Desk)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let requests = Arc::new(Requests::default());
+    let service = hyper::service::service_fn({
+        let (requests, desk) = (Arc::clone(&requests), desk.clone());
+        move |mut request: hyper::Request<Incoming>| {
+            let open = Open::new(&requests);
+            request.extensions_mut().insert(ConnectInfo(desk.peer));
+            let answering = desk.router.clone().oneshot(request.map(Body::new));
+            async move {
+                let answered = answering.await;
+                answered.map(|response| response.map(|body| Kept { body, _open: open }))
+            }
+        }
+    });
+    let mut connection = pin!(
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADER_LIST_BYTES)
+            .max_send_buf_size(SEND_BYTES)
+            .initial_stream_window_size(STREAM_BYTES)
+            .initial_connection_window_size(CONNECTION_BYTES)
+            .serve_connection(TokioIo::new(Rewind::new(first, stream)), service)
+    );
+    let (mut ending, mut seen, mut pause) = (false, 0, HEAD);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended badly");
+                }
+                return;
+            }
+            () = tokio::time::sleep(pause) => {
+                let idle = requests.open.load(Ordering::Relaxed) == 0
+                    && requests.ever.load(Ordering::Relaxed) == seen;
+                // Told to go and still here, or never a request: no more patience.
+                if idle && (ending || seen == 0) {
+                    return;
+                }
+                if idle {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                (seen, pause) = (requests.ever.load(Ordering::Relaxed), if ending { HEAD } else { IDLE });
+            }
+            () = desk.leaving.cancelled(), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A broker process that speaks TLS, with many agents in its database, for tests of what a crowd costs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, header};
+use brokkr_api::{AgentId, InstallationId};
+use brokkr_broker::store::schema::schema_migrate;
+use brokkr_testkit::tls::Authority;
+use brokkr_testkit::{Database, Launch, Port, Postgres, Process, Scratch};
+use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder};
+use serde_json::json;
+
+use crate::house::Key;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
+const SOON: Duration = Duration::from_secs(60);
+
+pub struct Fleet {
+    pub process: Process,
+    pub members: Vec<AgentId>,
+    pub port: Port,
+    pub database: Database,
+    pub authority: Authority,
+    installation: InstallationId,
+    key: Key,
+    _scratch: Scratch,
+    _postgres: Arc<Postgres>,
+}
+
+impl Fleet {
+    /// With so many agents, who all have the same key: what is measured is not how they joined.
+    pub async fn start(agents: usize, arguments: &[&str]) -> Result<Self> {
+        // A second time says that it is there already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let postgres = Postgres::shared().await?;
+        let database =
+            postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
+        let (key, members) = (Key::generate()?, members(&database, agents).await?);
+        let mut connection = database.connect().await?;
+        sqlx::query("UPDATE agents SET public_key = $1").bind(key.bytes()?).execute(&mut connection).await?;
+        let installation: uuid::Uuid =
+            sqlx::query_scalar("SELECT id FROM installation").fetch_one(&mut connection).await?;
+        let (authority, scratch, port) = (Authority::new("fleet")?, Scratch::new("fleet")?, Port::free()?);
+        let identity = authority.server(&scratch, "broker", &[])?;
+        let launch = Launch::new("brokkr-broker", PROGRAM)
+            .args(["serve", "--listen", &port.address(), "--database-url", &database.url()])
+            .arg("--tls-cert")
+            .arg(&identity.certificate)
+            .arg("--tls-key")
+            .arg(&identity.key)
+            .args(arguments);
+        let process = Process::start(launch, scratch.path())?;
+        let fleet = Self {
+            process,
+            members,
+            port,
+            database,
+            authority,
+            installation: InstallationId(installation),
+            key,
+            _scratch: scratch,
+            _postgres: postgres,
+        };
+        fleet.ready().await?;
+        Ok(fleet)
+    }
+
+    pub async fn ready(&self) -> Result<()> {
+        let (client, url) = (self.client(false)?, self.url("/readyz"));
+        let ready = async || client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success());
+        self.process.ready_when(SOON, ready).await
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.port.address())
+    }
+
+    pub fn client_builder(&self) -> Result<ClientBuilder> {
+        let trusted = Certificate::from_pem(self.authority.pem().as_bytes())?;
+        Ok(Client::builder().tls_certs_only([trusted]).no_proxy())
+    }
+
+    /// A client with connections of its own.
+    pub fn client(&self, http2: bool) -> Result<Client> {
+        let builder = self.client_builder()?;
+        Ok(if http2 { builder } else { builder.http1_only() }.build()?)
+    }
+
+    pub fn credential(&self, agent: AgentId) -> Result<String> {
+        let now = jiff::Timestamp::now().as_second();
+        let audience = self.installation;
+        self.key.sign(&json!({ "iss": agent, "sub": agent, "aud": audience, "iat": now, "exp": now + 300 }))
+    }
+
+    pub fn poll(&self, client: &Client, agent: AgentId) -> Result<RequestBuilder> {
+        Ok(client
+            .get(self.url(&format!("/api/v1/agents/{agent}/target-state")))
+            .bearer_auth(self.credential(agent)?)
+            .header("accept", ENVELOPE_MEDIA_TYPE)
+            .header(header::PROTOCOL, "1"))
+    }
+
+    /// What the process has in memory, in bytes.
+    pub fn resident(&self) -> Result<usize> {
+        let status = self.of_process("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a figure")?;
+        let kilobytes: usize = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kilobytes * 1024)
+    }
+
+    /// How long it has used a processor, in ticks of the system.
+    pub fn ticks(&self) -> Result<u64> {
+        let text = self.of_process("stat")?;
+        let figures: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        Ok(figures[11].parse::<u64>()? + figures[12].parse::<u64>()?)
+    }
+
+    fn of_process(&self, file: &str) -> Result<String> {
+        let pid = self.process.pid().context("it runs")?;
+        Ok(std::fs::read_to_string(format!("/proc/{pid}/{file}"))?)
+    }
+}
+
+async fn members(database: &Database, agents: usize) -> Result<Vec<AgentId>> {
+    let ids: Vec<uuid::Uuid> = (0..agents).map(|_| uuid::Uuid::now_v7()).collect();
+    let mut connection = database.connect().await?;
+    sqlx::query(
+        "INSERT INTO agents (id, name, status, labels, public_key) \
+         SELECT id, 'shop-' || number, 'ACTIVE', '{\"env\": \"prod\"}', decode(repeat('00', 32), 'hex') \
+         FROM unnest($1::uuid[]) WITH ORDINALITY AS given (id, number)",
+    )
+    .bind(&ids)
+    .execute(&mut connection)
+    .await?;
+    Ok(ids.into_iter().map(AgentId).collect())
+}

@@ -1,0 +1,75 @@
+//! What an agent that waits costs: memory of a real broker process, each agent on a TLS connection of its own.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::AgentId;
+use brokkr_testkit::eventually;
+
+use crate::fleet::Fleet;
+
+/// Waiters per test: enough to drown what the process needs anyway.
+const MANY: usize = 2000;
+/// What one may cost in an unoptimised build; `docs/scale.md` has the figure of an optimised one.
+const BYTES_EACH: usize = 20 * 1024;
+
+async fn bytes_per_waiter(http2: bool) -> Result<usize> {
+    let fleet = Fleet::start(MANY + 200, &[]).await?;
+    // The first ones warm up what is not theirs: caches, threads, the allocator.
+    let (first, others) = fleet.members.split_at(200);
+    let warm = wait_all(&fleet, first, http2).await?;
+    let before = fleet.resident()?;
+    let waiting = wait_all(&fleet, others, http2).await?;
+    let after = fleet.resident()?;
+    let each = (after - before) / MANY;
+    eprintln!("http2 {http2}: {each} bytes per waiter, {before} before, {after} after");
+    drop((warm, waiting));
+    Ok(each)
+}
+
+/// Each opens a connection, asks once, and asks again with what it got, to wait.
+async fn wait_all(
+    fleet: &Fleet,
+    members: &[AgentId],
+    http2: bool,
+) -> Result<Vec<tokio::task::JoinHandle<()>>> {
+    let mut tasks = Vec::with_capacity(members.len());
+    for batch in members.chunks(50) {
+        let asked = batch.iter().map(|&member| async move {
+            let client = fleet.client(http2)?;
+            let request = fleet.poll(&client, member)?;
+            let response = request.send().await?.error_for_status()?;
+            let etag = response.headers().get("etag").context("a tag")?.clone();
+            response.bytes().await?;
+            let waiting =
+                fleet.poll(&client, member)?.header("if-none-match", etag).header("prefer", "wait=60");
+            anyhow::Ok(tokio::spawn(async move {
+                let _ = waiting.send().await;
+            }))
+        });
+        tasks.extend(futures::future::try_join_all(asked).await?);
+    }
+    // A request that is on its way is not waiting yet: the figure of the system tells that nothing moves.
+    eventually(Duration::from_secs(60), "the broker to have nothing to do", async || {
+        let before = fleet.ticks()?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        anyhow::ensure!(fleet.ticks()? - before < 5, "it works");
+        anyhow::Ok(())
+    })
+    .await?;
+    Ok(tasks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_waits_on_http1_costs_little() -> Result<()> {
+    let each = bytes_per_waiter(false).await?;
+    assert!(each <= BYTES_EACH, "{each}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_waits_on_http2_costs_little() -> Result<()> {
+    let each = bytes_per_waiter(true).await?;
+    assert!(each <= BYTES_EACH, "{each}");
+    Ok(())
+}
