@@ -12,6 +12,7 @@
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`webhooks`]  | who is told of what happens, and what came of it                         |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -29,8 +30,11 @@ pub mod selector;
 pub mod stacks;
 pub mod status;
 pub mod tokens;
+pub mod webhooks;
 
-pub use ids::{AgentId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId};
+pub use ids::{
+    AgentId, DeliveryId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId, WebhookId,
+};
 pub use names::{Labels, Name};
 pub use problem::{ErrorCode, Problem};
 pub use protocol::Position;

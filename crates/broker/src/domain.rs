@@ -7,9 +7,11 @@
 //! | `envelope`   | what should this agent have, and what must go                       |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
+//! | `webhooks`   | who is told of what, signed how, sent where, and when again         |
 
 pub mod envelope;
 pub mod facts;
 pub mod session;
 pub mod status;
 pub mod targeting;
+pub mod webhooks;
