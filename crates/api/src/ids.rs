@@ -63,6 +63,15 @@ uuid_id!(
     EventId
 );
 
+uuid_id!(
+    /// One receiver of what happens in a project.
+    WebhookId
+);
+uuid_id!(
+    /// One message to one webhook: its `webhook-id`, the same however often it is sent.
+    DeliveryId
+);
+
 impl EventId {
     /// The id of a transition: the same inputs give the same id, whoever computes it and however often.
     #[must_use]

@@ -14,6 +14,7 @@
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
 //! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
+//! | [`webhooks`]  | who is told of what happens, and what came of it                         |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -33,8 +34,11 @@ pub mod stacks;
 pub mod status;
 pub mod system;
 pub mod tokens;
+pub mod webhooks;
 
-pub use ids::{AgentId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId};
+pub use ids::{
+    AgentId, DeliveryId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId, WebhookId,
+};
 pub use names::{Labels, Name};
 pub use problem::{ErrorCode, Problem};
 pub use protocol::Position;

@@ -10,6 +10,7 @@
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
 //! | `filing`     | what of a batch of reports is stored, and under which project       |
 //! | `reason`     | which errors of a fleet are the same one                            |
+//! | `webhooks`   | who is told of what, signed how, sent where, and when again         |
 
 pub mod envelope;
 pub mod facts;
@@ -19,3 +20,4 @@ pub mod reason;
 pub mod session;
 pub mod status;
 pub mod targeting;
+pub mod webhooks;

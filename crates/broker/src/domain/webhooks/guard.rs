@@ -1,0 +1,134 @@
+//! Where messages may go. A project chooses the address, the broker stands in the operator's network: without a guard
+//! a webhook would be a way into it.
+//!
+//! The guard looks at the text of the address when it is stored and before each attempt, and at every address that the
+//! name resolves to, at the moment of connecting. One that is refused refuses all of them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+
+use super::network::Network;
+
+/// Longer ones are not stored.
+const LONGEST_URL: usize = 2048;
+const PORTS: [u16; 2] = [443, 8443];
+
+/// What the operator allows beyond the rule.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Networks that may be reached although they are not public.
+    pub networks: Vec<Network>,
+    pub plain_http: bool,
+    pub any_port: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "the address of a webhook is a URL such as https://hooks.example.com/brokkr, of at most {LONGEST_URL} bytes"
+    )]
+    NotAnAddress,
+    #[error("the address has to begin with https://")]
+    NotHttps,
+    #[error("the address holds a user or password: receivers know us by the signature")]
+    Credentials,
+    #[error("port {0} is not allowed: webhooks go to 443 or 8443")]
+    Port(u16),
+    #[error("{0} is not a public address, and the operator of this broker does not allow it")]
+    NotPublic(IpAddr),
+    #[error("the name resolves to no address")]
+    Nowhere,
+}
+
+impl Guard {
+    /// Whether the text of an address is good.
+    pub fn url(&self, text: &str) -> Result<Url, Refusal> {
+        if text.len() > LONGEST_URL {
+            return Err(Refusal::NotAnAddress);
+        }
+        let url = Url::parse(text).map_err(|_| Refusal::NotAnAddress)?;
+        match url.scheme() {
+            "https" => {}
+            "http" if self.plain_http => {}
+            _ => return Err(Refusal::NotHttps),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refusal::Credentials);
+        }
+        let port = url.port_or_known_default().ok_or(Refusal::NotAnAddress)?;
+        let usual = PORTS.contains(&port) || (port == 80 && url.scheme() == "http");
+        if !usual && !self.any_port {
+            return Err(Refusal::Port(port));
+        }
+        match url.host().ok_or(Refusal::NotAnAddress)? {
+            Host::Domain(name) if name.is_empty() => Err(Refusal::NotAnAddress),
+            // Looked at when it is resolved.
+            Host::Domain(_) => Ok(()),
+            Host::Ipv4(address) => self.address(address.into()),
+            Host::Ipv6(address) => self.address(address.into()),
+        }?;
+        Ok(url)
+    }
+
+    /// Whether one address may be connected to.
+    pub fn address(&self, address: IpAddr) -> Result<(), Refusal> {
+        let meant = meant(address);
+        let allowed = |network: &Network| network.contains(address) || network.contains(meant);
+        let public = match meant {
+            IpAddr::V4(address) => is_public_v4(address),
+            IpAddr::V6(address) => is_public_v6(address),
+        };
+        if public || self.networks.iter().any(allowed) { Ok(()) } else { Err(Refusal::NotPublic(address)) }
+    }
+
+    /// Whether all addresses of a name may be connected to, and there is one.
+    pub fn addresses(&self, addresses: &[IpAddr]) -> Result<(), Refusal> {
+        if addresses.is_empty() {
+            return Err(Refusal::Nowhere);
+        }
+        addresses.iter().try_for_each(|address| self.address(*address))
+    }
+}
+
+/// The v4 address behind a v6 one that only carries it: mapped, or translated by NAT64 with the well-known prefix.
+fn meant(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    match v6.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into()
+        }
+        _ => address,
+    }
+}
+
+/// Everything but what the registry of special-purpose addresses keeps for other ends.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !matches!(
+        address.octets(),
+        [0 | 10 | 127 | 224..=255, ..]       // this network, private, loopback, multicast, reserved
+            | [100, 64..=127, ..]            // carrier-grade NAT
+            | [169, 254, ..]                 // link-local, and there the metadata of clouds
+            | [172, 16..=31, ..]             // private
+            | [192, 0, 0 | 2, _]             // protocol assignments, documentation
+            | [192, 88, 99, _]               // 6to4 relays
+            | [192, 168, ..]                 // private
+            | [198, 18 | 19, ..]             // benchmarks
+            | [198, 51, 100, _]              // documentation
+            | [203, 0, 113, _] // documentation
+    )
+}
+
+/// Only 2000::/3 is handed out for the public; some of it is for other ends.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // Teredo, ORCHID, benchmarks and other protocol assignments; documentation; 6to4, which hides a v4 address.
+        [0x2001, 0..=0x01ff | 0xdb8, ..] | [0x2002, ..] => false,
+        [0x3fff, 0..=0x0fff, ..] => false,
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+#[path = "guard/tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! What happened, and what is said of it: ids, names, the reason and where to read more. Never contents, never secrets.
+
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::webhooks::WebhookEvent;
+use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Texts of agents are cut, so that a message stays thin: in all it has to stay below 20 kB, whatever is escaped.
+const LONGEST_REASON: usize = 256;
+const LONGEST_MESSAGE: usize = 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    pub event: WebhookEvent,
+    pub at: Timestamp,
+    pub stack: Option<NamedStack>,
+    pub agent: Option<NamedAgent>,
+    pub sequence_id: Option<SequenceId>,
+    /// Where the same can be read in the API's list of events.
+    pub event_id: Option<EventId>,
+    pub reason: String,
+    pub message: String,
+    /// For alerts.
+    pub lasting: Option<Lasting>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedStack {
+    pub id: StackId,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAgent {
+    pub id: AgentId,
+    pub name: String,
+    pub labels: Labels,
+}
+
+/// Since when, and how often it was reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    pub since: Timestamp,
+    pub count: u32,
+}
+
+impl Happening {
+    /// Something that is about nothing in particular yet.
+    #[must_use]
+    pub fn new(event: WebhookEvent, at: Timestamp) -> Self {
+        Self {
+            event,
+            at,
+            stack: None,
+            agent: None,
+            sequence_id: None,
+            event_id: None,
+            reason: String::new(),
+            message: String::new(),
+            lasting: None,
+        }
+    }
+
+    /// Something that somebody did to a stack.
+    #[must_use]
+    pub fn to_stack(event: WebhookEvent, at: Timestamp, stack: NamedStack, sequence: SequenceId) -> Self {
+        Self { stack: Some(stack), sequence_id: Some(sequence), ..Self::new(event, at) }
+    }
+
+    /// The outcome that an agent reported.
+    #[must_use]
+    pub fn reported(report: &Report, stack: NamedStack, agent: NamedAgent) -> Self {
+        Self {
+            agent: Some(agent),
+            event_id: Some(report.id),
+            reason: report.reason.clone(),
+            message: report.message.clone(),
+            ..Self::to_stack(outcome(report.transition), report.at, stack, report.sequence_id)
+        }
+    }
+
+    /// The message about it, as it is sent.
+    #[must_use]
+    pub fn body(&self, project: &str) -> Vec<u8> {
+        let mut data = Map::new();
+        let mut say = |key: &str, value: Value| data.insert(key.to_owned(), value);
+        say("project", project.into());
+        if let Some(stack) = &self.stack {
+            say(
+                "stack",
+                json!({ "id": stack.id, "name": stack.name, "link": format!("/api/v1/stacks/{}", stack.id) }),
+            );
+        }
+        if let Some(agent) = &self.agent {
+            say(
+                "agent",
+                json!({ "id": agent.id, "name": agent.name, "link": format!("/api/v1/agents/{}", agent.id) }),
+            );
+        }
+        if let Some(sequence) = self.sequence_id {
+            say("sequence_id", json!(sequence));
+        }
+        if let Some(event) = self.event_id {
+            say("event_id", json!(event));
+        }
+        for (key, text, longest) in
+            [("reason", &self.reason, LONGEST_REASON), ("message", &self.message, LONGEST_MESSAGE)]
+        {
+            if !text.is_empty() {
+                say(key, text[..text.floor_char_boundary(longest)].into());
+            }
+        }
+        if let Some(lasting) = self.lasting {
+            say("since", json!(lasting.since));
+            say("count", json!(lasting.count));
+        }
+        json!({ "type": self.event, "timestamp": self.at, "data": data }).to_string().into_bytes()
+    }
+}
+
+fn outcome(transition: Transition) -> WebhookEvent {
+    match transition {
+        Transition::Applied => WebhookEvent::Applied,
+        Transition::Healthy => WebhookEvent::Healthy,
+        Transition::Degraded => WebhookEvent::Degraded,
+        Transition::Failed => WebhookEvent::Failed,
+        Transition::Repaired => WebhookEvent::Repaired,
+        Transition::Blocked => WebhookEvent::Blocked,
+        Transition::Removed => WebhookEvent::Removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_stays_thin_whatever_an_agent_says() {
+        let stack = NamedStack { id: StackId::generate(), name: "s".repeat(63) };
+        let agent = NamedAgent { id: AgentId::generate(), name: "a".repeat(63), labels: Labels::new() };
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let happening = Happening {
+            agent: Some(agent),
+            event_id: Some(EventId::generate()),
+            // Each becomes six bytes.
+            reason: "\u{1}".repeat(10_000),
+            message: "\u{1}".repeat(100_000),
+            lasting: Some(Lasting { since: at, count: u32::MAX }),
+            ..Happening::to_stack(WebhookEvent::FailureLasts, at, stack, SequenceId(i64::MAX))
+        };
+        let body = happening.body(&"p".repeat(63));
+        assert!(body.len() < 20_000, "{}", body.len());
+        let read: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(read["type"], "alert.failure");
+        assert_eq!(read["timestamp"], "2027-01-15T08:00:00Z");
+        assert_eq!(read["data"]["message"].as_str().unwrap().len(), LONGEST_MESSAGE);
+        // What is not there is not said.
+        let ping = Happening::new(WebhookEvent::Ping, at).body("shop");
+        let expected = json!({ "type": "ping", "timestamp": at, "data": { "project": "shop" } });
+        assert_eq!(serde_json::from_slice::<Value>(&ping).unwrap(), expected);
+    }
+}
