@@ -47,6 +47,10 @@ uuid_id!(
     StackId
 );
 uuid_id!(
+    /// What a project may do on some agents.
+    GrantId
+);
+uuid_id!(
     /// An API token or join token (not its secret).
     TokenId
 );

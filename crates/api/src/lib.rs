@@ -12,6 +12,7 @@
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
+//! | [`grants`]    | which agents a project may use, for what, and as whom                    |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
 //! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
 //! | [`webhooks`]  | who is told of what happens, and what came of it                         |
@@ -21,6 +22,7 @@
 pub mod agents;
 pub mod envelope;
 pub mod events;
+pub mod grants;
 pub mod ids;
 pub mod names;
 pub mod objects;
@@ -37,7 +39,8 @@ pub mod tokens;
 pub mod webhooks;
 
 pub use ids::{
-    AgentId, DeliveryId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId, WebhookId,
+    AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, TokenId,
+    WebhookId,
 };
 pub use names::{Labels, Name};
 pub use problem::{ErrorCode, Problem};

@@ -61,6 +61,8 @@ pub enum ErrorCode {
     BRK2012,
     /// There is no version to go back to.
     BRK2013,
+    /// The change takes stacks away from agents indirectly, and does not say from how many.
+    BRK2009,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -90,6 +92,7 @@ impl ErrorCode {
             Self::BRK2011 | Self::BRK2013 => 409,
             Self::BRK2012 => 412,
             Self::BRK3006 => 409,
+            Self::BRK2009 => 409,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -121,6 +124,7 @@ impl ErrorCode {
             Self::BRK2011 => "content barred by a roll-back",
             Self::BRK2012 => "changed meanwhile",
             Self::BRK2013 => "nothing to go back to",
+            Self::BRK2009 => "takes stacks away from agents",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -155,6 +159,9 @@ impl ErrorCode {
             Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
             Self::BRK2012 => "read it again, and decide again",
             Self::BRK2013 => "name the version to go back to; the history lists them",
+            Self::BRK2009 => {
+                "look at the examples; if it is meant, do it again with `--expect NUMBER` (in the API: `?expect=NUMBER`)"
+            }
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
@@ -196,6 +203,9 @@ pub struct Problem {
     /// Each error, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
+    /// With BRK2009: how many (stack, agent) pairs would go, to be sent as `expect` if that is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<u64>,
 }
 
 impl Problem {
@@ -210,6 +220,7 @@ impl Problem {
             next: code.next_step().to_owned(),
             request_id: String::new(),
             errors: Vec::new(),
+            expect: None,
         }
     }
 

@@ -43,6 +43,8 @@ pub mod header {
     pub const SPREAD: &str = "brokkr-reconnect-spread";
     /// The project that an admin or auditor means. Whoever has a project of their own need not name it.
     pub const PROJECT: &str = "brokkr-project";
+    /// How many seconds ago the broker last saw its database, if that is a while: the answer is from memory.
+    pub const STALE: &str = "brokkr-stale";
     /// Makes a write repeatable: the same key gets the first result again.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
     /// Names one request in logs and problem documents.

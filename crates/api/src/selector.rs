@@ -9,7 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::names::{BadLabel, Labels, check_label_key, check_label_value};
+use crate::ids::AgentId;
+use crate::names::{BadLabel, Labels, Name, check_label_key, check_label_value};
+use crate::page::Page;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Requirement {
@@ -20,13 +22,15 @@ pub enum Requirement {
 }
 
 impl Requirement {
+    /// Whether it holds for an object, given the value of each of its labels.
     #[must_use]
-    pub fn matches(&self, labels: &Labels) -> bool {
+    pub fn holds<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let among = |value: &str, values: &[String]| values.iter().any(|one| one == value);
         match self {
-            Self::In { key, values } => labels.get(key).is_some_and(|value| values.contains(value)),
-            Self::NotIn { key, values } => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Self::Exists { key } => labels.contains_key(key),
-            Self::Absent { key } => !labels.contains_key(key),
+            Self::In { key, values } => value_of(key).is_some_and(|value| among(value, values)),
+            Self::NotIn { key, values } => value_of(key).is_none_or(|value| !among(value, values)),
+            Self::Exists { key } => value_of(key).is_some(),
+            Self::Absent { key } => value_of(key).is_none(),
         }
     }
 }
@@ -58,7 +62,13 @@ impl Selector {
 
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| requirement.matches(labels))
+        self.holds(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// As `matches`, however the labels are kept.
+    #[must_use]
+    pub fn holds<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.holds(&value_of))
     }
 
     #[must_use]
@@ -201,6 +211,33 @@ impl utoipa::PartialSchema for Selector {
     }
 }
 impl ToSchema for Selector {}
+
+/// Whom a selector would reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SelectorPreview {
+    /// How many agents.
+    pub agents: u64,
+    /// If a stack was named: what it would gain, keep and lose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackPreview>,
+    /// The agents by name, page by page.
+    #[serde(flatten)]
+    pub page: Page<SelectedAgent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SelectedAgent {
+    pub id: AgentId,
+    pub name: Name,
+}
+
+/// What another selector would make of the agents that a stack reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StackPreview {
+    pub gained: u64,
+    pub kept: u64,
+    pub lost: u64,
+}
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,9 @@ use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
 use crate::tasks::standing::Standing;
 
+/// The tail looks several times a second: after this, it cannot.
+const STALE: Duration = Duration::from_secs(3);
+
 #[derive(Debug)]
 pub struct Broker {
     pub pool: PgPool,
@@ -129,6 +132,12 @@ impl Broker {
     pub fn behind(&self, wanted: Position) -> ApiError {
         let detail = format!("{wanted} is wanted, this replica is at {}", self.index.position());
         ApiError::new(ErrorCode::BRK3002, detail).retry_after(1)
+    }
+
+    /// Seconds since the database was last seen, if polls are answered from what was known then.
+    pub fn stale(&self) -> Option<u64> {
+        let age = self.index.seen().at.elapsed();
+        (age > STALE).then_some(age.as_secs())
     }
 
     /// Seconds over which agents should spread a reconnect: about a thousand a second.

@@ -3,6 +3,9 @@
 //! | module       | the question it answers                                             |
 //! |--------------|---------------------------------------------------------------------|
 //! | `facts`      | what is known about an agent and a stack                            |
+//! | `fingerprint` | is what the index knows the same as what the database holds        |
+//! | `labels`     | which labels an agent carries                                       |
+//! | `grants`     | what a project may do on an agent                                   |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what must go                       |
 //! | `hold`       | after a restore: what stays possible, where epoch and ids go on     |
@@ -14,8 +17,11 @@
 
 pub mod envelope;
 pub mod facts;
-pub mod hold;
 pub mod filing;
+pub mod fingerprint;
+pub mod grants;
+pub mod hold;
+pub mod labels;
 pub mod reason;
 pub mod session;
 pub mod status;

@@ -8,6 +8,7 @@
 //! | `change`   | a request that changes something: read in full, repeatable by its key         |
 //! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
 //! | `precondition` | `If-Match`: changed only if nothing else was                            |
+//! | `expect`   | the number that a change has to name if it takes stacks away                  |
 //! | `paging`   | `after` and `limit`                                                           |
 //! | `contents` | the bounded cache of contents                                                 |
 
@@ -20,7 +21,9 @@ pub mod deployment_objects;
 pub mod error;
 pub mod errors;
 pub mod events;
+pub mod expect;
 pub mod frame;
+pub mod grants;
 pub mod headers;
 pub mod health;
 pub mod join_tokens;
@@ -28,6 +31,7 @@ pub mod openapi;
 pub mod paging;
 pub mod precondition;
 pub mod projects;
+pub mod selectors;
 pub mod stacks;
 pub mod system;
 pub mod whoami;

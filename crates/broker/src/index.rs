@@ -2,8 +2,8 @@
 //!
 //! | module      | what lives there                                                            |
 //! |-------------|-----------------------------------------------------------------------------|
-//! | `picture`   | agents and stacks, with the inverted indexes that make a poll a lookup      |
-//! | `labels`    | label → agents, selector → stacks                                           |
+//! | `picture`   | agents, stacks and grants, with what makes a poll a lookup                  |
+//! | `labels`    | label → agents as bitmaps, selector → stacks                                |
 //! | `answers`   | envelopes that were computed, kept until something concerns their agent     |
 //! | `waiters`   | who waits in a long poll                                                    |
 //!
@@ -28,13 +28,15 @@ mod picture;
 mod properties;
 mod waiters;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use brokkr_api::{AgentId, InstallationId, Position};
+use roaring::RoaringBitmap;
 use tokio::sync::watch;
 
-pub use picture::{Changes, Picture};
+pub use picture::{Changes, Losses, Picture, Retargeting};
 pub use waiters::Waiting;
 
 use crate::domain::envelope::{Answer, answer, envelope};
@@ -68,6 +70,31 @@ pub struct Index {
     answers: Mutex<Answers>,
     waiters: Mutex<Waiters>,
     seen: watch::Sender<Seen>,
+    woken: AtomicU64,
+    disagreements: AtomicU64,
+    /// When everything was last loaded anew because of one.
+    healed: Mutex<Option<Instant>>,
+}
+
+/// Whom a change concerns, in the picture after it.
+#[derive(Debug)]
+pub struct Concerned<'a> {
+    picture: &'a Picture,
+    slots: RoaringBitmap,
+}
+
+impl Concerned<'_> {
+    fn len(&self) -> usize {
+        usize::try_from(self.slots.len()).unwrap_or(usize::MAX)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = AgentId> {
+        self.slots.iter().map(|slot| self.picture.at(slot).id)
+    }
+
+    fn contains(&self, agent: AgentId) -> bool {
+        self.picture.slot(agent).is_some_and(|slot| self.slots.contains(slot))
+    }
 }
 
 impl Index {
@@ -80,6 +107,9 @@ impl Index {
             answers: Mutex::default(),
             waiters: Mutex::default(),
             seen: watch::Sender::new(seen),
+            woken: AtomicU64::new(0),
+            disagreements: AtomicU64::new(0),
+            healed: Mutex::default(),
         }
     }
 
@@ -103,17 +133,18 @@ impl Index {
         Some((computed, stamp))
     }
 
-    /// Takes in changes and wakes those whom they concern. Whether their answer really became another, each
-    /// looks at for itself: a change may concern every agent, and the tail has to go on.
+    /// Takes in changes and wakes those whose answer they change, or whose right to ask.
     pub fn apply(&self, changes: Changes, seen: Seen) {
-        let concerned = {
-            let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
-            let concerned = picture.apply(changes);
-            self.answers().forget(&concerned);
-            self.tell(seen);
-            concerned
-        };
-        self.waiters().wake(&concerned);
+        let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
+        let slots = picture.apply(changes);
+        let concerned = Concerned { picture: &picture, slots };
+        self.answers().forget(&concerned);
+        self.tell(seen);
+        let slots = concerned.slots;
+        // Who is woken looks at the picture at once: others may read it while the rest is still being woken.
+        let picture = RwLockWriteGuard::downgrade(picture);
+        let woken = self.waiters().wake(&Concerned { picture: &picture, slots });
+        self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 
     /// Replaces everything: at start, and after a cursor grew too old.
@@ -124,7 +155,8 @@ impl Index {
             self.tell(seen);
             std::mem::replace(&mut *here, picture)
         };
-        self.waiters().wake_all();
+        let woken = self.waiters().wake_all();
+        self.woken.fetch_add(woken, Ordering::Relaxed);
         // Taking a large one apart takes a while: not under the lock.
         drop(before);
     }
@@ -159,13 +191,34 @@ impl Index {
 
     /// Registers a long poll. Look at the answer again afterwards: it may have changed just before.
     pub fn wait(self: &Arc<Self>, agent: AgentId) -> Waiting {
-        let (ticket, bell) = self.waiters().register(agent);
-        Waiting::new(Arc::clone(self), agent, ticket, bell)
+        let bell = self.waiters().register(agent);
+        Waiting::new(Arc::clone(self), agent, bell)
+    }
+
+    /// How many long polls were woken since the start.
+    pub fn woken(&self) -> u64 {
+        self.woken.load(Ordering::Relaxed)
     }
 
     /// How many long polls wait here.
     pub fn waiting(&self) -> usize {
         self.waiters().len()
+    }
+
+    /// How often the picture was found to be something else than what the database holds.
+    pub fn disagreements(&self) -> u64 {
+        self.disagreements.load(Ordering::Relaxed)
+    }
+
+    /// Counts one, and tells whether to load anew: not if that was tried a short while ago.
+    pub fn disagreed(&self, at_most_every: Duration) -> bool {
+        self.disagreements.fetch_add(1, Ordering::Relaxed);
+        let mut healed = self.healed.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = healed.is_none_or(|at| at.elapsed() >= at_most_every);
+        if again {
+            *healed = Some(Instant::now());
+        }
+        again
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {

@@ -20,11 +20,12 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
+use crate::http::errors;
 use crate::http::{
     agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
     projects, stacks, system, whoami,
 };
-use crate::http::errors;
+use crate::http::{grants, selectors};
 
 /// One line of the table.
 pub struct Route {
@@ -83,6 +84,12 @@ pub fn table() -> Vec<Route> {
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}/barred-contents/{checksum}", routes!(barred_contents::delete::delete_barred_content)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::list::list_deployment_objects)),
         route(AnyAgentOr(Viewer),  "GET /api/v1/deployment-objects/{sequence_id}",  routes!(deployment_objects::content::deployment_object_content)),
+
+        route(Token(Admin),        "GET /api/v1/grants",                            routes!(grants::list::list_grants)),
+        route(Token(Admin),        "GET /api/v1/grants/{grant}",                    routes!(grants::get::get_grant)),
+        route(Token(Admin),        "PUT /api/v1/grants/{grant}",                    routes!(grants::put::put_grant)),
+        route(Token(Admin),        "DELETE /api/v1/grants/{grant}",                 routes!(grants::delete::delete_grant)),
+        route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview::preview_selector)),
 
         route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list::list_events)),
 

@@ -10,6 +10,7 @@ use http::Method;
 
 use crate::builder::Client;
 use crate::error::ClientError;
+use crate::exchange::expecting;
 use crate::page::PageQuery;
 
 impl Client {
@@ -51,7 +52,18 @@ impl Client {
 
     /// By name or id.
     pub async fn patch_agent(&self, agent: &str, patch: &AgentPatch) -> Result<Agent, ClientError> {
-        self.send(self.write(Method::PATCH, &["agents", agent]).json(patch)?).await?.json()
+        self.patch_agent_expecting(agent, patch, None).await
+    }
+
+    /// The same, with the number of stacks that other labels take from it.
+    pub async fn patch_agent_expecting(
+        &self,
+        agent: &str,
+        patch: &AgentPatch,
+        expect: Option<u64>,
+    ) -> Result<Agent, ClientError> {
+        let request = self.write(Method::PATCH, &["agents", agent]).query(&expecting(expect));
+        self.send(request.json(patch)?).await?.json()
     }
 
     /// What targets an agent, and why. By name or id.

@@ -215,3 +215,8 @@ fn says_not_authenticated(answer: &Answer) -> bool {
     serde_json::from_slice::<brokkr_api::Problem>(&answer.body)
         .is_ok_and(|problem| problem.code == ErrorCode::BRK1001)
 }
+
+/// `expect`, where it is given.
+pub(crate) fn expecting(expect: Option<u64>) -> Vec<(&'static str, String)> {
+    expect.map(|number| ("expect", number.to_string())).into_iter().collect()
+}

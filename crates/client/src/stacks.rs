@@ -8,6 +8,7 @@ use http::Method;
 
 use crate::builder::Client;
 use crate::error::ClientError;
+use crate::exchange::expecting;
 use crate::page::PageQuery;
 
 impl Client {
@@ -30,7 +31,18 @@ impl Client {
 
     /// Replaces what the stack targets as a whole.
     pub async fn put_stack_targets(&self, stack: &str, targets: &StackTargets) -> Result<Stack, ClientError> {
-        self.send(self.write(Method::PUT, &["stacks", stack, "targets"]).json(targets)?).await?.json()
+        self.put_stack_targets_expecting(stack, targets, None).await
+    }
+
+    /// The same, with the number of agents that other selectors take the stack from.
+    pub async fn put_stack_targets_expecting(
+        &self,
+        stack: &str,
+        targets: &StackTargets,
+        expect: Option<u64>,
+    ) -> Result<Stack, ClientError> {
+        let request = self.write(Method::PUT, &["stacks", stack, "targets"]).query(&expecting(expect));
+        self.send(request.json(targets)?).await?.json()
     }
 
     /// Answers with the deletion marker, whose sequence id the removals carry.

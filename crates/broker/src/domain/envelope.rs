@@ -9,6 +9,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
+use super::grants::Right;
 use super::targeting::{reasons, released_to};
 
 /// An envelope as it travels, with the tag that is the digest of exactly these bytes.
@@ -24,6 +25,8 @@ pub struct Answer {
 pub struct Wanted {
     pub object: ObjectFacts,
     pub removal: Option<Removal>,
+    /// What the stack's project may do on the agent. Nothing: what the agent holds of it is frozen.
+    pub right: Right,
     pub targeted_at: Timestamp,
     pub released_at: Timestamp,
 }
@@ -39,17 +42,20 @@ impl Wanted {
 #[must_use]
 pub fn wanted(agent: &AgentFacts, stack: &StackFacts) -> Option<Wanted> {
     let object = *released_to(agent, stack)?;
+    let right = stack.grants.on(agent);
     let reasons = reasons(agent, stack);
     let targeted_since = reasons.iter().map(|reason| reason.since).min();
     let removal = match targeted_since {
         Some(_) => None,
         // What the agent does not hold needs no removal, and so no marker per agent is ever stored.
         None if !agent.holds(stack.id) => return None,
+        // A grant that was withdrawn freezes: taking rights away must not take anything down.
+        None if right == Right::Nothing => None,
         None if stack.deleted => Some(Removal::Deleted),
         None => Some(Removal::Untargeted),
     };
     let targeted_at = targeted_since.map_or(object.published_at, |since| since.max(object.published_at));
-    Some(Wanted { object, removal, targeted_at, released_at: targeted_at })
+    Some(Wanted { object, removal, right, targeted_at, released_at: targeted_at })
 }
 
 /// The target state of an agent. `stacks` has to contain every stack that may reach the agent and every
@@ -85,7 +91,7 @@ fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         checksum: wanted.object.checksum,
         parsed_digest: wanted.object.parsed_digest,
         removal: wanted.removal,
-        grant: None,
+        grant: wanted.right.into_grant(),
         approvals: Vec::new(),
         published_at: wanted.object.published_at,
         targeted_at: wanted.targeted_at,
@@ -104,10 +110,15 @@ pub fn answer(envelope: &Envelope) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use brokkr_api::agents::Why;
-    use brokkr_api::{AgentId, StackId};
+    use brokkr_api::envelope::Grant;
+    use brokkr_api::{AgentId, GrantId, StackId};
 
     use super::super::facts::{ExplicitTarget, SelectorTarget, SessionFacts};
+    use super::super::grants::{GrantFacts, ProjectGrants};
+    use super::super::labels::Label;
     use super::*;
 
     fn second(second: i64) -> Timestamp {
@@ -119,9 +130,9 @@ mod tests {
             id: AgentId::generate(),
             name: "shop-1".into(),
             status: AgentStatus::Active,
-            labels: [("env".to_owned(), "prod".to_owned())].into(),
+            labels: [Label::new("env", "prod")].into_iter().collect(),
             labels_changed_at: second(50),
-            public_key: vec![0; 32],
+            public_key: [0; 32],
             session: SessionFacts::default(),
             holds: Vec::new(),
             holds_digest: Checksum::of(b""),
@@ -227,5 +238,71 @@ mod tests {
         let back = answer(&envelope(installation, &agent, [&two, &one, &two]));
         assert_eq!(there, back);
         assert_eq!(there.etag, format!("\"{}\"", Checksum::of(&there.bytes)));
+    }
+
+    fn granting(mut stack: StackFacts, grants: &[(&str, &str, &str)]) -> StackFacts {
+        let grants = grants.iter().map(|(selector, namespace, account)| GrantFacts {
+            id: GrantId::generate(),
+            project: stack.project.clone(),
+            selector: selector.parse().unwrap(),
+            allows: Arc::new(Grant {
+                namespaces: vec![(*namespace).to_owned()],
+                kinds: vec!["*".to_owned()],
+                account: Some((*account).to_owned()),
+            }),
+        });
+        stack.grants = Arc::new(ProjectGrants::new(&stack.project, grants.collect()));
+        stack
+    }
+
+    fn of_shop(agent: &AgentFacts, grants: &[(&str, &str, &str)]) -> StackFacts {
+        let mut stack = explicitly(stack("web", 1), agent, 1);
+        stack.project = "shop".into();
+        granting(stack, grants)
+    }
+
+    #[test]
+    fn a_stack_reaches_an_agent_only_inside_a_grant_of_its_project() {
+        let agent = agent();
+        assert_eq!(of(&agent, &[of_shop(&agent, &[])]), [], "no grant, nobody");
+        assert_eq!(of(&agent, &[of_shop(&agent, &[("env=dev", "a", "a/brokkr-a")])]), []);
+        let granted = of(&agent, &[of_shop(&agent, &[("env", "a", "a/brokkr-a")])]);
+        assert_eq!(granted[0].grant.as_ref().unwrap().namespaces, ["a"]);
+        // `default` may do everything, until somebody says what.
+        let by_default = explicitly(stack("web", 1), &agent, 1);
+        assert_eq!(of(&agent, std::slice::from_ref(&by_default))[0].grant, None);
+        assert_eq!(of(&agent, &[granting(by_default, &[("env=dev", "a", "a/brokkr-a")])]), []);
+    }
+
+    #[test]
+    fn a_grant_that_is_withdrawn_freezes_what_is_held_and_removes_nothing() {
+        let agent = agent();
+        let mut stack = of_shop(&agent, &[]);
+        let holder = agent.holding(vec![stack.id]);
+        for deleted in [false, true] {
+            stack.deleted = deleted;
+            let frozen = of(&holder, std::slice::from_ref(&stack));
+            assert_eq!((frozen[0].removal, frozen[0].grant.clone()), (None, Some(Grant::default())));
+        }
+        let again = of(&holder, &[granting(stack, &[("*", "a", "a/brokkr-a")])]);
+        assert_eq!(again[0].removal, Some(Removal::Deleted), "what was due is done once it may be");
+    }
+
+    #[test]
+    fn grants_with_one_account_add_up_and_the_oldest_says_as_whom() {
+        let agent = agent();
+        let grants = [
+            ("env=prod", "b", "x/brokkr-x"),
+            ("*", "c", "y/brokkr-y"),
+            ("env", "a", "x/brokkr-x"),
+            ("env=dev", "d", "x/brokkr-x"),
+        ];
+        let target = &of(&agent, &[of_shop(&agent, &grants)])[0];
+        let grant = target.grant.as_ref().unwrap();
+        assert_eq!(grant.account.as_deref(), Some("x/brokkr-x"));
+        assert_eq!(
+            (&grant.namespaces[..], &grant.kinds[..]),
+            (&["a".to_owned(), "b".to_owned()][..], &["*".to_owned()][..])
+        );
     }
 }

@@ -1,20 +1,25 @@
 //! What is known about agents and stacks when a target state is decided.
 
+use std::sync::Arc;
+
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
+use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
 use brokkr_api::{Selector, protocol};
 use jiff::Timestamp;
+
+use super::grants::ProjectGrants;
+use super::labels::LabelSet;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFacts {
     pub id: AgentId,
     pub name: String,
     pub status: AgentStatus,
-    pub labels: Labels,
+    pub labels: LabelSet,
     pub labels_changed_at: Timestamp,
-    /// Ed25519, 32 bytes: what the agent's assertions are verified with.
-    pub public_key: Vec<u8>,
+    /// Ed25519: what the agent's assertions are verified with.
+    pub public_key: [u8; 32],
     pub session: SessionFacts,
     /// Sorted.
     pub holds: Vec<StackId>,
@@ -24,17 +29,27 @@ pub struct AgentFacts {
 impl AgentFacts {
     /// Keeps the held stacks sorted and their digest in step.
     #[must_use]
-    pub fn holding(mut self, mut stacks: Vec<StackId>) -> Self {
+    pub fn holding(mut self, stacks: Vec<StackId>) -> Self {
+        self.hold(stacks);
+        self
+    }
+
+    /// Replaces what it holds.
+    pub fn hold(&mut self, mut stacks: Vec<StackId>) {
         stacks.sort_unstable();
         stacks.dedup();
         self.holds_digest = protocol::holds_digest(stacks.iter().copied());
         self.holds = stacks;
-        self
     }
 
     #[must_use]
     pub fn holds(&self, stack: StackId) -> bool {
         self.holds.binary_search(&stack).is_ok()
+    }
+
+    #[must_use]
+    pub fn matches(&self, selector: &Selector) -> bool {
+        selector.holds(|key| self.labels.get(key))
     }
 }
 
@@ -54,6 +69,8 @@ pub struct StackFacts {
     /// Sorted by agent.
     pub targets: Vec<ExplicitTarget>,
     pub selectors: Vec<SelectorTarget>,
+    /// What its project may do, on whom. One copy per project, kept by the picture.
+    pub grants: Arc<ProjectGrants>,
     /// Private to this folder's release rule: ask [`super::targeting::released_to`] instead.
     pub(super) newest: Option<ObjectFacts>,
 }
@@ -61,7 +78,9 @@ pub struct StackFacts {
 impl StackFacts {
     #[must_use]
     pub fn new(project: String, id: StackId, name: String) -> Self {
-        Self { project, id, name, deleted: false, targets: Vec::new(), selectors: Vec::new(), newest: None }
+        let grants = Arc::new(ProjectGrants::new(&project, Vec::new()));
+        let (targets, selectors) = (Vec::new(), Vec::new());
+        Self { project, id, name, deleted: false, targets, selectors, grants, newest: None }
     }
 
     #[must_use]
@@ -69,15 +88,21 @@ impl StackFacts {
         self.newest = newest;
         self
     }
+
+    /// Whether anything was ever submitted to it.
+    #[must_use]
+    pub fn has_object(&self) -> bool {
+        self.newest.is_some()
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExplicitTarget {
     pub agent: AgentId,
     pub since: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SelectorTarget {
     pub selector: Selector,
     pub since: Timestamp,

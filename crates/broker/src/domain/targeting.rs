@@ -12,10 +12,10 @@ pub struct Reason {
     pub since: Timestamp,
 }
 
-/// Every reason why the agent gets the stack. None for a deleted stack.
+/// Every reason why the agent gets the stack. None for a deleted stack, and none outside the project's grants.
 #[must_use]
 pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
-    if stack.deleted {
+    if stack.deleted || !stack.grants.cover(agent) {
         return Vec::new();
     }
     let explicit = stack
@@ -24,7 +24,7 @@ pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
         .ok()
         .map(|at| Reason { why: Why::Explicit, since: stack.targets[at].since });
     let matching =
-        stack.selectors.iter().filter(|target| target.selector.matches(&agent.labels)).map(|target| Reason {
+        stack.selectors.iter().filter(|target| agent.matches(&target.selector)).map(|target| Reason {
             why: Why::Selector { selector: target.selector.clone() },
             since: target.since.max(agent.labels_changed_at),
         });
@@ -36,7 +36,8 @@ pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
 pub fn reaches(agent: &AgentFacts, stack: &StackFacts) -> bool {
     !stack.deleted
         && (stack.targets.binary_search_by_key(&agent.id, |target| target.agent).is_ok()
-            || stack.selectors.iter().any(|target| target.selector.matches(&agent.labels)))
+            || stack.selectors.iter().any(|target| agent.matches(&target.selector)))
+        && stack.grants.cover(agent)
 }
 
 /// The object of the stack that counts for this agent: its desired state.

@@ -12,3 +12,4 @@ pub mod rotate_key;
 pub mod session;
 pub mod target_state;
 pub mod targets;
+mod visible;

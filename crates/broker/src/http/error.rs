@@ -53,6 +53,13 @@ impl ApiError {
         self
     }
 
+    /// Tells the number that the same request may come with.
+    #[must_use]
+    pub fn expecting(mut self, number: u64) -> Self {
+        self.problem.expect = Some(number);
+        self
+    }
+
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);

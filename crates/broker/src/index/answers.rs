@@ -1,10 +1,11 @@
 //! Envelopes that were computed, kept until something concerns their agent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use brokkr_api::AgentId;
 
+use super::Concerned;
 use crate::domain::envelope::Answer;
 
 /// Above this it starts over: forgetting costs a computation, never a wrong answer.
@@ -31,13 +32,18 @@ impl Answers {
         }
     }
 
-    pub fn forget(&mut self, agents: &HashSet<AgentId>) {
-        let mut drop = |agent: &AgentId| {
-            if let Some(answer) = self.kept.remove(agent) {
+    pub fn forget(&mut self, concerned: &Concerned<'_>) {
+        // Whichever are fewer are walked through.
+        if concerned.len() > self.kept.len() {
+            self.kept.retain(|agent, _| !concerned.contains(*agent));
+            self.bytes = self.kept.values().map(|answer| answer.bytes.len()).sum();
+            return;
+        }
+        for agent in concerned.iter() {
+            if let Some(answer) = self.kept.remove(&agent) {
                 self.bytes -= answer.bytes.len();
             }
-        };
-        agents.iter().for_each(&mut drop);
+        }
     }
 
     pub fn clear(&mut self) {

@@ -1,56 +1,162 @@
-//! Label → agents, and selector → stacks: so that neither a poll nor a change looks at the whole fleet.
+//! Label → agents, as bitmaps over their slots, and selector → stacks: so that neither a poll nor a change
+//! looks at the whole fleet.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::{Borrow, Cow};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
 
+use brokkr_api::StackId;
 use brokkr_api::selector::{Requirement, Selector};
-use brokkr_api::{AgentId, Labels, StackId};
+use roaring::RoaringBitmap;
 
-/// Agents by the key and value of their labels.
+use crate::domain::labels::{Label, LabelSet};
+
+/// Where an agent is in the picture: small and dense, so that sets of agents are bitmaps.
+pub type Slot = u32;
+
+/// Agents by the key and value of their labels. Keeps the one copy of each label.
 #[derive(Debug, Default)]
 pub struct AgentsByLabel {
-    by_key: HashMap<String, HashMap<String, HashSet<AgentId>>>,
+    everyone: RoaringBitmap,
+    by_key: HashMap<Box<str>, Key>,
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    agents: RoaringBitmap,
+    by_value: HashMap<ByValue, Agents>,
+}
+
+/// A label that is found by its value: its key is known already.
+#[derive(Debug)]
+struct ByValue(Label);
+
+impl Borrow<str> for ByValue {
+    fn borrow(&self) -> &str {
+        self.0.value()
+    }
+}
+impl PartialEq for ByValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.value() == other.0.value()
+    }
+}
+impl Eq for ByValue {}
+impl Hash for ByValue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.value().hash(state);
+    }
+}
+
+/// Many labels belong to one agent alone, as its site does: those need no bitmap.
+#[derive(Debug)]
+enum Agents {
+    One(Slot),
+    Many(Box<RoaringBitmap>),
+}
+
+impl Agents {
+    fn insert(&mut self, slot: Slot) {
+        match self {
+            Self::One(one) if *one == slot => {}
+            Self::One(one) => *self = Self::Many(Box::new([*one, slot].into_iter().collect())),
+            Self::Many(many) => {
+                many.insert(slot);
+            }
+        }
+    }
+
+    /// False if nobody is left.
+    fn remove(&mut self, slot: Slot) -> bool {
+        match self {
+            Self::One(one) => *one != slot,
+            Self::Many(many) => {
+                many.remove(slot);
+                !many.is_empty()
+            }
+        }
+    }
+
+    fn add_to(&self, set: &mut RoaringBitmap) {
+        match self {
+            Self::One(one) => {
+                set.insert(*one);
+            }
+            Self::Many(many) => *set |= &**many,
+        }
+    }
 }
 
 impl AgentsByLabel {
-    pub fn insert(&mut self, agent: AgentId, labels: &Labels) {
-        for (key, value) in labels {
-            self.by_key.entry(key.clone()).or_default().entry(value.clone()).or_default().insert(agent);
+    /// Files the agent, and makes its labels the shared ones.
+    pub fn insert(&mut self, slot: Slot, labels: &mut LabelSet) {
+        self.everyone.insert(slot);
+        for label in labels.iter_mut() {
+            if !self.by_key.contains_key(label.key()) {
+                self.by_key.insert(label.key().into(), Key::default());
+            }
+            let Some(key) = self.by_key.get_mut(label.key()) else { continue };
+            key.agents.insert(slot);
+            if let Some((shared, _)) = key.by_value.get_key_value(label.value()) {
+                *label = shared.0.clone();
+            }
+            key.by_value
+                .entry(ByValue(label.clone()))
+                .and_modify(|agents| agents.insert(slot))
+                .or_insert(Agents::One(slot));
         }
     }
 
-    pub fn remove(&mut self, agent: AgentId, labels: &Labels) {
-        for (key, value) in labels {
-            let Some(values) = self.by_key.get_mut(key) else { continue };
-            if let Some(agents) = values.get_mut(value) {
-                agents.remove(&agent);
-                if agents.is_empty() {
-                    values.remove(value);
-                }
+    pub fn remove(&mut self, slot: Slot, labels: &LabelSet) {
+        for label in labels.iter() {
+            let Some(key) = self.by_key.get_mut(label.key()) else { continue };
+            key.agents.remove(slot);
+            if key.by_value.get_mut(label.value()).is_some_and(|agents| !agents.remove(slot)) {
+                key.by_value.remove(label.value());
             }
-            if values.is_empty() {
-                self.by_key.remove(key);
+            if key.agents.is_empty() {
+                self.by_key.remove(label.key());
             }
         }
     }
 
-    /// Agents that may match the selector: those of its rarest positive term. None if it has no such term,
-    /// and only a look at every agent would tell.
-    pub fn candidates(&self, selector: &Selector) -> Option<Vec<AgentId>> {
-        let sets = selector.requirements().iter().filter_map(|requirement| self.of(requirement));
-        let rarest = sets.min_by_key(|sets| sets.iter().map(|set| set.len()).sum::<usize>())?;
-        Some(rarest.into_iter().flatten().copied().collect())
+    pub fn everyone(&self) -> &RoaringBitmap {
+        &self.everyone
     }
 
-    fn of(&self, requirement: &Requirement) -> Option<Vec<&HashSet<AgentId>>> {
-        match requirement {
-            Requirement::In { key, values } => {
-                let by_value = self.by_key.get(key);
-                Some(values.iter().filter_map(|value| by_value?.get(value)).collect())
+    /// Exactly the agents that the selector matches.
+    pub fn select(&self, selector: &Selector) -> RoaringBitmap {
+        let terms = || selector.requirements().iter();
+        let is_positive =
+            |term: &&Requirement| matches!(term, Requirement::In { .. } | Requirement::Exists { .. });
+        let mut positive: Vec<_> = terms().filter(is_positive).map(|term| self.named_by(term)).collect();
+        positive.sort_by_key(|set| set.len());
+        let mut sets = positive.into_iter();
+        let mut found = sets.next().map_or_else(|| self.everyone.clone(), Cow::into_owned);
+        sets.for_each(|set| found &= &*set);
+        for term in terms().filter(|term| !is_positive(term)) {
+            found -= &*self.named_by(term);
+        }
+        found
+    }
+
+    /// Agents with the key and, where the term names values, one of those.
+    fn named_by(&self, term: &Requirement) -> Cow<'_, RoaringBitmap> {
+        let (Requirement::In { key, values } | Requirement::NotIn { key, values }) = term else {
+            let (Requirement::Exists { key } | Requirement::Absent { key }) = term else {
+                return Cow::default();
+            };
+            return self.by_key.get(&**key).map_or_else(Cow::default, |key| Cow::Borrowed(&key.agents));
+        };
+        let Some(key) = self.by_key.get(&**key) else { return Cow::default() };
+        let mut found = values.iter().filter_map(|value| key.by_value.get(&**value)).peekable();
+        match (found.next(), found.peek()) {
+            (Some(Agents::Many(only)), None) => Cow::Borrowed(only),
+            (first, _) => {
+                let mut sum = RoaringBitmap::new();
+                first.into_iter().chain(found).for_each(|agents| agents.add_to(&mut sum));
+                Cow::Owned(sum)
             }
-            Requirement::Exists { key } => {
-                Some(self.by_key.get(key).into_iter().flat_map(HashMap::values).collect())
-            }
-            Requirement::NotIn { .. } | Requirement::Absent { .. } => None,
         }
     }
 }
@@ -58,10 +164,10 @@ impl AgentsByLabel {
 /// Stacks by one positive term of each of their selectors.
 #[derive(Debug, Default)]
 pub struct StacksBySelector {
-    by_pair: HashMap<(String, String), HashSet<StackId>>,
-    by_key: HashMap<String, HashSet<StackId>>,
+    by_pair: HashMap<Box<str>, HashMap<Box<str>, BTreeSet<StackId>>>,
+    by_key: HashMap<Box<str>, BTreeSet<StackId>>,
     /// Selectors without a positive term, `*` among them: every agent looks at these.
-    others: HashSet<StackId>,
+    others: BTreeSet<StackId>,
 }
 
 /// Where a selector is filed.
@@ -91,12 +197,13 @@ impl StacksBySelector {
         for selector in selectors {
             match place(selector) {
                 Place::Pairs(key, values) => {
+                    let by_value = self.by_pair.entry(key.into()).or_default();
                     for value in values {
-                        self.by_pair.entry((key.to_owned(), value.clone())).or_default().insert(stack);
+                        by_value.entry(value.as_str().into()).or_default().insert(stack);
                     }
                 }
                 Place::Key(key) => {
-                    self.by_key.entry(key.to_owned()).or_default().insert(stack);
+                    self.by_key.entry(key.into()).or_default().insert(stack);
                 }
                 Place::Others => {
                     self.others.insert(stack);
@@ -110,19 +217,13 @@ impl StacksBySelector {
         for selector in selectors {
             match place(selector) {
                 Place::Pairs(key, values) => {
-                    for value in values {
-                        let pair = (key.to_owned(), value.clone());
-                        if self.by_pair.get_mut(&pair).is_some_and(|set| set.remove(&stack) && set.is_empty())
-                        {
-                            self.by_pair.remove(&pair);
-                        }
+                    let Some(by_value) = self.by_pair.get_mut(key) else { continue };
+                    values.iter().for_each(|value| take(by_value, value, stack));
+                    if by_value.is_empty() {
+                        self.by_pair.remove(key);
                     }
                 }
-                Place::Key(key) => {
-                    if self.by_key.get_mut(key).is_some_and(|set| set.remove(&stack) && set.is_empty()) {
-                        self.by_key.remove(key);
-                    }
-                }
+                Place::Key(key) => take(&mut self.by_key, key, stack),
                 Place::Others => {
                     self.others.remove(&stack);
                 }
@@ -131,13 +232,17 @@ impl StacksBySelector {
     }
 
     /// Stacks with a selector that may match these labels.
-    pub fn candidates<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = StackId> + 'a {
-        let pairs = labels
-            .iter()
-            .filter_map(|(key, value)| self.by_pair.get(&(key.clone(), value.clone())))
-            .flatten();
-        let keys = labels.keys().filter_map(|key| self.by_key.get(key)).flatten();
+    pub fn candidates<'a>(&'a self, labels: &'a LabelSet) -> impl Iterator<Item = StackId> + 'a {
+        let pairs =
+            labels.iter().filter_map(|label| self.by_pair.get(label.key())?.get(label.value())).flatten();
+        let keys = labels.iter().filter_map(|label| self.by_key.get(label.key())).flatten();
         pairs.chain(keys).chain(&self.others).copied()
+    }
+}
+
+fn take(places: &mut HashMap<Box<str>, BTreeSet<StackId>>, at: &str, stack: StackId) {
+    if places.get_mut(at).is_some_and(|set| set.remove(&stack) && set.is_empty()) {
+        places.remove(at);
     }
 }
 
@@ -145,42 +250,58 @@ impl StacksBySelector {
 mod tests {
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    fn labels(pairs: &[(&str, &str)]) -> LabelSet {
+        pairs.iter().map(|(key, value)| Label::new(key, value)).collect()
     }
 
     #[test]
-    fn candidates_contain_every_match_both_ways_and_nothing_stays_after_removal() {
-        let fleet = [labels(&[("env", "prod")]), labels(&[("env", "dev"), ("gpu", "")]), labels(&[])];
-        let texts = ["env=prod", "env in (dev,prod)", "gpu", "!gpu", "env!=prod", "*", "env=dev,gpu,!old"];
+    fn agents_are_selected_exactly_and_nothing_stays_after_removal() {
+        let mut fleet = [
+            labels(&[("env", "prod")]),
+            labels(&[("env", "dev"), ("gpu", "")]),
+            labels(&[]),
+            labels(&[("env", "prod"), ("old", "x")]),
+        ];
+        let texts = [
+            "env=prod",
+            "env in (dev,prod)",
+            "gpu",
+            "!gpu",
+            "env!=prod",
+            "*",
+            "env=dev,gpu,!old",
+            "env=none",
+            "env notin (dev,none)",
+            "none",
+            "!none,env",
+            "env=prod,old",
+        ];
         let selectors: Vec<Selector> = texts.iter().map(|text| text.parse().unwrap()).collect();
-        let agents: Vec<AgentId> = fleet.iter().map(|_| AgentId::generate()).collect();
         let stacks: Vec<StackId> = selectors.iter().map(|_| StackId::generate()).collect();
         let (mut by_label, mut by_selector) = (AgentsByLabel::default(), StacksBySelector::default());
-        for (agent, labels) in agents.iter().zip(&fleet) {
-            by_label.insert(*agent, labels);
+        for (slot, labels) in (0..).zip(&mut fleet) {
+            by_label.insert(slot, labels);
         }
         for (stack, selector) in stacks.iter().zip(&selectors) {
             by_selector.insert(*stack, [selector]);
         }
         for (stack, selector) in stacks.iter().zip(&selectors) {
-            let candidates = by_label.candidates(selector);
-            for (agent, labels) in agents.iter().zip(&fleet) {
-                let matches = selector.matches(labels);
-                let found = candidates.as_ref().is_none_or(|agents| agents.contains(agent));
-                assert!(!matches || found, "{selector} finds the agent {labels:?}");
-                let found = by_selector.candidates(labels).any(|candidate| candidate == *stack);
-                assert!(!matches || found, "{labels:?} finds the stack {selector}");
+            let selected = by_label.select(selector);
+            for (slot, labels) in (0..).zip(&fleet) {
+                let matches = selector.holds(|key| labels.get(key));
+                assert_eq!(selected.contains(slot), matches, "{selector} and {labels:?}");
+                let back = by_selector.candidates(labels).any(|candidate| candidate == *stack);
+                assert!(back || !matches, "{labels:?} must find the stack of {selector}");
             }
+        }
+        for (slot, labels) in (0..).zip(&fleet) {
+            by_label.remove(slot, labels);
         }
         for (stack, selector) in stacks.iter().zip(&selectors) {
             by_selector.remove(*stack, [selector]);
         }
-        assert!(fleet.iter().all(|labels| by_selector.candidates(labels).next().is_none()));
-        assert!(by_selector.by_pair.is_empty() && by_selector.by_key.is_empty());
-        for (agent, labels) in agents.iter().zip(&fleet) {
-            by_label.remove(*agent, labels);
-        }
         assert!(by_label.by_key.is_empty());
+        assert!(by_selector.by_pair.is_empty() && by_selector.by_key.is_empty());
+        assert!(by_selector.others.is_empty());
     }
 }

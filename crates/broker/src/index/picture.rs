@@ -1,47 +1,86 @@
-//! Agents and stacks, with the inverted indexes that make a poll a lookup.
+//! Agents, stacks and grants, with the inverted indexes that make a poll a lookup.
+//!
+//! Agents are in dense slots, so that a set of them is a bitmap: whom a selector matches, who holds a stack, whom a
+//! change concerns are a few operations on bitmaps, at any size of the fleet.
+//!
+//! | module      | the question it answers                                     |
+//! |-------------|-------------------------------------------------------------|
+//! | `reach`     | which agents does this stack, selector or grant reach       |
+//! | `concerned` | whose target state does a change make another               |
+//! | `fingerprints` | is it what the database holds                            |
+//! | `losses`    | what would a change take away from whom                     |
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod concerned;
+mod fingerprints;
+mod losses;
+mod reach;
+#[cfg(test)]
+mod tests;
 
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use brokkr_api::agents::AgentStatus;
 use brokkr_api::{AgentId, StackId};
+use roaring::RoaringBitmap;
 
-use super::labels::{AgentsByLabel, StacksBySelector};
+pub use losses::{Losses, Retargeting};
+
+use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::targeting::reaches;
+use crate::domain::grants::{GrantFacts, ProjectGrants};
 
 /// How things are now, for everything whose doorbell rang.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub stacks: Vec<StackFacts>,
+    /// All there are, if any of them changed.
+    pub grants: Option<Vec<GrantFacts>>,
 }
 
 #[derive(Debug, Default)]
 pub struct Picture {
-    agents: HashMap<AgentId, AgentFacts>,
-    names: HashMap<String, AgentId>,
-    stacks: HashMap<StackId, StackFacts>,
+    agents: Vec<AgentFacts>,
+    slots: HashMap<AgentId, Slot>,
+    /// Slots in the order of the agents' names.
+    by_name: Vec<Slot>,
+    active: RoaringBitmap,
+    /// By the last byte of their ids: what is compared with the database at a time.
+    slices: Vec<RoaringBitmap>,
     by_label: AgentsByLabel,
+    stacks: HashMap<StackId, StackFacts>,
     by_selector: StacksBySelector,
     explicit: HashMap<AgentId, BTreeSet<StackId>>,
-    holders: HashMap<StackId, BTreeSet<AgentId>>,
+    holders: HashMap<StackId, RoaringBitmap>,
+    grants: HashMap<String, Arc<ProjectGrants>>,
 }
 
 impl Picture {
     #[must_use]
     pub fn new(changes: Changes) -> Self {
-        let mut picture = Self::default();
         // Whom it concerns is not asked at the start: it is everybody, once.
-        changes.agents.into_iter().for_each(|agent| picture.put_agent(agent));
+        let mut picture = Self { agents: changes.agents, ..Self::default() };
+        picture.slots.reserve(picture.agents.len());
+        for slot in 0..slot(picture.agents.len()) {
+            picture.enter_agent(slot);
+            picture.file_agent(slot);
+        }
+        let mut by_name: Vec<(&str, Slot)> =
+            picture.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
+        by_name.sort_unstable();
+        picture.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
+        picture.grants = by_project(changes.grants.unwrap_or_default());
         changes.stacks.into_iter().for_each(|stack| picture.put_stack(stack));
         picture
     }
 
     pub fn agent(&self, id: AgentId) -> Option<&AgentFacts> {
-        self.agents.get(&id)
+        self.slots.get(&id).map(|slot| self.at(*slot))
     }
 
     pub fn agent_named(&self, name: &str) -> Option<&AgentFacts> {
-        self.agents.get(self.names.get(name)?)
+        self.place_of(name).ok().map(|at| self.at(self.by_name[at]))
     }
 
     pub fn stack(&self, id: StackId) -> Option<&StackFacts> {
@@ -50,6 +89,10 @@ impl Picture {
 
     pub fn agents(&self) -> usize {
         self.agents.len()
+    }
+
+    pub fn stacks(&self) -> usize {
+        self.stacks.len()
     }
 
     /// Every stack that may reach the agent, and every known one that it holds. May repeat.
@@ -61,34 +104,6 @@ impl Picture {
             .filter_map(|stack| self.stacks.get(&stack))
     }
 
-    /// Every agent that the stack reaches.
-    pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
-        if stack.deleted {
-            return Vec::new();
-        }
-        let mut agents: HashMap<AgentId, &AgentFacts> = HashMap::new();
-        let mut take = |agent: &'_ AgentId| {
-            if let Some(facts) = self.agents.get(agent)
-                && reaches(facts, stack)
-            {
-                agents.insert(facts.id, facts);
-            }
-        };
-        stack.targets.iter().for_each(|target| take(&target.agent));
-        for target in &stack.selectors {
-            match self.by_label.candidates(&target.selector) {
-                Some(candidates) => candidates.iter().for_each(&mut take),
-                // `*`, or only negative terms: it really is about everybody.
-                None => self.agents.keys().for_each(&mut take),
-            }
-        }
-        agents.into_values().collect()
-    }
-
-    pub fn holders(&self, stack: StackId) -> impl Iterator<Item = &AgentFacts> {
-        self.holders.get(&stack).into_iter().flatten().filter_map(|agent| self.agents.get(agent))
-    }
-
     /// Held stacks that are not here: deleted ones that nobody held until now, or unknown ones.
     pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
         let held: BTreeSet<StackId> =
@@ -96,55 +111,101 @@ impl Picture {
         held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
     }
 
-    /// Takes in how things are now, and tells whom that concerns, before or after: their answer, or their
-    /// right to ask, may be another.
-    pub fn apply(&mut self, changes: Changes) -> HashSet<AgentId> {
-        let mut concerned = HashSet::new();
+    /// Takes in how things are now, and tells whom that concerns: exactly those whose answer, or whose right to ask,
+    /// became another.
+    pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
+        let mut concerned = RoaringBitmap::new();
         let mut let_go = BTreeSet::new();
         for agent in changes.agents {
-            concerned.insert(agent.id);
-            if let Some(before) = self.agents.get(&agent.id) {
-                let_go.extend(before.holds.iter().copied());
+            let before = self.agent(agent.id);
+            let_go.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
+            let changed = self.concerned_by_agent(before, &agent);
+            let slot = self.put_agent(agent);
+            if changed {
+                concerned.insert(slot);
             }
-            self.put_agent(agent);
         }
-        for stack in changes.stacks {
+        if let Some(grants) = changes.grants {
+            concerned |= self.put_grants(grants);
+        }
+        for mut stack in changes.stacks {
             let_go.insert(stack.id);
-            if self.stacks.get(&stack.id) == Some(&stack) {
-                continue;
-            }
-            let holders = self.holders.get(&stack.id).into_iter().flatten().copied();
-            concerned.extend(holders);
-            if let Some(before) = self.stacks.get(&stack.id) {
-                concerned.extend(self.reached(before).iter().map(|agent| agent.id));
-            }
-            concerned.extend(self.reached(&stack).iter().map(|agent| agent.id));
+            stack.grants = self.grants_of(&stack.project);
+            concerned |= self.concerned_by_stack(self.stacks.get(&stack.id), &stack);
             self.put_stack(stack);
         }
         let_go.into_iter().for_each(|stack| self.forget_if_over(stack));
         concerned
     }
 
-    fn put_agent(&mut self, agent: AgentFacts) {
-        if let Some(before) = self.agents.remove(&agent.id) {
-            self.by_label.remove(before.id, &before.labels);
-            self.names.remove(&before.name);
-            for stack in &before.holds {
-                if self.holders.get_mut(stack).is_some_and(|set| set.remove(&before.id) && set.is_empty()) {
-                    self.holders.remove(stack);
-                }
-            }
-        }
-        self.by_label.insert(agent.id, &agent.labels);
-        self.names.insert(agent.name.clone(), agent.id);
-        for stack in &agent.holds {
-            self.holders.entry(*stack).or_default().insert(agent.id);
-        }
-        self.agents.insert(agent.id, agent);
+    pub(super) fn slot(&self, agent: AgentId) -> Option<Slot> {
+        self.slots.get(&agent).copied()
     }
 
-    fn put_stack(&mut self, stack: StackFacts) {
+    pub(super) fn at(&self, slot: Slot) -> &AgentFacts {
+        &self.agents[slot as usize]
+    }
+
+    /// Where the name is in the order of names, or would be.
+    fn place_of(&self, name: &str) -> Result<usize, usize> {
+        self.by_name.binary_search_by(|slot| self.at(*slot).name.as_str().cmp(name))
+    }
+
+    fn put_agent(&mut self, agent: AgentFacts) -> Slot {
+        let Some(slot) = self.slot(agent.id) else {
+            let slot = slot(self.agents.len());
+            let place = self.place_of(&agent.name).unwrap_or_else(|place| place);
+            self.agents.push(agent);
+            self.by_name.insert(place, slot);
+            self.enter_agent(slot);
+            self.file_agent(slot);
+            return slot;
+        };
+        let before = &self.agents[slot as usize];
+        self.by_label.remove(slot, &before.labels);
+        for stack in &before.holds {
+            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
+                self.holders.remove(stack);
+            }
+        }
+        let renamed = before.name != agent.name;
+        if renamed {
+            self.by_name.retain(|other| *other != slot);
+        }
+        self.agents[slot as usize] = agent;
+        if renamed {
+            let place = self.place_of(&self.at(slot).name).unwrap_or_else(|place| place);
+            self.by_name.insert(place, slot);
+        }
+        self.file_agent(slot);
+        slot
+    }
+
+    /// Enters what is for ever: an agent keeps its slot and its id.
+    fn enter_agent(&mut self, slot: Slot) {
+        let id = self.at(slot).id;
+        self.slots.insert(id, slot);
+        self.slices.resize_with(256, RoaringBitmap::new);
+        self.slices[usize::from(fingerprints::slice(&id.0))].insert(slot);
+    }
+
+    /// Enters what may change, but for its name.
+    fn file_agent(&mut self, slot: Slot) {
+        let agent = &mut self.agents[slot as usize];
+        self.by_label.insert(slot, &mut agent.labels);
+        if agent.status == AgentStatus::Active {
+            self.active.insert(slot);
+        } else {
+            self.active.remove(slot);
+        }
+        for stack in &agent.holds {
+            self.holders.entry(*stack).or_default().insert(slot);
+        }
+    }
+
+    fn put_stack(&mut self, mut stack: StackFacts) {
         self.remove_stack(stack.id);
+        stack.grants = self.grants_of(&stack.project);
         if !stack.deleted {
             self.by_selector.insert(stack.id, stack.selectors.iter().map(|target| &target.selector));
             for target in &stack.targets {
@@ -170,90 +231,50 @@ impl Picture {
             self.remove_stack(id);
         }
     }
+
+    /// Replaces all grants, and tells whom that concerns.
+    fn put_grants(&mut self, grants: Vec<GrantFacts>) -> RoaringBitmap {
+        let before = std::mem::replace(&mut self.grants, by_project(grants));
+        let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
+        let mut concerned = RoaringBitmap::new();
+        for project in projects {
+            let before = before.get(&project).cloned().unwrap_or_else(|| nothing_said(&project));
+            let after = self.grants_of(&project);
+            if before != after {
+                concerned |= self.concerned_by_grants(&project, &before, &after);
+                let stacks = self.stacks.values_mut().filter(|stack| stack.project == project);
+                stacks.for_each(|stack| stack.grants = Arc::clone(&after));
+            }
+        }
+        concerned
+    }
+
+    fn grants_of(&mut self, project: &str) -> Arc<ProjectGrants> {
+        if let Some(known) = self.grants.get(project) {
+            return Arc::clone(known);
+        }
+        let nothing = nothing_said(project);
+        self.grants.insert(project.to_owned(), Arc::clone(&nothing));
+        nothing
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
+fn slot(at: usize) -> Slot {
+    Slot::try_from(at).expect("there are less than four billion agents")
+}
 
-    use brokkr_api::agents::AgentStatus;
-    use brokkr_api::ids::Checksum;
-    use brokkr_api::{InstallationId, SequenceId};
-    use jiff::Timestamp;
+fn nothing_said(project: &str) -> Arc<ProjectGrants> {
+    Arc::new(ProjectGrants::new(project, Vec::new()))
+}
 
-    use super::*;
-    use crate::domain::envelope::{answer, envelope};
-    use crate::domain::facts::{ObjectFacts, SelectorTarget, SessionFacts};
-
-    fn agent(number: usize) -> AgentFacts {
-        let labels = [("region", number % 50), ("site", number % 5_000)];
-        AgentFacts {
-            id: AgentId::generate(),
-            name: format!("agent-{number}"),
-            status: AgentStatus::Active,
-            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
-            labels_changed_at: Timestamp::UNIX_EPOCH,
-            public_key: vec![0; 32],
-            session: SessionFacts::default(),
-            holds: Vec::new(),
-            holds_digest: Checksum([0; 32]),
-        }
+fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
+    let mut projects: HashMap<String, Vec<GrantFacts>> = HashMap::new();
+    for grant in grants {
+        projects.entry(grant.project.clone()).or_default().push(grant);
     }
-
-    fn stack(number: usize, sequence: i64) -> StackFacts {
-        let object = ObjectFacts {
-            sequence_id: SequenceId(sequence),
-            checksum: Checksum([1; 32]),
-            parsed_digest: Checksum([2; 32]),
-            is_deletion_marker: false,
-            resources: 1,
-            published_at: Timestamp::UNIX_EPOCH,
-        };
-        let mut stack = StackFacts::new("default".into(), StackId::generate(), format!("stack-{number}"))
-            .with_newest(Some(object));
-        let selector = format!("site={},region", number % 5_000).parse().expect("a selector");
-        stack.selectors.push(SelectorTarget { selector, since: Timestamp::UNIX_EPOCH });
-        stack
-    }
-
-    /// Changes `rounds` stacks one by one, and tells the time of each change and of each answer after it.
-    fn measure(agents: usize, stacks: usize, rounds: usize) {
-        let started = Instant::now();
-        let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
-        let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
-        let mut picture = Picture::new(Changes { agents: (0..agents).map(agent).collect(), stacks: facts });
-        let loaded = started.elapsed();
-        let started = Instant::now();
-        let mut concerned = HashSet::new();
-        for (number, facts) in changed.into_iter().enumerate() {
-            let id = facts.id;
-            let mut facts = stack(number, (stacks + number) as i64);
-            facts.id = id;
-            let told = picture.apply(Changes { agents: Vec::new(), stacks: vec![facts] });
-            assert_eq!(told.len(), agents / 5_000, "only the agents of one site");
-            concerned.extend(told);
-        }
-        let apply = started.elapsed() / u32::try_from(rounds).expect("few");
-        let started = Instant::now();
-        for id in &concerned {
-            let facts = picture.agent(*id).expect("it is there");
-            let bytes = answer(&envelope(InstallationId(id.0), facts, picture.candidates(facts))).bytes;
-            assert!(bytes.len() > 100);
-        }
-        let answers = started.elapsed() / u32::try_from(concerned.len()).expect("few");
-        println!(
-            "{agents} agents, {stacks} stacks: loaded in {loaded:?}, a change {apply:?}, an answer {answers:?}"
-        );
-    }
-
-    #[test]
-    fn a_change_looks_only_at_those_it_concerns() {
-        measure(10_000, 5_000, 100);
-    }
-
-    /// The sizes of the design, in memory: what does not scale shows here, long before there is such a fleet.
-    #[test]
-    fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_looks_only_at_those_it_concerns() {
-        measure(1_000_000, 100_000, 20);
-    }
+    let grants = |(project, grants): (String, Vec<GrantFacts>)| {
+        let grants = Arc::new(ProjectGrants::new(&project, grants));
+        (project, grants)
+    };
+    projects.into_iter().map(grants).collect()
 }

@@ -1,10 +1,13 @@
-//! The picture that lived through changes is the one that is built anew, and nobody is forgotten.
+//! The picture against the plain functions, over random worlds: it leads where loading anew leads, nobody is
+//! forgotten, nobody is woken for nothing, and what it counts is what is there.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::Grant;
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, InstallationId, Labels, SequenceId, StackId};
+use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -14,12 +17,16 @@ use crate::domain::envelope::{answer, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
+use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::labels::{Label, LabelSet};
+use crate::domain::targeting::reaches;
 
 /// So few that changes meet.
 const AGENTS: u128 = 4;
 const STACKS: u128 = 5;
-const SELECTORS: [&str; 7] =
-    ["env=prod", "env in (dev,prod)", "env=dev,gpu", "gpu", "!gpu", "env!=prod", "*"];
+const PROJECTS: [&str; 2] = ["default", "shop"];
+const SELECTORS: [&str; 8] =
+    ["env=prod", "env in (dev,prod)", "env=dev,gpu", "gpu", "!gpu", "env!=prod", "*", "env,!gpu"];
 
 fn agent_id(number: u128) -> AgentId {
     AgentId(Uuid::from_u128(number))
@@ -33,11 +40,15 @@ fn time() -> impl Strategy<Value = Timestamp> {
     (0i64..4).prop_map(|second| Timestamp::from_second(second).expect("a time"))
 }
 
-fn labels() -> impl Strategy<Value = Labels> {
+fn a_selector() -> impl Strategy<Value = Selector> {
+    prop::sample::select(&SELECTORS[..]).prop_map(|text| text.parse().expect("a selector"))
+}
+
+fn labels() -> impl Strategy<Value = LabelSet> {
     let env = prop_oneof![Just(None), Just(Some("prod")), Just(Some("dev"))];
     (env, any::<bool>()).prop_map(|(env, gpu)| {
-        let env = env.map(|value| ("env".to_owned(), value.to_owned()));
-        env.into_iter().chain(gpu.then(|| ("gpu".to_owned(), String::new()))).collect()
+        let env = env.map(|value| Label::new("env", value));
+        env.into_iter().chain(gpu.then(|| Label::new("gpu", ""))).collect()
     })
 }
 
@@ -48,6 +59,7 @@ prop_compose! {
         active in prop::bool::weighted(0.8),
         labels in labels(),
         labels_changed_at in time(),
+        count in 0i64..2,
         // One more than there are: agents may hold what nobody knows.
         holds in prop::collection::vec(0..=STACKS, 0..4),
     ) -> AgentFacts {
@@ -57,8 +69,8 @@ prop_compose! {
             status: if active { AgentStatus::Active } else { AgentStatus::Inactive },
             labels,
             labels_changed_at,
-            public_key: vec![0; 32],
-            session: SessionFacts::default(),
+            public_key: [0; 32],
+            session: SessionFacts { count, ..SessionFacts::default() },
             holds: Vec::new(),
             holds_digest: Checksum([0; 32]),
         };
@@ -71,59 +83,144 @@ prop_compose! {
         number in 0..STACKS,
         deleted in prop::bool::weighted(0.3),
         targets in prop::collection::btree_map(0..AGENTS, time(), 0..3),
-        selectors in prop::collection::btree_map(prop::sample::select(&SELECTORS[..]), time(), 0..3),
+        selectors in prop::collection::btree_map(a_selector(), time(), 0..3),
         newest in prop::option::weighted(0.8, (0i64..3, time())),
     ) -> StackFacts {
+        let number_of = i64::try_from(number).expect("few");
         let object = newest.map(|(version, published_at)| ObjectFacts {
-            // No two stacks share one.
-            sequence_id: SequenceId(i64::try_from(number).expect("few") * 1000 + version),
+            // No two stacks share one, and a deletion is one of its own.
+            sequence_id: SequenceId(number_of * 1000 + version + if deleted { 500 } else { 0 }),
             checksum: Checksum([1; 32]),
             parsed_digest: Checksum([2; 32]),
             is_deletion_marker: deleted,
             resources: 1,
-            published_at,
+            // As in the database, an object never changes.
+            published_at: if deleted { Timestamp::UNIX_EPOCH } else { published_at },
         });
-        let mut facts = StackFacts::new("default".into(), stack_id(number), format!("stack-{number}"))
+        let project = PROJECTS[usize::try_from(number % 2).expect("two")];
+        let mut facts = StackFacts::new(project.into(), stack_id(number), format!("stack-{number}"))
             .with_newest(object);
         facts.deleted = deleted;
         facts.targets = targets
             .into_iter()
             .map(|(agent, since)| ExplicitTarget { agent: agent_id(agent), since })
             .collect();
-        facts.selectors = selectors
-            .into_iter()
-            .map(|(text, since)| SelectorTarget { selector: text.parse().expect("a selector"), since })
-            .collect();
+        facts.selectors =
+            selectors.into_iter().map(|(selector, since)| SelectorTarget { selector, since }).collect();
         facts
     }
 }
 
+prop_compose! {
+    fn a_grant()(
+        number in 0u128..6,
+        project in prop::sample::select(&PROJECTS[..]),
+        selector in a_selector(),
+        namespace in prop::sample::select(&["a", "b"][..]),
+        account in prop::sample::select(&["x/brokkr-x", "y/brokkr-y"][..]),
+    ) -> GrantFacts {
+        let allows =
+            Grant { namespaces: vec![namespace.into()], kinds: vec!["*".into()], account: Some(account.into()) };
+        let id = GrantId(Uuid::from_u128(2000 + number));
+        GrantFacts { id, project: project.into(), selector, allows: Arc::new(allows) }
+    }
+}
+
+fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
+    prop::collection::vec(a_grant(), 0..4).prop_map(|grants| {
+        let by_id: BTreeMap<GrantId, GrantFacts> =
+            grants.into_iter().map(|grant| (grant.id, grant)).collect();
+        by_id.into_values().collect()
+    })
+}
+
+/// What happens between two looks of the tail.
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    agents: Vec<AgentFacts>,
+    stacks: Vec<StackFacts>,
+    grants: Option<Vec<GrantFacts>>,
+}
+
+fn one_change() -> impl Strategy<Value = Batch> {
+    prop_oneof![
+        4 => an_agent().prop_map(|agent| Batch { agents: vec![agent], ..Batch::default() }),
+        4 => a_stack().prop_map(|stack| Batch { stacks: vec![stack], ..Batch::default() }),
+        1 => grants().prop_map(|grants| Batch { grants: Some(grants), ..Batch::default() }),
+    ]
+}
+
+fn several() -> impl Strategy<Value = Batch> {
+    let agents = prop::collection::vec(an_agent(), 0..3);
+    let stacks = prop::collection::vec(a_stack(), 0..3);
+    (agents, stacks, prop::option::weighted(0.2, grants())).prop_map(|(agents, stacks, grants)| Batch {
+        agents,
+        stacks,
+        grants,
+    })
+}
+
 /// What the database holds.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Truth {
     agents: BTreeMap<AgentId, AgentFacts>,
     stacks: BTreeMap<StackId, StackFacts>,
+    grants: Vec<GrantFacts>,
 }
 
 impl Truth {
     /// Stores a batch, and reads it as the tail does: what changed, and held stacks that were forgotten.
-    fn take(&mut self, picture: &Picture, agents: Vec<AgentFacts>, stacks: Vec<StackFacts>) -> Changes {
-        let agents: BTreeMap<_, _> = agents.into_iter().map(|agent| (agent.id, agent)).collect();
-        let mut rang: Vec<StackId> = stacks.iter().map(|stack| stack.id).collect();
+    fn take(&mut self, picture: &Picture, batch: Batch) -> Changes {
+        let agents: BTreeMap<_, _> = batch.agents.into_iter().map(|agent| (agent.id, agent)).collect();
+        let mut rang: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
         self.agents.extend(agents.clone());
-        self.stacks.extend(stacks.into_iter().map(|stack| (stack.id, stack)));
+        self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
+        self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
         rang.extend(picture.unknown_holds(agents.values()));
         rang.sort_unstable();
         rang.dedup();
         let stacks = rang.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
-        Changes { agents: agents.into_values().collect(), stacks }
+        Changes { agents: agents.into_values().collect(), stacks, grants: batch.grants }
     }
 
     /// As a replica loads it at its start.
     fn anew(&self) -> Picture {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
-        Picture::new(Changes { agents: self.agents.values().cloned().collect(), stacks })
+        let agents = self.agents.values().cloned().collect();
+        Picture::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
+    }
+
+    /// The grants of a project, by nothing but the list.
+    fn grants_of(&self, project: &str) -> Arc<ProjectGrants> {
+        let own = self.grants.iter().filter(|grant| grant.project == project).cloned().collect();
+        Arc::new(ProjectGrants::new(project, own))
+    }
+
+    /// Every stack, with what its project may do.
+    fn stacks(&self) -> Vec<StackFacts> {
+        let mut stacks: Vec<StackFacts> = self.stacks.values().cloned().collect();
+        stacks.iter_mut().for_each(|stack| stack.grants = self.grants_of(&stack.project));
+        stacks
+    }
+
+    /// Every answer, by looking at everything.
+    fn answers(&self) -> HashMap<AgentId, String> {
+        let stacks = self.stacks();
+        let text = |agent: &AgentFacts| {
+            let envelope = envelope(InstallationId(Uuid::nil()), agent, &stacks);
+            String::from_utf8_lossy(&answer(&envelope).bytes).into_owned()
+        };
+        self.agents.values().map(|agent| (agent.id, text(agent))).collect()
+    }
+
+    /// Pairs of a stack and an agent that it reaches.
+    fn pairs(&self) -> Vec<(StackId, AgentId)> {
+        let stacks = self.stacks();
+        let of = |agent: &AgentFacts| -> Vec<(StackId, AgentId)> {
+            stacks.iter().filter(|stack| reaches(agent, stack)).map(|stack| (stack.id, agent.id)).collect()
+        };
+        self.agents.values().flat_map(of).collect()
     }
 }
 
@@ -137,25 +234,94 @@ fn answers(picture: &Picture) -> HashMap<AgentId, String> {
         .collect()
 }
 
+/// What decides whether an agent may ask.
+fn right_to_ask(truth: &Truth) -> BTreeMap<AgentId, (SessionFacts, Checksum)> {
+    truth.agents.values().map(|agent| (agent.id, (agent.session, agent.holds_digest))).collect()
+}
+
+fn lost(before: &Truth, after: &Truth) -> u64 {
+    let after = after.pairs();
+    before.pairs().iter().filter(|pair| !after.contains(pair)).count() as u64
+}
+
 proptest! {
     #[test]
-    fn changes_concern_everybody_whose_answer_they_change_and_lead_where_loading_anew_leads(
-        batches in prop::collection::vec(
-            (prop::collection::vec(an_agent(), 0..3), prop::collection::vec(a_stack(), 0..3)),
-            1..12,
-        )
+    fn changes_lead_where_loading_anew_leads_and_concern_everybody_whose_answer_they_change(
+        batches in prop::collection::vec(several(), 1..12)
     ) {
         let (mut picture, mut truth) = (Picture::default(), Truth::default());
-        for (agents, stacks) in batches {
-            let changes = truth.take(&picture, agents, stacks);
+        for batch in batches {
             let before = answers(&picture);
+            let changes = truth.take(&picture, batch);
             let concerned = picture.apply(changes);
             let after = answers(&picture);
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes);
-                prop_assert!(!changed || concerned.contains(agent), "{agent} is not told: {bytes}");
+                let told = picture.slot(*agent).is_some_and(|slot| concerned.contains(slot));
+                prop_assert!(!changed || told, "{agent} is not told: {bytes}");
             }
+            prop_assert_eq!(&after, &truth.answers());
             prop_assert_eq!(&after, &answers(&truth.anew()));
+        }
+    }
+
+    #[test]
+    fn a_change_concerns_exactly_those_whose_answer_or_right_to_ask_it_changes(
+        batches in prop::collection::vec(one_change(), 1..20)
+    ) {
+        let (mut picture, mut truth) = (Picture::default(), Truth::default());
+        for batch in batches {
+            let (before, rights) = (truth.answers(), right_to_ask(&truth));
+            let changes = truth.take(&picture, batch);
+            let concerned = picture.apply(changes);
+            let (after, rights_after) = (truth.answers(), right_to_ask(&truth));
+            for (agent, bytes) in &after {
+                let changed = before.get(agent) != Some(bytes) || rights.get(agent) != rights_after.get(agent);
+                let told = picture.slot(*agent).is_some_and(|slot| concerned.contains(slot));
+                prop_assert_eq!(told, changed, "{}: {:?} became {}", agent, before.get(agent), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_change_would_take_is_counted_before_it_is_made(
+        batches in prop::collection::vec(several(), 1..6),
+        labels in labels(),
+        selectors in prop::collection::vec(a_selector(), 0..3),
+        new_grants in grants(),
+    ) {
+        let (mut picture, mut truth) = (Picture::default(), Truth::default());
+        for batch in batches {
+            let changes = truth.take(&picture, batch);
+            picture.apply(changes);
+        }
+        for agent in truth.agents.values() {
+            let mut after = truth.clone();
+            after.agents.insert(agent.id, AgentFacts { labels: labels.clone(), ..agent.clone() });
+            prop_assert_eq!(picture.lost_by_labels(agent, labels.clone()).pairs, lost(&truth, &after));
+        }
+        for stack in truth.stacks().iter().filter(|stack| !stack.deleted) {
+            let mut after = truth.clone();
+            let since = Timestamp::UNIX_EPOCH;
+            let target = |selector: &Selector| SelectorTarget { selector: selector.clone(), since };
+            let mut retargeted = stack.clone();
+            retargeted.selectors = selectors.iter().map(target).collect();
+            after.stacks.insert(stack.id, retargeted);
+            let named: Vec<AgentId> = stack.targets.iter().map(|target| target.agent).collect();
+            prop_assert_eq!(picture.lost_by_targets(stack, &named, &selectors).pairs, lost(&truth, &after));
+            let there = picture.retargeting(stack, &named, &selectors);
+            prop_assert_eq!(there.lost.len(), lost(&truth, &after));
+            prop_assert_eq!(there.gained.len(), lost(&after, &truth));
+            prop_assert_eq!(there.kept.len() + there.lost.len(), picture.reach(stack).len());
+            // Whoever leaves out a name means it.
+            prop_assert!(picture.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
+        }
+        for project in PROJECTS {
+            let mut after = truth.clone();
+            after.grants.retain(|grant| grant.project != project);
+            after.grants.extend(new_grants.iter().filter(|grant| grant.project == project).cloned());
+            let losses = picture.lost_by_grants(project, &after.grants_of(project));
+            prop_assert_eq!(losses.pairs, lost(&truth, &after));
         }
     }
 }

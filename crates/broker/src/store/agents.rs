@@ -90,6 +90,17 @@ pub async fn agent_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Res
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
+/// The named agents, in the order of their names.
+pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
+    let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
+    let rows: Vec<AgentRow> = sqlx::query_as(agent_columns!("WHERE id = ANY($1) ORDER BY name"))
+        .bind(ids)
+        .fetch_all(pool)
+        .await
+        .doing("list the agents")?;
+    rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
+}
+
 pub async fn agent_insert_on_conn(
     connection: &mut PgConnection,
     id: AgentId,

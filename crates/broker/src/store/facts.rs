@@ -1,5 +1,7 @@
-//! What the index needs to know about agents and stacks, read set-based: all of them at start, the named ones
-//! when a doorbell rang.
+//! What the index needs to know about agents and stacks, read set-based: the named ones when a doorbell rang, and all
+//! of them at the start (`all`).
+
+mod all;
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
@@ -12,27 +14,15 @@ use super::{Doing as _, StoreError, checksum, known};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
+use crate::domain::labels::LabelSet;
 
-macro_rules! agents {
-    ($holds:literal, $rest:literal) => {
-        concat!(
-            "SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
-                    a.session_count, a.session_instance, a.session_tied, ",
-            $holds,
-            " AS holds FROM agents a ",
-            $rest
-        )
-    };
-}
+pub use all::{facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn};
 
-/// What is held is read in one go: looking it up for each agent takes minutes with a million of them.
-const ALL_AGENTS: &str = agents!(
-    "coalesce(h.stacks, '{}')",
-    "LEFT JOIN (SELECT agent_id, array_agg(stack_id) AS stacks FROM agent_holds GROUP BY agent_id) h
-       ON h.agent_id = a.id"
-);
-const NAMED_AGENTS: &str =
-    agents!("ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id)", "WHERE a.id = ANY($1)");
+const NAMED_AGENTS: &str = "
+    SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
+           a.session_count, a.session_instance, a.session_tied,
+           ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id) AS holds
+    FROM agents a WHERE a.id = ANY($1)";
 
 macro_rules! stacks_where {
     ($condition:literal) => {
@@ -57,16 +47,7 @@ macro_rules! stacks_where {
     };
 }
 
-pub async fn facts_of_all_agents_on_conn(
-    connection: &mut PgConnection,
-) -> Result<Vec<AgentFacts>, StoreError> {
-    sqlx::query_as::<_, AgentRow>(ALL_AGENTS)
-        .fetch(connection)
-        .and_then(async |row| row.facts())
-        .try_collect()
-        .await
-        .doing("read all agents")
-}
+use stacks_where;
 
 pub async fn facts_of_agents_on_conn(
     connection: &mut PgConnection,
@@ -80,20 +61,6 @@ pub async fn facts_of_agents_on_conn(
         .try_collect()
         .await
         .doing("read changed agents")
-}
-
-/// Every living stack, and the deleted ones that somebody still holds.
-pub async fn facts_of_all_stacks_on_conn(
-    connection: &mut PgConnection,
-) -> Result<Vec<StackFacts>, StoreError> {
-    sqlx::query_as::<_, StackRow>(stacks_where!(
-        "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
-    ))
-    .fetch(connection)
-    .and_then(async |row| row.facts())
-    .try_collect()
-    .await
-    .doing("read all stacks")
 }
 
 pub async fn facts_of_stacks_on_conn(
@@ -130,9 +97,9 @@ impl AgentRow {
             id: AgentId(self.id),
             name: self.name,
             status: known(&self.status)?,
-            labels: self.labels.0,
+            labels: LabelSet::from(&self.labels.0),
             labels_changed_at: self.labels_changed_at.to_jiff(),
-            public_key: self.public_key,
+            public_key: checksum(&self.public_key).0,
             session: SessionFacts {
                 count: self.session_count,
                 instance: self.session_instance.map(InstanceId),

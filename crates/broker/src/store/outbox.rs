@@ -5,9 +5,11 @@
 //! still open: everything below it has ended, and what it wrote is visible. A reader that goes up to there,
 //! and no further, passes over nothing. The price is lag behind open transactions, never loss.
 
-use brokkr_api::{AgentId, StackId};
+use std::collections::HashSet;
+
+use brokkr_api::{AgentId, GrantId, StackId};
 use jiff::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
@@ -20,6 +22,28 @@ const SLICE: u64 = 5000;
 pub enum Doorbell {
     Agent(AgentId),
     Stack(StackId),
+    Grant(GrantId),
+}
+
+impl Doorbell {
+    /// One that a newer version rings is not for this one.
+    fn read(kind: &str, key: Uuid) -> Option<Self> {
+        match kind {
+            "agent" => Some(Self::Agent(AgentId(key))),
+            "stack" => Some(Self::Stack(StackId(key))),
+            "grant" => Some(Self::Grant(GrantId(key))),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn key(self) -> Uuid {
+        match self {
+            Self::Agent(id) => id.0,
+            Self::Stack(id) => id.0,
+            Self::Grant(id) => id.0,
+        }
+    }
 }
 
 /// What one transaction of a reader can see.
@@ -40,14 +64,15 @@ pub async fn outbox_ring_on_conn(
     project: &str,
     bell: Doorbell,
 ) -> Result<(), StoreError> {
-    let (kind, key) = match bell {
-        Doorbell::Agent(id) => ("agent", id.0),
-        Doorbell::Stack(id) => ("stack", id.0),
+    let kind = match bell {
+        Doorbell::Agent(_) => "agent",
+        Doorbell::Stack(_) => "stack",
+        Doorbell::Grant(_) => "grant",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
         .bind(kind)
-        .bind(key)
+        .bind(bell.key())
         .execute(connection)
         .await
         .map(|_| ())
@@ -77,6 +102,18 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     })
 }
 
+/// Gives out the snapshot of the frozen transaction, so that another can begin with the same.
+pub async fn outbox_export_on_conn(connection: &mut PgConnection) -> Result<String, StoreError> {
+    sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(connection).await.doing("share the snapshot")
+}
+
+/// Makes a frozen transaction that has just begun see exactly what another one sees.
+pub async fn outbox_import_on_conn(connection: &mut PgConnection, snapshot: &str) -> Result<(), StoreError> {
+    // A SET takes no parameters. The name is the server's own: digits and dashes.
+    let statement = AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"));
+    sqlx::query(statement).execute(connection).await.map(|_| ()).doing("take over the snapshot")
+}
+
 /// What can be seen now.
 pub async fn outbox_snapshot(pool: &PgPool) -> Result<Snapshot, StoreError> {
     let mut connection = pool.acquire().await.doing("read the snapshot")?;
@@ -99,31 +136,41 @@ pub async fn outbox_read_on_conn(
     .fetch_all(connection)
     .await
     .doing("read the outbox")?;
-    let mut seen = std::collections::HashSet::new();
-    Ok(rows
-        .into_iter()
-        .map(
-            |(kind, key)| {
-                if kind == "agent" { Doorbell::Agent(AgentId(key)) } else { Doorbell::Stack(StackId(key)) }
-            },
-        )
-        .filter(|bell| seen.insert(*bell))
-        .collect())
+    let mut seen = HashSet::new();
+    let bells = rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key));
+    Ok(bells.filter(|bell| seen.insert(*bell)).collect())
 }
 
-/// The highest transaction from `horizon` on that rang and is visible already; with keys, only of those.
+/// Doorbells from `horizon` on that are visible already. What they are about may or may not show in a picture.
+pub async fn outbox_above_on_conn(
+    connection: &mut PgConnection,
+    horizon: u64,
+) -> Result<HashSet<Doorbell>, StoreError> {
+    let rows: Vec<(String, Uuid)> =
+        sqlx::query_as("SELECT kind, key FROM outbox WHERE xid >= $1::bigint::text::xid8")
+            .bind(horizon.cast_signed())
+            .fetch_all(connection)
+            .await
+            .doing("read the outbox above the horizon")?;
+    Ok(rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key)).collect())
+}
+
+/// The highest transaction from `horizon` on that rang and is visible already; with keys, only of those, and of
+/// grants if they were all read.
 pub async fn outbox_highest_on_conn(
     connection: &mut PgConnection,
     horizon: u64,
     keys: Option<&[Uuid]>,
+    grants: bool,
 ) -> Result<Option<u64>, StoreError> {
     sqlx::query_scalar(
         "SELECT xid::text::bigint FROM outbox
-         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2))
+         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind = 'grant'))
          ORDER BY xid DESC LIMIT 1",
     )
     .bind(horizon.cast_signed())
     .bind(keys)
+    .bind(grants)
     .fetch_optional(connection)
     .await
     .map(|highest: Option<i64>| highest.map(i64::cast_unsigned))

@@ -5,6 +5,9 @@
 //! only *what* changed; how it is now is read in the same snapshot, so a bell that rang twice, or for
 //! something that was taken in already, does no harm.
 
+mod agreement;
+mod load;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,18 +16,18 @@ use brokkr_api::{AgentId, Position, StackId};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Notify;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::index::{Changes, Index, Picture, Seen};
-use crate::store::facts::{
-    facts_of_agents_on_conn, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn,
-    facts_of_stacks_on_conn,
-};
+use crate::index::{Changes, Index, Seen};
+use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
+use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
     Doorbell, FROZEN, Snapshot, outbox_highest_on_conn, outbox_read_on_conn, outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
+use agreement::Rounds;
 
 const TICK: Duration = Duration::from_millis(200);
 const HURRY: Duration = Duration::from_millis(10);
@@ -57,6 +60,12 @@ pub struct Cursor {
     moved: Timestamp,
 }
 
+impl Cursor {
+    fn at(snapshot: Snapshot) -> Self {
+        Self { snapshot, moved: snapshot.now }
+    }
+}
+
 #[derive(Debug)]
 pub struct OutboxTail {
     pool: PgPool,
@@ -70,35 +79,17 @@ impl OutboxTail {
         Self { pool, index, poke }
     }
 
-    /// Loads everything in one snapshot. The tail then goes on from its horizon: what committed above the
-    /// horizon and was already loaded is simply taken in again.
-    pub async fn load(&self) -> Result<Cursor, StoreError> {
-        let started = Instant::now();
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
-        // Everything takes as long as it takes; a limit would only make it start over, for ever.
-        sqlx::query("SET LOCAL statement_timeout = 0")
-            .execute(&mut *transaction)
-            .await
-            .doing("begin to load the index")?;
-        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
-        let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
-        let stacks = facts_of_all_stacks_on_conn(&mut transaction).await?;
-        let highest = outbox_highest_on_conn(&mut transaction, snapshot.horizon, None).await?;
-        transaction.commit().await.doing("end loading the index")?;
-        let (agent_count, stack_count) = (agents.len(), stacks.len());
-        let index = Arc::clone(&self.index);
-        let seen = seen(&snapshot, highest);
-        off_thread(move || index.replace(Picture::new(Changes { agents, stacks }), seen)).await;
-        let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(agents = agent_count, stacks = stack_count, position = %seen.position, millis, "index loaded");
-        Ok(Cursor { snapshot, moved: snapshot.now })
-    }
-
     /// Tails until told to stop.
     pub async fn run(self, mut cursor: Cursor, stop: CancellationToken) {
         let mut failing = false;
+        let mut rounds = Rounds::new(Instant::now());
         loop {
-            let pause = match self.step(cursor).await {
+            let slices = rounds.due(Instant::now(), self.index.picture().agents());
+            let looked = match slices {
+                Some(slices) => self.check(cursor, slices).await,
+                None => self.step(cursor).await,
+            };
+            let pause = match looked {
                 Ok(next) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!("the outbox can be read again");
@@ -144,23 +135,35 @@ impl OutboxTail {
     /// Takes in what is between the cursor and the horizon, and moves the cursor there.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
-        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        let next = self.step_on_conn(&mut transaction, cursor).await?;
+        transaction.commit().await.doing("end reading the outbox")?;
+        match next {
+            Some(next) => Ok(next),
+            None => self.load().await,
+        }
+    }
+
+    /// The same in a frozen transaction; none if the outbox does not go on from the cursor.
+    async fn step_on_conn(
+        &self,
+        connection: &mut PgConnection,
+        cursor: Cursor,
+    ) -> Result<Option<Cursor>, StoreError> {
+        let snapshot = outbox_snapshot_on_conn(connection).await?;
         if !continues(&cursor.snapshot, &snapshot) {
-            transaction.rollback().await.doing("end reading the outbox")?;
             tracing::warn!(
                 epoch = snapshot.epoch,
                 horizon = snapshot.horizon,
                 "the outbox does not go on; loading anew"
             );
-            return self.load().await;
+            return Ok(None);
         }
         let bells = if snapshot.horizon > cursor.snapshot.horizon {
-            outbox_read_on_conn(&mut transaction, cursor.snapshot.horizon, snapshot.horizon).await?
+            outbox_read_on_conn(connection, cursor.snapshot.horizon, snapshot.horizon).await?
         } else {
             Vec::new()
         };
-        let (changes, highest) = self.look(&mut transaction, &bells, snapshot.horizon).await?;
-        transaction.commit().await.doing("end reading the outbox")?;
+        let (changes, highest) = self.look(connection, &bells, snapshot.horizon).await?;
         let mut seen = seen(&snapshot, highest);
         seen.shown = seen.shown.max(self.index.seen().shown);
         if bells.is_empty() {
@@ -169,7 +172,7 @@ impl OutboxTail {
             let index = Arc::clone(&self.index);
             off_thread(move || index.apply(changes, seen)).await;
         }
-        Ok(Cursor { snapshot, moved: moved(&cursor, &snapshot) })
+        Ok(Some(Cursor { snapshot, moved: moved(&cursor, &snapshot) }))
     }
 
     /// How everything is now whose bell rang, and the highest transaction above the horizon that shows in it.
@@ -181,13 +184,17 @@ impl OutboxTail {
     ) -> Result<(Changes, Option<u64>), StoreError> {
         let mut agents: Vec<AgentId> = Vec::new();
         let mut stacks: Vec<StackId> = Vec::new();
+        let mut changes = Changes::default();
         for bell in bells {
             match bell {
                 Doorbell::Agent(agent) => agents.push(*agent),
                 Doorbell::Stack(stack) => stacks.push(*stack),
+                Doorbell::Grant(_) => changes.grants = Some(Vec::new()),
             }
         }
-        let mut changes = Changes::default();
+        if let Some(grants) = &mut changes.grants {
+            *grants = facts_of_all_grants_on_conn(connection).await?;
+        }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
             stacks.extend(self.index.picture().unknown_holds(&changes.agents));
@@ -200,7 +207,8 @@ impl OutboxTail {
         }
         let keys: Vec<Uuid> =
             agents.iter().map(|agent| agent.0).chain(stacks.iter().map(|stack| stack.0)).collect();
-        let highest = outbox_highest_on_conn(connection, horizon, Some(&keys)).await?;
+        let highest =
+            outbox_highest_on_conn(connection, horizon, Some(&keys), changes.grants.is_some()).await?;
         Ok((changes, highest))
     }
 }
@@ -233,11 +241,16 @@ fn seen(snapshot: &Snapshot, highest: Option<u64>) -> Seen {
     Seen { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
 }
 
+/// What a task came to; its panic is ours.
+fn finished<T>(ended: Result<T, JoinError>) -> T {
+    match ended {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => unreachable!("nobody aborts it"),
+    }
+}
+
 /// A change may concern every agent: computing their answers must not hold up a thread that serves.
 async fn off_thread(work: impl FnOnce() + Send + 'static) {
-    if let Err(error) = tokio::task::spawn_blocking(work).await
-        && error.is_panic()
-    {
-        std::panic::resume_unwind(error.into_panic());
-    }
+    finished(tokio::task::spawn_blocking(work).await);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
+use brokkr_api::protocol::header;
 use brokkr_testkit::postgres::Durability;
 use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
@@ -24,6 +25,18 @@ async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<(
     let server = postgres.server().context("a server of one's own")?;
     server.kill9().await?;
     assert_eq!(agent.poll().await?.etag, before.etag, "no SQL on that path");
+    assert!(!before.headers.contains_key(header::STALE), "the database was there a moment ago");
+    let stale = eventually(Duration::from_secs(20), "answers to be marked stale", async || {
+        let now = agent.poll().await?;
+        let seconds = now.headers.get(header::STALE).context("not yet")?.to_str()?.parse::<u64>()?;
+        assert_eq!(now.etag, before.etag, "it is still the answer");
+        anyhow::Ok(seconds)
+    })
+    .await?;
+    assert!(stale >= 3, "{stale}");
+    let waited = agent.wait(&before.etag, 1).await?;
+    assert_eq!(waited.status, StatusCode::NOT_MODIFIED);
+    assert!(waited.headers.contains_key(header::STALE), "of what is the same, too");
     let response = house.admin.send(Method::PUT, "stacks/other", &json!({})).await?;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
@@ -37,7 +50,9 @@ async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<(
     })
     .await?;
     let object = house.submit("web", YAML).await?;
-    let envelope = agent.poll().await?.envelope()?;
+    let fresh = agent.poll().await?;
+    assert!(!fresh.headers.contains_key(header::STALE));
+    let envelope = fresh.envelope()?;
     assert_eq!(envelope.stacks[0].sequence_id, object.sequence_id);
     Ok(())
 }

@@ -82,7 +82,15 @@ impl House {
     }
 
     pub async fn target(&self, name: &str, targets: Value) -> Result<Stack> {
-        read(self.admin.send(Method::PUT, &format!("stacks/{name}/targets"), &targets).await?).await
+        let path = format!("stacks/{name}/targets");
+        let response = self.admin.send(Method::PUT, &path, &targets).await?;
+        if response.status() != StatusCode::CONFLICT {
+            return read(response).await;
+        }
+        // It takes the stack from agents, and that is meant here.
+        let problem: Problem = response.json().await?;
+        let expect = problem.expect.with_context(|| problem.to_string())?;
+        read(self.admin.send(Method::PUT, &format!("{path}?expect={expect}"), &targets).await?).await
     }
 
     pub async fn submit(&self, stack: &str, yaml: &str) -> Result<DeploymentObject> {

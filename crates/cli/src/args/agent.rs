@@ -74,6 +74,9 @@ pub struct Labelling {
     /// What to set or remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,
+    /// How many stacks the agent loses by it; the refusal without it says the number
+    #[arg(long, value_name = "NUMBER")]
+    pub expect: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,9 @@ pub struct Apply {
     /// Target one agent; can be repeated
     #[arg(long, value_name = "NAME")]
     pub to_agent: Vec<Name>,
+    /// How many agents lose the stack by other selectors; the refusal without it says the number
+    #[arg(long, value_name = "NUMBER")]
+    pub expect: Option<u64>,
     /// Set a label of the stack; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub label: Vec<(String, String)>,

@@ -82,7 +82,8 @@ async fn label(args: Labelling, client: &Client, printer: Printer) -> Result<(),
         }
     }
     let patch = AgentPatch { labels: Some(labels), ..AgentPatch::default() };
-    let agent = client.patch_agent(args.name.as_str(), &patch).await.while_trying(&action)?;
+    let agent =
+        client.patch_agent_expecting(args.name.as_str(), &patch, args.expect).await.while_trying(&action)?;
     printer
         .result(&agent, || format!("agent {} is labelled {}", agent.name, view::text::labels(&agent.labels)))
 }

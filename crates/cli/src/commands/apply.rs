@@ -126,7 +126,7 @@ async fn put_targets(
         ));
     }
     client
-        .put_stack_targets(args.stack.as_str(), &targets)
+        .put_stack_targets_expecting(args.stack.as_str(), &targets, args.expect)
         .await
         .while_trying(&format!("set the targets of the stack {}", args.stack))
 }

@@ -31,7 +31,7 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
         "A6: {targets}"
     );
 
-    fleet.brokkr(["agent", "label", "shop-1", "env=test"]).await?.ok()?;
+    fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
     eventually(PATIENCE, "shop-1 to let go", async || match maps_1.get_opt("one").await {
         Ok(None) => Look::Yes(()),
         other => Look::NotYet(format!("{other:?}")),
@@ -50,7 +50,7 @@ async fn targeted_again_half_way_through_the_removal_it_turns_round() -> Result<
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.configmaps().patch("held", &PatchParams::default(), &Patch::Merge(hold)).await?;
 
-    world.fleet.brokkr(["agent", "label", "shop-1", "env=test"]).await?.ok()?;
+    world.fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
     world.sees_gone("other").await?;
     world.status("web", "shop-1", "blocked", |status| status["state"] == "blocked").await?;
     world.fleet.brokkr(["agent", "label", "shop-1", "env=prod"]).await?.ok()?;
@@ -69,7 +69,7 @@ async fn c6_a_namespace_with_something_foreign_inside_is_left_and_named() -> Res
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let theirs = world.put_foreign("theirs").await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
-    world.fleet.brokkr(["agent", "label", "shop-1", "env=test"]).await?.ok()?;
+    world.fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
     world.sees_gone("one").await?;
     let event = eventually(PATIENCE, "the removal to be told", async || {
         let events = world.events(&stack).await.unwrap_or_default();

@@ -6,6 +6,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::Agent;
 
+use super::visible::sees;
+use crate::access::Caller;
 use crate::broker::Broker;
 use crate::http::error::ApiError;
 use crate::store::agents::{AgentRef, agent_fetch};
@@ -15,9 +17,11 @@ use crate::store::agents::{AgentRef, agent_fetch};
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn get_agent(
     State(broker): State<Arc<Broker>>,
+    caller: Caller,
     Path(agent): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
+    let agent = agent.filter(|agent| sees(&broker.index.picture(), &caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Json(broker.presence.shown(agent)))
 }

@@ -6,21 +6,26 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
 use brokkr_api::names::{DEFAULT_PROJECT, check_labels};
+use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
 
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::expect::Expect;
+use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};
+use crate::index::Losses;
 use crate::store::agents::{AgentRef, agent_patch_on_conn};
 use crate::store::outbox::Doorbell;
 
-/// Change an agent. What is not given stays.
+/// Change an agent. What is not given stays. Labels that take stacks away need `expect`.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents", request_body = AgentPatch,
-    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+    params(("agent" = String, Path, description = "Name or id"), Expect), responses((status = 200, body = Agent)))]
 pub async fn patch_agent(
     State(broker): State<Arc<Broker>>,
     Path(agent): Path<String>,
+    Asked(expect): Asked<Expect>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let patch: AgentPatch = change.json()?;
@@ -33,6 +38,15 @@ pub async fn patch_agent(
     };
     let agent = agent_patch_on_conn(write.conn(), &AgentRef::read(&agent), &patch).await?;
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
+    // Counted with the row locked: nobody else changes these labels meanwhile.
+    expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
     write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
     write.finish(StatusCode::OK, &agent).await
+}
+
+fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {
+    let picture = broker.index.picture();
+    let lost =
+        picture.agent(agent).zip(labels).map(|(agent, labels)| picture.lost_by_labels(agent, labels.into()));
+    lost.unwrap_or_default()
 }

@@ -221,6 +221,9 @@ fn answer(broker: &Broker, now: &Current, ask: &Ask, changed: bool) -> Response 
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization, brokkr-holds"));
+    if let Some(seconds) = broker.stale() {
+        headers.insert(header::STALE, HeaderValue::from(seconds));
+    }
     if let Some(seconds) = ask.wait {
         headers.insert("preference-applied", text(&format!("wait={seconds}")));
     }

@@ -1,0 +1,72 @@
+//! What the index knows about an agent or a stack as one line, whose digest is compared with the one that the
+//! database makes of its rows (`store/fingerprints.rs`, which has to write the very same line).
+
+use std::fmt::Write as _;
+
+use brokkr_api::ids::Checksum;
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::facts::{AgentFacts, StackFacts};
+
+/// The digest of many lines, in any order: how many, and the exclusive or of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub lines: i64,
+    pub sum: i64,
+}
+
+impl Fingerprint {
+    pub fn add(&mut self, line: &str) {
+        let digest = Sha256::digest(line.as_bytes());
+        let mut first = [0u8; 8];
+        first.copy_from_slice(&digest[..8]);
+        self.lines += 1;
+        self.sum ^= i64::from_be_bytes(first);
+    }
+}
+
+#[must_use]
+pub fn agent_line(agent: &AgentFacts) -> String {
+    let instance = agent.session.instance.map_or_else(|| "-".to_owned(), |instance| instance.to_string());
+    let tied = if agent.session.tied { 't' } else { 'f' };
+    format!(
+        "{}|{}|{}|{}|{}|{}|{}|{instance}|{tied}|{}",
+        agent.id,
+        agent.name,
+        agent.status,
+        labels(agent),
+        micros(agent.labels_changed_at),
+        Checksum(agent.public_key),
+        agent.session.count,
+        agent.holds_digest,
+    )
+}
+
+/// As PostgreSQL prints jsonb: shorter keys first. Keys and values hold nothing that would need escaping.
+fn labels(agent: &AgentFacts) -> String {
+    let mut pairs: Vec<(&str, &str)> =
+        agent.labels.iter().map(|label| (label.key(), label.value())).collect();
+    pairs.sort_unstable_by_key(|(key, _)| (key.len(), *key));
+    let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("\"{key}\": \"{value}\"")).collect();
+    format!("{{{}}}", pairs.join(", "))
+}
+
+#[must_use]
+pub fn stack_line(stack: &StackFacts) -> String {
+    let newest = stack.newest.map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
+    let mut line = format!("{}|{}|{}|{newest}|", stack.id, stack.project, stack.name);
+    let targets = stack.targets.iter().map(|target| format!("{}@{}", target.agent, micros(target.since)));
+    let mut selectors: Vec<(String, i64)> =
+        stack.selectors.iter().map(|target| (target.selector.to_string(), micros(target.since))).collect();
+    selectors.sort_unstable();
+    let selectors = selectors.iter().map(|(selector, since)| format!("{selector}@{since}"));
+    let (targets, selectors): (Vec<_>, Vec<_>) = (targets.collect(), selectors.collect());
+    // Writing to a text cannot fail.
+    let _ = write!(line, "{}|{}", targets.join(","), selectors.join(","));
+    line
+}
+
+fn micros(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}

@@ -1,0 +1,94 @@
+//! What projects may do on agents (design §5): the one place that decides it at the broker. The agent checks
+//! again at the last hop.
+//!
+//! The project `default` may do everything until somebody writes a grant for it. Every other project may do
+//! nothing without one. Where several grants of a project cover an agent, the oldest says as whom; those with the
+//! same account add up, the others do not count on that agent.
+
+use std::sync::Arc;
+
+use brokkr_api::envelope::Grant;
+use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::{GrantId, Selector};
+
+use super::facts::AgentFacts;
+
+/// One grant: these agents, to this project, for this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantFacts {
+    /// Ordered by time of creation.
+    pub id: GrantId,
+    pub project: String,
+    pub selector: Selector,
+    pub allows: Arc<Grant>,
+}
+
+/// All grants of one project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProjectGrants {
+    /// Nobody wrote a grant for the project `default`: the agent's own role is the limit.
+    Unlimited,
+    /// Ordered by id.
+    Listed(Vec<GrantFacts>),
+}
+
+/// What a project may do on one agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// What the agent's own role may do.
+    Own,
+    Granted(Arc<Grant>),
+    Nothing,
+}
+
+impl ProjectGrants {
+    #[must_use]
+    pub fn new(project: &str, mut grants: Vec<GrantFacts>) -> Self {
+        if grants.is_empty() && project == DEFAULT_PROJECT {
+            return Self::Unlimited;
+        }
+        grants.sort_by_key(|grant| grant.id);
+        Self::Listed(grants)
+    }
+
+    #[must_use]
+    pub fn on(&self, agent: &AgentFacts) -> Right {
+        let Self::Listed(grants) = self else { return Right::Own };
+        let mut covering = grants.iter().filter(|grant| agent.matches(&grant.selector));
+        let Some(first) = covering.next() else { return Right::Nothing };
+        let mut allows = Arc::clone(&first.allows);
+        for grant in covering.filter(|grant| grant.allows.account == first.allows.account) {
+            let sum = Arc::make_mut(&mut allows);
+            add(&mut sum.namespaces, &grant.allows.namespaces);
+            add(&mut sum.kinds, &grant.allows.kinds);
+        }
+        Right::Granted(allows)
+    }
+
+    /// Whether a stack of the project may reach the agent.
+    #[must_use]
+    pub fn cover(&self, agent: &AgentFacts) -> bool {
+        match self {
+            Self::Unlimited => true,
+            Self::Listed(grants) => grants.iter().any(|grant| agent.matches(&grant.selector)),
+        }
+    }
+}
+
+fn add(list: &mut Vec<String>, more: &[String]) {
+    list.extend_from_slice(more);
+    list.sort();
+    list.dedup();
+}
+
+impl Right {
+    /// As it travels: nothing is a grant with empty lists, which the agent reads as nothing.
+    #[must_use]
+    pub fn into_grant(self) -> Option<Grant> {
+        match self {
+            Self::Own => None,
+            Self::Granted(grant) => Some(Arc::unwrap_or_clone(grant)),
+            Self::Nothing => Some(Grant::default()),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Selectors, tried out before they are used.
+
+pub mod preview;

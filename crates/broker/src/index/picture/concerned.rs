@@ -1,0 +1,130 @@
+//! Whose target state a change makes another: found by bitmaps, and where these cannot tell, by looking at
+//! both answers. Whoever is not named here keeps the answer that was computed, and sleeps on.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use brokkr_api::InstallationId;
+use brokkr_api::envelope::TargetStack;
+use roaring::RoaringBitmap;
+
+use super::Picture;
+use crate::domain::envelope::{envelope, wanted};
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::grants::ProjectGrants;
+
+impl Picture {
+    /// Whether the agent's answer, or its right to ask, becomes another.
+    pub(super) fn concerned_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
+        let Some(before) = before else { return true };
+        let labelled = AgentFacts {
+            name: after.name.clone(),
+            labels: after.labels.clone(),
+            labels_changed_at: after.labels_changed_at,
+            ..before.clone()
+        };
+        if labelled != *after {
+            return true;
+        }
+        before != after && self.entries(before) != self.entries(after)
+    }
+
+    fn entries(&self, agent: &AgentFacts) -> Vec<TargetStack> {
+        envelope(InstallationId(uuid::Uuid::nil()), agent, self.candidates(agent)).stacks
+    }
+
+    /// Exactly the agents in whose answer the stack becomes another.
+    pub(super) fn concerned_by_stack(
+        &self,
+        before: Option<&StackFacts>,
+        after: &StackFacts,
+    ) -> RoaringBitmap {
+        let Some(before) = before else { return self.told_about(after) };
+        if before == after {
+            return RoaringBitmap::new();
+        }
+        let mut retargeted = before.clone();
+        retargeted.targets.clone_from(&after.targets);
+        retargeted.selectors.clone_from(&after.selectors);
+        if retargeted != *after {
+            return self.told_about(before) | self.told_about(after);
+        }
+        if !after.has_object() {
+            return RoaringBitmap::new();
+        }
+        // Who gained or lost it is concerned. Who had it and keeps it, only if the first reason is another one now.
+        let (reached_before, reached_after) = (self.reach(before), self.reach(after));
+        let mut kept = self.touched(before, after);
+        kept &= &reached_before;
+        kept &= &reached_after;
+        kept &= &self.active;
+        kept.retain(|slot| wanted(self.at(slot), before) != wanted(self.at(slot), after));
+        ((reached_before ^ reached_after) & &self.active) | kept
+    }
+
+    /// Active agents with the stack in their answer.
+    fn told_about(&self, stack: &StackFacts) -> RoaringBitmap {
+        if !stack.has_object() {
+            return RoaringBitmap::new();
+        }
+        let mut told = self.reach(stack);
+        if let Some(holders) = self.holders.get(&stack.id) {
+            told |= holders;
+        }
+        told & &self.active
+    }
+
+    /// Agents that a target means which only one of the two has.
+    fn touched(&self, before: &StackFacts, after: &StackFacts) -> RoaringBitmap {
+        let selectors = either(before.selectors.iter(), after.selectors.iter());
+        let targets = either(before.targets.iter(), after.targets.iter());
+        let mut touched = RoaringBitmap::new();
+        selectors.for_each(|target| touched |= self.select(&target.selector));
+        touched.extend(targets.filter_map(|target| self.slot(target.agent)));
+        touched
+    }
+
+    /// Exactly the agents in whose answer a stack of the project becomes another.
+    pub(super) fn concerned_by_grants(
+        &self,
+        project: &str,
+        before: &ProjectGrants,
+        after: &ProjectGrants,
+    ) -> RoaringBitmap {
+        let mut touched = match (before, after) {
+            (ProjectGrants::Listed(before), ProjectGrants::Listed(after)) => {
+                let mut touched = RoaringBitmap::new();
+                let changed = before
+                    .iter()
+                    .filter(|grant| !after.contains(grant))
+                    .chain(after.iter().filter(|grant| !before.contains(grant)));
+                changed.for_each(|grant| touched |= self.select(&grant.selector));
+                touched
+            }
+            _ => self.by_label.everyone().clone(),
+        };
+        touched &= &self.active;
+        touched.retain(|slot| before.on(self.at(slot)) != after.on(self.at(slot)));
+        if touched.is_empty() {
+            return touched;
+        }
+        let mut have_stacks = RoaringBitmap::new();
+        for stack in self.stacks.values().filter(|stack| stack.project == project && stack.has_object()) {
+            have_stacks |= self.targeted(stack);
+            if let Some(holders) = self.holders.get(&stack.id) {
+                have_stacks |= holders;
+            }
+        }
+        touched & have_stacks
+    }
+}
+
+/// What only one of the two has.
+fn either<'a, T: Eq + Hash + 'a>(
+    one: impl Iterator<Item = &'a T> + Clone,
+    other: impl Iterator<Item = &'a T> + Clone,
+) -> impl Iterator<Item = &'a T> {
+    let (in_one, in_other): (HashSet<&T>, HashSet<&T>) = (one.clone().collect(), other.clone().collect());
+    let only_one: Vec<&T> = one.filter(|item| !in_other.contains(item)).collect();
+    only_one.into_iter().chain(other.filter(move |item| !in_one.contains(item)))
+}

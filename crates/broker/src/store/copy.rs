@@ -1,0 +1,169 @@
+//! Reading the rows of `COPY … TO STDOUT (FORMAT binary)`: for tables that are read as a whole. A row costs a
+//! fraction of what it costs through an ordinary query, and at a million of them that is the time of a start.
+//!
+//! The format: a header, then per row the number of fields (16 bits) and each field as its length (32 bits, -1 is
+//! NULL) and its bytes; -1 fields end it. All in network order.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use futures::TryStreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+/// 2000-01-01, from which PostgreSQL counts.
+const EPOCH_SECOND: i64 = 946_684_800;
+
+/// Hands each row of the statement to `take`.
+pub async fn copy_rows(
+    connection: &mut PgConnection,
+    statement: &str,
+    mut take: impl FnMut(&mut Fields) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error> {
+    let mut stream = connection.copy_out_raw(statement).await?;
+    let mut rest = BytesMut::new();
+    let mut begun = false;
+    while let Some(piece) = stream.try_next().await? {
+        // The server sends a row a message; nothing promises it, so what is cut off waits for the next.
+        rest.extend_from_slice(&piece);
+        if !begun {
+            let Some(body) = after_header(&rest)? else { continue };
+            rest.advance(body);
+            begun = true;
+        }
+        while let Some(length) = row_length(&rest) {
+            let mut row = rest.split_to(length).freeze();
+            if row.get_i16() < 0 {
+                continue;
+            }
+            take(&mut Fields(row))?;
+        }
+    }
+    Ok(())
+}
+
+fn broken(what: &str) -> sqlx::Error {
+    sqlx::Error::Protocol(format!("a copied row cannot be read: {what}"))
+}
+
+/// Where the rows begin, once all of the header is there.
+fn after_header(bytes: &[u8]) -> Result<Option<usize>, sqlx::Error> {
+    const FIXED: usize = SIGNATURE.len() + 8;
+    let Some(mut rest) = bytes.get(..FIXED) else { return Ok(None) };
+    if !rest.starts_with(SIGNATURE) {
+        return Err(broken("the header"));
+    }
+    rest.advance(SIGNATURE.len() + 4);
+    let extension = usize::try_from(rest.get_i32()).map_err(|_| broken("the header"))?;
+    Ok((bytes.len() >= FIXED + extension).then_some(FIXED + extension))
+}
+
+/// The length of the first row, once all of it is there.
+fn row_length(bytes: &[u8]) -> Option<usize> {
+    let fields = bytes.get(..2).map(|mut count| count.get_i16())?;
+    let mut at = 2;
+    for _ in 0..fields.max(0) {
+        let length = bytes.get(at..at + 4).map(|mut length| length.get_i32())?;
+        at += 4 + usize::try_from(length).unwrap_or_default();
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
+/// The fields of a row that were not read yet, in the order of the statement.
+#[derive(Debug)]
+pub struct Fields(Bytes);
+
+impl Fields {
+    /// The next field; none if it is NULL.
+    pub fn optional(&mut self) -> Result<Option<Bytes>, sqlx::Error> {
+        let length = self.0.try_get_i32().map_err(|_| broken("a field is missing"))?;
+        let Ok(length) = usize::try_from(length) else { return Ok(None) };
+        if length > self.0.len() {
+            return Err(broken("it is cut off"));
+        }
+        Ok(Some(self.0.split_to(length)))
+    }
+
+    pub fn bytes(&mut self) -> Result<Bytes, sqlx::Error> {
+        self.optional()?.ok_or_else(|| broken("a field is NULL"))
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], sqlx::Error> {
+        self.bytes()?.as_ref().try_into().map_err(|_| broken("a field has another size"))
+    }
+
+    pub fn text(&mut self) -> Result<String, sqlx::Error> {
+        String::from_utf8(self.bytes()?.into()).map_err(|_| broken("a text is not UTF-8"))
+    }
+
+    pub fn uuid(&mut self) -> Result<Uuid, sqlx::Error> {
+        self.fixed().map(Uuid::from_bytes)
+    }
+
+    pub fn optional_uuid(&mut self) -> Result<Option<Uuid>, sqlx::Error> {
+        let read = |bytes: Bytes| Uuid::from_slice(&bytes).map_err(|_| broken("an id has another size"));
+        self.optional()?.map(read).transpose()
+    }
+
+    pub fn number(&mut self) -> Result<i64, sqlx::Error> {
+        self.fixed().map(i64::from_be_bytes)
+    }
+
+    pub fn truth(&mut self) -> Result<bool, sqlx::Error> {
+        Ok(self.fixed()? != [0u8])
+    }
+
+    pub fn digest(&mut self) -> Result<[u8; 32], sqlx::Error> {
+        self.fixed()
+    }
+
+    pub fn time(&mut self) -> Result<Timestamp, sqlx::Error> {
+        let since = SignedDuration::from_micros(self.number()?);
+        let epoch = Timestamp::from_second(EPOCH_SECOND).map_err(|_| broken("a time"))?;
+        epoch.checked_add(since).map_err(|_| broken("a time is out of range"))
+    }
+
+    /// The text of a jsonb field.
+    pub fn json(&mut self) -> Result<Bytes, sqlx::Error> {
+        let mut bytes = self.bytes()?;
+        if bytes.try_get_u8() != Ok(1) {
+            return Err(broken("another version of jsonb"));
+        }
+        Ok(bytes)
+    }
+
+    /// Ids that were strung together by `string_agg(uuid_send(…), '')`; NULL is none.
+    pub fn uuids(&mut self) -> Result<Vec<Uuid>, sqlx::Error> {
+        let bytes = self.optional()?.unwrap_or_default();
+        bytes.chunks(16).map(|id| Uuid::from_slice(id).map_err(|_| broken("an id is cut off"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_complete_only_with_all_of_its_fields() {
+        let row = [&[0, 2, 0, 0, 0, 1, 7][..], &[255, 255, 255, 255]].concat();
+        for cut in 0..row.len() {
+            assert_eq!(row_length(&row[..cut]), None, "{cut}");
+        }
+        assert_eq!(row_length(&[&row[..], &[9]].concat()), Some(row.len()));
+        assert_eq!(row_length(&[255, 255]), Some(2), "the end");
+        let mut fields = Fields(Bytes::from(row[2..].to_vec()));
+        assert!(fields.truth().unwrap());
+        assert_eq!(fields.optional().unwrap(), None);
+        assert!(fields.optional().is_err(), "there is no third");
+    }
+
+    #[test]
+    fn the_header_may_come_in_pieces() {
+        let header = [&SIGNATURE[..], &[0; 4], &[0, 0, 0, 2], &[1, 2]].concat();
+        for cut in 0..header.len() {
+            assert!(matches!(after_header(&header[..cut]), Ok(None)), "{cut}");
+        }
+        assert!(matches!(after_header(&header), Ok(Some(21))));
+        assert!(after_header(&[0; 30]).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! Everything at once, at the start of a replica: narrow columns, copied in binary. What is held is read
+//! beside the agents, on another connection with the same snapshot.
+
+use std::collections::HashMap;
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, InstanceId, StackId};
+use futures::TryStreamExt as _;
+use sqlx::PgConnection;
+
+use super::{StackRow, stacks_where};
+use crate::domain::facts::{AgentFacts, SessionFacts, StackFacts};
+use crate::domain::labels::Labeller;
+use crate::store::copy::copy_rows;
+use crate::store::{Doing as _, StoreError, known};
+
+/// The same columns as of named agents, without what they hold.
+const AGENTS: &str = "COPY (
+    SELECT id, name, status, labels, labels_changed_at, public_key,
+           session_count, session_instance, session_tied
+    FROM agents) TO STDOUT (FORMAT binary)";
+
+const HOLDS: &str = "COPY (
+    SELECT agent_id, string_agg(uuid_send(stack_id), ''::bytea) FROM agent_holds GROUP BY agent_id
+    ) TO STDOUT (FORMAT binary)";
+
+/// Every agent, as if it held nothing: see [`holds_of_all_agents_on_conn`].
+pub async fn facts_of_all_agents_on_conn(
+    connection: &mut PgConnection,
+) -> Result<Vec<AgentFacts>, StoreError> {
+    let (mut agents, mut labeller) = (Vec::new(), Labeller::default());
+    let none = brokkr_api::protocol::holds_digest([]);
+    let read = copy_rows(connection, AGENTS, |row| {
+        agents.push(AgentFacts {
+            id: AgentId(row.uuid()?),
+            name: row.text()?,
+            status: known(&row.text()?)?,
+            labels: labeller.read(&row.json()?).map_err(|error| sqlx::Error::Decode(error.into()))?,
+            labels_changed_at: row.time()?,
+            public_key: row.digest()?,
+            session: SessionFacts {
+                count: row.number()?,
+                instance: row.optional_uuid()?.map(InstanceId),
+                tied: row.truth()?,
+            },
+            holds: Vec::new(),
+            holds_digest: Checksum(none.0),
+        });
+        Ok(())
+    });
+    read.await.doing("read all agents")?;
+    Ok(agents)
+}
+
+/// What every agent holds that holds anything.
+pub async fn holds_of_all_agents_on_conn(
+    connection: &mut PgConnection,
+) -> Result<HashMap<AgentId, Vec<StackId>>, StoreError> {
+    let mut holds = HashMap::new();
+    let read = copy_rows(connection, HOLDS, |row| {
+        let agent = AgentId(row.uuid()?);
+        holds.insert(agent, row.uuids()?.into_iter().map(StackId).collect());
+        Ok(())
+    });
+    read.await.doing("read what all agents hold")?;
+    Ok(holds)
+}
+
+/// Every living stack, and the deleted ones that somebody still holds.
+pub async fn facts_of_all_stacks_on_conn(
+    connection: &mut PgConnection,
+) -> Result<Vec<StackFacts>, StoreError> {
+    sqlx::query_as::<_, StackRow>(stacks_where!(
+        "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
+    ))
+    .fetch(connection)
+    .and_then(async |row| row.facts())
+    .try_collect()
+    .await
+    .doing("read all stacks")
+}

@@ -1,0 +1,66 @@
+//! Digests of what the index is made of, computed by the database: a few figures come back, however many rows
+//! there are. Each line is the one of `domain/fingerprint.rs`, column by column.
+
+use std::ops::RangeInclusive;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError};
+use crate::domain::fingerprint::Fingerprint;
+
+macro_rules! fingerprint_of {
+    ($line:literal, $rest:literal) => {
+        concat!(
+            "SELECT count(*),
+                    coalesce(bit_xor(('x' || encode(substring(sha256(convert_to(line, 'UTF8')) FOR 8), 'hex'))
+                                     ::bit(64)::bigint), 0)
+             FROM (SELECT concat_ws('|', ",
+            $line,
+            ") AS line ",
+            $rest,
+            ") lines"
+        )
+    };
+}
+
+const AGENTS: &str = fingerprint_of!(
+    "a.id, a.name, a.status, a.labels, (extract(epoch FROM a.labels_changed_at) * 1000000)::bigint,
+     encode(a.public_key, 'hex'), a.session_count, coalesce(a.session_instance::text, '-'), a.session_tied,
+     encode(sha256(coalesce((SELECT string_agg(uuid_send(h.stack_id), ''::bytea ORDER BY h.stack_id)
+                             FROM agent_holds h WHERE h.agent_id = a.id), ''::bytea)), 'hex')",
+    "FROM agents a
+     WHERE get_byte(uuid_send(a.id), 15) BETWEEN $1 AND $2 AND a.id <> ALL($3)"
+);
+
+const STACKS: &str = fingerprint_of!(
+    "s.id, s.project, s.name, coalesce(s.newest_sequence_id::text, '-'),
+     coalesce((SELECT string_agg(t.agent_id || '@' || (extract(epoch FROM t.created_at) * 1000000)::bigint, ','
+                                 ORDER BY t.agent_id)
+               FROM stack_targets t WHERE t.project = s.project AND t.stack_id = s.id), ''),
+     coalesce((SELECT string_agg(t.selector || '@' || (extract(epoch FROM t.created_at) * 1000000)::bigint, ','
+                                 ORDER BY t.selector COLLATE \"C\")
+               FROM stack_selectors t WHERE t.project = s.project AND t.stack_id = s.id), '')",
+    "FROM stacks s
+     WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
+);
+
+/// Of the agents, and of the living stacks, whose ids end in one of these bytes; without the named ones.
+pub async fn fingerprints_on_conn(
+    connection: &mut PgConnection,
+    slices: &RangeInclusive<u8>,
+    without: &[Uuid],
+) -> Result<(Fingerprint, Fingerprint), StoreError> {
+    let mut found = [Fingerprint::default(); 2];
+    for (statement, found) in [AGENTS, STACKS].into_iter().zip(&mut found) {
+        let (lines, sum): (i64, i64) = sqlx::query_as(statement)
+            .bind(i32::from(*slices.start()))
+            .bind(i32::from(*slices.end()))
+            .bind(without)
+            .fetch_one(&mut *connection)
+            .await
+            .doing("compute digests of what the index holds")?;
+        *found = Fingerprint { lines, sum };
+    }
+    Ok((found[0], found[1]))
+}

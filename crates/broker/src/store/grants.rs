@@ -1,0 +1,142 @@
+//! Grants: which agents a project may use, for what, and as whom.
+
+use std::sync::Arc;
+
+use brokkr_api::GrantId;
+use brokkr_api::envelope::Grant;
+use brokkr_api::grants::{ProjectGrant, PutGrant};
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+use crate::domain::grants::GrantFacts;
+
+#[derive(sqlx::FromRow)]
+struct GrantRow {
+    id: Uuid,
+    name: String,
+    project: String,
+    selector: String,
+    namespaces: Vec<String>,
+    kinds: Vec<String>,
+    account: String,
+    created_by: String,
+    created_at: jiff_sqlx::Timestamp,
+    updated_at: jiff_sqlx::Timestamp,
+}
+
+impl GrantRow {
+    fn grant(self) -> Result<ProjectGrant, sqlx::Error> {
+        Ok(ProjectGrant {
+            id: GrantId(self.id),
+            name: known(&self.name)?,
+            project: self.project,
+            selector: known(&self.selector)?,
+            namespaces: self.namespaces,
+            kinds: self.kinds,
+            account: self.account,
+            created_by: self.created_by,
+            created_at: self.created_at.to_jiff(),
+            updated_at: self.updated_at.to_jiff(),
+        })
+    }
+
+    fn facts(self) -> Result<GrantFacts, sqlx::Error> {
+        let (namespaces, kinds, account) = (self.namespaces, self.kinds, Some(self.account));
+        Ok(GrantFacts {
+            id: GrantId(self.id),
+            project: self.project,
+            selector: known(&self.selector)?,
+            allows: Arc::new(Grant { namespaces, kinds, account }),
+        })
+    }
+}
+
+/// A page of grants in the order of their names, one more than `limit` if there are more.
+pub async fn grant_list(
+    pool: &PgPool,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<ProjectGrant>, StoreError> {
+    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name > $1 ORDER BY name LIMIT $2")
+        .bind(after.unwrap_or_default())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+        .fetch_all(pool)
+        .await
+        .doing("list the grants")?;
+    rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants")
+}
+
+pub async fn grant_fetch(
+    executor: impl PgExecutor<'_>,
+    name: &str,
+) -> Result<Option<ProjectGrant>, StoreError> {
+    let row: Option<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name = $1")
+        .bind(name)
+        .fetch_optional(executor)
+        .await
+        .doing("read the grant")?;
+    row.map(GrantRow::grant).transpose().doing("read the grant")
+}
+
+/// Keeps grants from changing until the transaction ends: what a change takes away is counted over all of a project.
+pub async fn grants_lock_on_conn(connection: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("LOCK TABLE grants IN SHARE ROW EXCLUSIVE MODE")
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("lock the grants")
+}
+
+pub async fn grant_count_on_conn(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT count(*) FROM grants").fetch_one(connection).await.doing("count the grants")
+}
+
+/// Makes or replaces the grant; none if there is no such project.
+pub async fn grant_put_on_conn(
+    connection: &mut PgConnection,
+    id: GrantId,
+    name: &str,
+    grant: &PutGrant,
+    created_by: &str,
+) -> Result<Option<ProjectGrant>, StoreError> {
+    let row: Option<GrantRow> = sqlx::query_as(
+        "INSERT INTO grants (id, name, project, selector, namespaces, kinds, account, created_by)
+         SELECT $1, $2, name, $4, $5, $6, $7, $8 FROM projects WHERE name = $3
+         ON CONFLICT (name) DO UPDATE SET selector = excluded.selector, namespaces = excluded.namespaces,
+             kinds = excluded.kinds, account = excluded.account, updated_at = now()
+         RETURNING *",
+    )
+    .bind(id.0)
+    .bind(name)
+    .bind(&grant.project)
+    .bind(grant.selector.to_string())
+    .bind(&grant.namespaces)
+    .bind(&grant.kinds)
+    .bind(&grant.account)
+    .bind(created_by)
+    .fetch_optional(connection)
+    .await
+    .doing("store the grant")?;
+    row.map(GrantRow::grant).transpose().doing("store the grant")
+}
+
+pub async fn grant_delete_on_conn(connection: &mut PgConnection, id: GrantId) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM grants WHERE id = $1")
+        .bind(id.0)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("delete the grant")
+}
+
+/// All of them: there are few, and what a project may do follows from all of its own.
+pub async fn facts_of_all_grants_on_conn(
+    connection: &mut PgConnection,
+) -> Result<Vec<GrantFacts>, StoreError> {
+    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants ORDER BY id")
+        .fetch_all(connection)
+        .await
+        .doing("read all grants")?;
+    rows.into_iter().map(GrantRow::facts).collect::<Result<_, _>>().doing("read all grants")
+}

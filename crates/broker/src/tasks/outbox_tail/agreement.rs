@@ -1,0 +1,114 @@
+//! Every minute the whole picture is compared with the database: a slice of it at a time, by digest.
+//!
+//! Both digests are of one snapshot. The tail first takes in what is below the snapshot's horizon; then picture and
+//! snapshot can differ only in what bells above the horizon are about, and that is left out on both sides. Whatever
+//! else differs is a mistake of ours, or a hand in the database: it is said loudly, and everything is loaded anew.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::{Cursor, OutboxTail};
+use crate::store::fingerprints::fingerprints_on_conn;
+use crate::store::grants::facts_of_all_grants_on_conn;
+use crate::store::outbox::{Doorbell, FROZEN, outbox_above_on_conn};
+use crate::store::{Doing as _, StoreError};
+
+/// In which everything is compared once.
+const ROUND: Duration = Duration::from_secs(60);
+/// Agents that are compared at once, about: the tail waits for it.
+const AT_ONCE: usize = 4096;
+const SLICES: usize = 256;
+/// Loading anew is tried this often at most: what it does not heal, it would not heal a minute later.
+const HEAL_EVERY: Duration = Duration::from_secs(600);
+
+/// Which slices are due. A small fleet is compared in one go, once in a round.
+#[derive(Debug)]
+pub struct Rounds {
+    next: usize,
+    due: Instant,
+}
+
+impl Rounds {
+    pub fn new(now: Instant) -> Self {
+        Self { next: 0, due: now + ROUND }
+    }
+
+    pub fn due(&mut self, now: Instant, agents: usize) -> Option<RangeInclusive<u8>> {
+        if now < self.due {
+            return None;
+        }
+        let many = (SLICES * AT_ONCE / agents.max(1)).clamp(1, SLICES);
+        let first = self.next;
+        let last = (first + many).min(SLICES) - 1;
+        self.next = (last + 1) % SLICES;
+        // One that was late is not made up for: the database may be slow for a reason.
+        let share = u32::try_from(last + 1 - first).unwrap_or(1);
+        self.due = now + ROUND * share / 256;
+        let byte = |slice: usize| u8::try_from(slice).unwrap_or(u8::MAX);
+        Some(byte(first)..=byte(last))
+    }
+}
+
+impl OutboxTail {
+    /// A step, after which these slices are compared with the database; on difference, everything is loaded anew.
+    pub async fn check(&self, cursor: Cursor, slices: RangeInclusive<u8>) -> Result<Cursor, StoreError> {
+        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to compare the index")?;
+        let Some(next) = self.step_on_conn(&mut transaction, cursor).await? else {
+            transaction.rollback().await.doing("end comparing the index")?;
+            return self.load().await;
+        };
+        let above = outbox_above_on_conn(&mut transaction, next.snapshot.horizon).await?;
+        let without: Vec<Uuid> = above.iter().map(|bell| bell.key()).collect();
+        let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
+        let grants = if above.iter().any(|bell| matches!(bell, Doorbell::Grant(_))) {
+            None
+        } else {
+            Some(facts_of_all_grants_on_conn(&mut transaction).await?)
+        };
+        transaction.commit().await.doing("end comparing the index")?;
+        let (here, same_grants) = {
+            let picture = self.index.picture();
+            let without: HashSet<Uuid> = without.into_iter().collect();
+            let same = grants.is_none_or(|grants| picture.has_grants(grants));
+            (picture.fingerprints(&slices, &without), same)
+        };
+        if here == there && same_grants {
+            return Ok(next);
+        }
+        tracing::error!(
+            ?slices,
+            ?here,
+            ?there,
+            same_grants,
+            "the index is not what the database holds; this is a bug, or somebody wrote to the database by hand"
+        );
+        if self.index.disagreed(HEAL_EVERY) { self.load().await } else { Ok(next) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_compared_once_in_a_round_at_any_size() {
+        for agents in [0, 10, 4096, 5000, 100_000, 1_000_000, 50_000_000] {
+            let start = Instant::now();
+            let mut rounds = Rounds::new(start);
+            let mut now = start + ROUND;
+            let mut compared = Vec::new();
+            while compared.len() < SLICES {
+                let slices = rounds.due(now, agents).expect("it is due");
+                assert!(rounds.due(now, agents).is_none(), "not twice");
+                compared.extend(slices);
+                now = rounds.due;
+            }
+            assert_eq!(compared, (0..=255).collect::<Vec<u8>>(), "{agents} agents");
+            let took = now.duration_since(start + ROUND);
+            assert!(took <= ROUND && took > ROUND - Duration::from_secs(1), "{agents} agents: {took:?}");
+        }
+    }
+}

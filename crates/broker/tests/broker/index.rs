@@ -1,0 +1,179 @@
+//! The index of a replica: it wakes whom a change concerns and nobody else, it is what the database holds, and two
+//! replicas are of one mind within a second.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use brokkr_broker::index::{Changes, Index};
+use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
+use brokkr_testkit::eventually;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use sqlx::PgPool;
+
+use crate::house::{House, YAML, polled};
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()> {
+    let house = House::open().await?;
+    let mut agents = Vec::new();
+    for (name, env) in [("shop-1", "prod"), ("shop-2", "prod"), ("shop-3", "test"), ("shop-4", "test")] {
+        agents.push(Arc::new(house.agent(name, json!({ "env": env })).await?));
+    }
+    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    house.submit("web", YAML).await?;
+    let index = &house.server.broker.index;
+    let mut waits = Vec::new();
+    for agent in &agents {
+        let (agent, etag) = (Arc::clone(agent), agent.poll().await?.etag);
+        waits.push(tokio::spawn(async move { agent.wait(&etag, 60).await }));
+    }
+    eventually(SOON, "all four to wait", async || index.waiting() == 4).await?;
+    assert_eq!(index.woken(), 0);
+
+    // The same targets again, an agent's annotations, labels that no selector asks for, a stack that nobody gets.
+    house.target("web", json!({ "selectors": ["env=prod"] })).await?;
+    for patch in [json!({ "annotations": { "a": "b" } }), json!({ "labels": { "env": "test", "site": "x" } })]
+    {
+        let patched = house.admin.send(Method::PATCH, "agents/shop-3", &patch).await?;
+        assert_eq!(patched.status(), StatusCode::OK);
+    }
+    house.stack("nobody", json!({ "selectors": ["env=none"] })).await?;
+    house.submit("nobody", YAML).await?;
+    assert_eq!(index.woken(), 0, "nobody was concerned");
+
+    let patch = json!({ "labels": { "env": "prod" } });
+    house.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
+    let fourth = waits.pop().expect("four").await??;
+    assert_eq!(fourth.envelope()?.stacks.len(), 1);
+    assert_eq!(index.woken(), 1, "only the one whose labels changed");
+
+    house.submit("web", &format!("{YAML}# two\n")).await?;
+    let third = waits.pop().expect("three");
+    for wait in waits {
+        assert_eq!(wait.await??.status, StatusCode::OK);
+    }
+    assert_eq!(index.woken(), 3, "the two that wait and have the stack");
+    assert_eq!(index.waiting(), 1);
+    third.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({ "env": "prod", "a-longer-key": "x", "b": "" })).await?;
+    let unlike = house.agent("shop-2", json!({})).await?;
+    house
+        .stack("web", json!({ "selectors": ["env=prod", "b,!c", "*"], "agents": ["shop-1", "shop-2"] }))
+        .await?;
+    let stack = house.submit("web", YAML).await?.stack_id;
+    agent.hold(&[stack]).await?;
+    let grant = json!({ "project": "default", "selector": "*", "namespaces": ["*"], "kinds": ["*"],
+                        "account": "shop/brokkr-shop" });
+    house.admin.send(Method::PUT, "grants/all", &grant).await?.error_for_status()?;
+
+    // A tail that looks only when told to.
+    let pool = PgPool::connect(&house.database.url()).await?;
+    let index = Arc::new(Index::new(house.server.broker.installation));
+    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), Poke::default());
+    let mut cursor = tail.load().await?;
+    cursor = tail.check(cursor, 0..=255).await?;
+    assert_eq!(index.disagreements(), 0, "what was just loaded is right");
+    let right = index.answer(agent.id).expect("it is there").0.etag.clone();
+
+    // As a bug would: an agent with other labels, one that lost its key, a stack without its targets, a grant too few.
+    let corrupted = |what: usize| {
+        let picture = index.picture();
+        let (mut one, mut other) = (
+            picture.agent(agent.id).expect("it is there").clone(),
+            picture.agent(unlike.id).expect("it is there").clone(),
+        );
+        let mut wrong_stack = picture.stack(stack).expect("it is there").clone();
+        let mut changes = Changes::default();
+        match what {
+            0 => {
+                one.labels = [].into_iter().collect();
+                changes.agents.push(one);
+            }
+            1 => {
+                other.public_key = [0; 32];
+                changes.agents.push(other);
+            }
+            2 => {
+                one.hold(Vec::new());
+                changes.agents.push(one);
+            }
+            3 => {
+                wrong_stack.selectors.pop();
+                changes.stacks.push(wrong_stack);
+            }
+            _ => changes.grants = Some(Vec::new()),
+        }
+        changes
+    };
+    for what in 0..5 {
+        let index_before = index.disagreements();
+        let changes = corrupted(what);
+        index.apply(changes, index.seen());
+        cursor = tail.check(cursor, 0..=255).await?;
+        assert_eq!(index.disagreements(), index_before + 1, "case {what} is noticed");
+        if what == 0 {
+            assert_eq!(index.answer(agent.id).expect("it is there").0.etag, right, "and healed");
+            cursor = tail.check(cursor, 0..=255).await?;
+            assert_eq!(index.disagreements(), 1, "for good");
+        } else {
+            // Loading anew again so soon is not tried by itself.
+            cursor = tail.load().await?;
+        }
+    }
+    // What is on its way and not yet below the horizon is no disagreement.
+    let mut open = pool.begin().await?;
+    sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
+    let before = index.disagreements();
+    for count in 0..3 {
+        sqlx::query("UPDATE agents SET session_count = session_count + 1 WHERE id = $1")
+            .bind(unlike.id.0)
+            .execute(&pool)
+            .await?;
+        sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ('default', 'agent', $1)")
+            .bind(unlike.id.0)
+            .execute(&pool)
+            .await?;
+        cursor = tail.check(cursor, 0..=255).await?;
+        assert_eq!(index.disagreements(), before, "look {count}");
+    }
+    open.rollback().await?;
+    eventually(SOON, "the tail to have taken it in", async || {
+        tail.check(cursor, 0..=255).await.is_ok()
+            && index.picture().agent(unlike.id).is_some_and(|agent| agent.session.count == 4)
+    })
+    .await?;
+    assert_eq!(index.disagreements(), before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_are_of_one_mind_within_a_second() -> Result<()> {
+    let house = House::open().await?;
+    let other = house.replica().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let mut slowest = Duration::ZERO;
+    for round in 0..10 {
+        house.submit("web", &format!("{YAML}# {round}\n")).await?;
+        let here = agent.poll().await?;
+        let started = Instant::now();
+        eventually(SOON, "the other replica to say the same", async || {
+            polled(agent.poll_request_at(other.address)).await.is_ok_and(|there| there.etag == here.etag)
+        })
+        .await?;
+        slowest = slowest.max(started.elapsed());
+    }
+    println!("the other replica was behind for {slowest:?} at most");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    Ok(())
+}
