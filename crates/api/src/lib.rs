@@ -11,11 +11,12 @@
 //! | [`protocol`]  | headers, media types, versions, position: the frame of every exchange    |
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
-//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
+//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`], [`audit`] | one file a noun |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
 pub mod agents;
+pub mod audit;
 pub mod envelope;
 pub mod events;
 pub mod ids;

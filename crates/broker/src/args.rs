@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use brokkr_api::audit::AuditHead;
 use clap::{Parser, Subcommand, ValueEnum};
 use secrecy::SecretString;
+
+use crate::access::origin::Network;
 
 /// The server that holds what should run, and tells each agent.
 #[derive(Debug, Parser)]
@@ -23,8 +27,55 @@ pub enum Command {
     Bootstrap(BootstrapArgs),
     /// Serve the API.
     Serve(ServeArgs),
+    /// Look after the audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Print the OpenAPI document.
     Openapi,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Walk the chain of every project and name the first link that does not hold. Fails if there is one.
+    Verify(AuditVerifyArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct AuditVerifyArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Only this project.
+    #[arg(long, value_name = "NAME")]
+    pub project: Option<String>,
+    /// A head that was kept elsewhere, which the chain has to contain: PROJECT:NUMBER:HASH.
+    #[arg(long, value_name = "HEAD")]
+    pub anchor: Vec<Anchor>,
+}
+
+/// A head of a chain as somebody kept it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor(pub AuditHead);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not of the form PROJECT:NUMBER:HASH")]
+pub struct BadAnchor(String);
+
+impl FromStr for Anchor {
+    type Err = BadAnchor;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(':');
+        let head = (|| {
+            let (project, number, hash) = (parts.next()?, parts.next()?, parts.next()?);
+            let head = AuditHead {
+                project: project.to_owned(),
+                number: number.parse().ok()?,
+                hash: hash.parse().ok()?,
+            };
+            parts.next().is_none().then_some(head)
+        })();
+        head.map(Self).ok_or_else(|| BadAnchor(text.to_owned()))
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -62,6 +113,9 @@ pub struct ServeArgs {
     /// Connections from agents and people, at most.
     #[arg(long, env = "BROKKR_MAX_CONNECTIONS", default_value_t = 65_536, value_name = "COUNT")]
     pub max_connections: usize,
+    /// Proxies whose `X-Forwarded-For` is believed: addresses or networks such as 10.0.0.0/8, separated by commas.
+    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_name = "NETWORKS")]
+    pub trusted_proxies: Vec<Network>,
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,

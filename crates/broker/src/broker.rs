@@ -3,18 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use brokkr_api::audit::AuditKind;
 use brokkr_api::protocol::CATCH_UP_SECONDS;
 use brokkr_api::{ErrorCode, InstallationId, Position};
+use http::StatusCode;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::assertion::Assertions;
+use crate::access::audit::Deed;
+use crate::access::caller::Caller;
+use crate::access::origin::{Network, Origin};
 use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
+use crate::store::audit::audit_insert;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
+use crate::tasks::refusals::Refusals;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -26,6 +33,10 @@ pub struct Broker {
     pub presence: Presence,
     pub assertions: Assertions,
     pub tokens: Tokens,
+    /// Takes refused attempts to the audit log.
+    pub refusals: Refusals,
+    /// Whose word about addresses is believed.
+    pub trusted_proxies: Vec<Network>,
     pub contents: Contents,
     /// Cancelled when this replica is told to stop: long polls are answered, no new ones wait.
     pub draining: CancellationToken,
@@ -69,6 +80,13 @@ impl Broker {
         let ahead = wanted.epoch > seen.position.epoch
             || (wanted.epoch == seen.position.epoch && wanted.horizon > seen.ceiling);
         if fresh && ahead { Progress::Unheard } else { Progress::Behind }
+    }
+
+    /// Notes that values of Secrets are about to be shown to a person or machine. They are not, if it cannot.
+    pub async fn note_secrets_read(&self, caller: &Caller, origin: &Origin) -> Result<(), ApiError> {
+        let deed = Deed::new(AuditKind::SecretsRead, Some(caller), origin, StatusCode::OK);
+        audit_insert(&self.pool, &[deed]).await?;
+        Ok(())
     }
 
     pub fn behind(&self, wanted: Position) -> ApiError {

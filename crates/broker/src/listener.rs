@@ -31,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::access::origin::Peer;
+
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(75);
@@ -88,8 +90,8 @@ impl Listener {
                 () = stop.cancelled() => break,
                 accepted = self.socket.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok((stream, peer)) => (stream, Peer(peer.ip())),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(BREATH).await;
@@ -98,7 +100,7 @@ impl Listener {
             };
             let (router, tls, stop) = (router.clone(), self.tls.clone(), stop.clone());
             tasks.spawn(async move {
-                connection(stream, tls, router, stop).await;
+                connection(stream, peer, tls, router, stop).await;
                 drop(permit);
             });
         }
@@ -109,14 +111,20 @@ impl Listener {
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    peer: Peer,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: CancellationToken,
+) {
     // Small answers are not to wait for more.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return serve(stream, protocols(None), router, stop).await };
+    let Some(tls) = tls else { return serve(stream, peer, protocols(None), router, stop).await };
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            serve(stream, protocols(Some(h2)), router, stop).await;
+            serve(stream, peer, protocols(Some(h2)), router, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("TLS handshake took too long"),
@@ -146,14 +154,20 @@ fn protocols(h2: Option<bool>) -> auto::Builder<TokioExecutor> {
     }
 }
 
-async fn serve<S>(stream: S, builder: auto::Builder<TokioExecutor>, router: Router, stop: CancellationToken)
-where
+async fn serve<S>(
+    stream: S,
+    peer: Peer,
+    builder: auto::Builder<TokioExecutor>,
+    router: Router,
+    stop: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
     let service = hyper::service::service_fn({
         let asked = Arc::clone(&asked);
-        move |request: hyper::Request<Incoming>| {
+        move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer);
             asked.store(true, Ordering::Relaxed);
             router.clone().oneshot(request)
         }

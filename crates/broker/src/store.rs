@@ -4,6 +4,7 @@
 pub mod agent_keys;
 pub mod agents;
 pub mod api_tokens;
+pub mod audit;
 pub mod barred_contents;
 pub mod deployment_objects;
 pub mod events;
@@ -12,6 +13,7 @@ pub mod holds;
 pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
+pub mod leases;
 pub mod outbox;
 pub mod projects;
 pub mod schema;

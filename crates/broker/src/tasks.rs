@@ -3,9 +3,13 @@
 //! | task          | what it does                                                                    |
 //! |---------------|---------------------------------------------------------------------------------|
 //! | `outbox_tail` | takes what changed into the index: every 200 ms, and at once after local commits |
+//! | `audit_chain` | chains the audit log, on one replica at a time; logs the heads once a minute       |
+//! | `refusals`    | writes refused attempts to the audit log, bounded                               |
 //! | `presence`    | stores when agents were last seen, in sorted batches                            |
 //! | `tidy`        | deletes outbox rows and idempotency keys that have had their time               |
 
+pub mod audit_chain;
 pub mod outbox_tail;
 pub mod presence;
+pub mod refusals;
 pub mod tidy;

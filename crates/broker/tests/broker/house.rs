@@ -134,6 +134,7 @@ pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) ->
         tls_key,
         database_connections: 10,
         max_connections: 1000,
+        trusted_proxies: Vec::new(),
         log_format: LogFormat::Text,
     };
     Ok(Server::start(args).await?)

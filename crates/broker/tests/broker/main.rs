@@ -4,6 +4,7 @@
 mod access;
 mod agent_keys;
 mod agents;
+mod audit;
 mod database;
 mod deployment_objects;
 mod history;
