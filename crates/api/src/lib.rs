@@ -16,10 +16,12 @@
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
 //! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
 //! | [`webhooks`]  | who is told of what happens, and what came of it                         |
+//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`], [`audit`] | one file a noun |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
 pub mod agents;
+pub mod audit;
 pub mod envelope;
 pub mod events;
 pub mod grants;

@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use brokkr_api::audit::AuditHead;
 use clap::{Parser, Subcommand, ValueEnum};
 use secrecy::SecretString;
+
+use crate::access::origin::Network;
 
 /// The server that holds what should run, and tells each agent.
 #[derive(Debug, Parser)]
@@ -26,6 +30,9 @@ pub enum Command {
     /// After a restore of the database: hold everything, or say that the restored state is the one to go on with.
     #[command(subcommand)]
     Epoch(EpochCommand),
+    /// Look after the audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Print the OpenAPI document.
     Openapi,
 }
@@ -59,6 +66,50 @@ pub struct RaiseArgs {
     /// Who raises it, for the record.
     #[arg(long, env = "USER", default_value = "unknown", value_name = "NAME")]
     pub by: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Walk the chain of every project and name the first link that does not hold. Fails if there is one.
+    Verify(AuditVerifyArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct AuditVerifyArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Only this project.
+    #[arg(long, value_name = "NAME")]
+    pub project: Option<String>,
+    /// A head that was kept elsewhere, which the chain has to contain: PROJECT:NUMBER:HASH.
+    #[arg(long, value_name = "HEAD")]
+    pub anchor: Vec<Anchor>,
+}
+
+/// A head of a chain as somebody kept it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor(pub AuditHead);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not of the form PROJECT:NUMBER:HASH")]
+pub struct BadAnchor(String);
+
+impl FromStr for Anchor {
+    type Err = BadAnchor;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(':');
+        let head = (|| {
+            let (project, number, hash) = (parts.next()?, parts.next()?, parts.next()?);
+            let head = AuditHead {
+                project: project.to_owned(),
+                number: number.parse().ok()?,
+                hash: hash.parse().ok()?,
+            };
+            parts.next().is_none().then_some(head)
+        })();
+        head.map(Self).ok_or_else(|| BadAnchor(text.to_owned()))
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -110,6 +161,9 @@ pub struct ServeArgs {
     /// How long requests may then take to finish. Those who wait are answered in the first half of it.
     #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain: Duration,
+    /// Proxies whose `X-Forwarded-For` is believed: addresses or networks such as 10.0.0.0/8, separated by commas.
+    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_name = "NETWORKS")]
+    pub trusted_proxies: Vec<Network>,
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -130,6 +184,7 @@ impl ServeArgs {
             admin_listen: None,
             drain_grace: Duration::ZERO,
             drain: Duration::from_secs(2),
+            trusted_proxies: Vec::new(),
             log_format: LogFormat::Text,
         }
     }

@@ -3,20 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use brokkr_api::audit::AuditKind;
 use brokkr_api::protocol::CATCH_UP_SECONDS;
 use brokkr_api::{AgentId, ErrorCode, InstallationId, Position};
+use http::StatusCode;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Caller;
 use crate::access::assertion::Assertions;
+use crate::access::audit::Deed;
+use crate::access::caller::Caller;
+use crate::access::origin::{Network, Origin};
 use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
+use crate::store::audit::audit_insert;
 use crate::store::installation::installation_hold;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
+use crate::tasks::refusals::Refusals;
 use crate::tasks::standing::Standing;
 
 /// The tail looks several times a second: after this, it cannot.
@@ -34,6 +40,10 @@ pub struct Broker {
     pub standing: Standing,
     pub assertions: Assertions,
     pub tokens: Tokens,
+    /// Takes refused attempts to the audit log.
+    pub refusals: Refusals,
+    /// Whose word about addresses is believed.
+    pub trusted_proxies: Vec<Network>,
     pub contents: Contents,
     /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
     pub leaving: CancellationToken,
@@ -127,6 +137,13 @@ impl Broker {
     pub async fn sent_away(&self) {
         self.draining.cancelled().await;
         tokio::time::sleep(self.drain_spread.mul_f64(rand::random::<f64>())).await;
+    }
+
+    /// Notes that values of Secrets are about to be shown to a person or machine. They are not, if it cannot.
+    pub async fn note_secrets_read(&self, caller: &Caller, origin: &Origin) -> Result<(), ApiError> {
+        let deed = Deed::new(AuditKind::SecretsRead, Some(caller), origin, StatusCode::OK);
+        audit_insert(&self.pool, &[deed]).await?;
+        Ok(())
     }
 
     pub fn behind(&self, wanted: Position) -> ApiError {

@@ -14,12 +14,16 @@ use sqlx::{Connection as _, PgConnection};
 use tracing_subscriber::EnvFilter;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::args::{Args, BootstrapArgs, Command, LogFormat, ServeArgs};
+use crate::args::{
+    Anchor, Args, AuditCommand, AuditVerifyArgs, BootstrapArgs, Command, LogFormat, ServeArgs,
+};
 use crate::limits;
 use crate::router;
 use crate::serve;
 use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_token_insert_on_conn};
-use crate::store::{connect_options, schema};
+use crate::store::audit::{audit_heads, audit_walk};
+use crate::store::{connect, connect_options, schema};
+use crate::tasks::audit_chain;
 
 pub fn run(args: Args) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -47,6 +51,7 @@ async fn command(command: Command) -> Result<()> {
             serve_until_told(args).await
         }
         Command::Epoch(command) => epoch::run(command).await,
+        Command::Audit(AuditCommand::Verify(args)) => audit_verify(args).await,
         Command::Openapi => {
             // A reader that has seen enough is no error.
             let _ = writeln!(std::io::stdout(), "{}", router::openapi_json());
@@ -88,6 +93,36 @@ async fn bootstrap(args: BootstrapArgs) -> Result<()> {
     api_token_insert_on_conn(&mut transaction, token).await?;
     transaction.commit().await.context("cannot store the token")?;
     println!("{}", secret.expose());
+    Ok(())
+}
+
+/// Walks every chain to its end. What does not hold is told for each project; then it fails.
+async fn audit_verify(args: AuditVerifyArgs) -> Result<()> {
+    let pool = connect(args.database.database_url.expose_secret(), 2).await?;
+    let only = args.project.map(|project| vec![project]);
+    let mut broken = 0;
+    for head in audit_heads(&pool, only.as_deref()).await? {
+        let project = &head.project;
+        let verdict = audit_chain::verify(&pool, project, 0, i64::MAX).await?;
+        match &verdict.broken {
+            None => println!("{project}: {} links hold, head {}:{}", verdict.links, head.number, head.hash),
+            Some(link) => {
+                broken += 1;
+                let entry = link.audit_id.map(|id| format!(" (entry {id})")).unwrap_or_default();
+                println!("{project}: BROKEN at link {}{entry}: {}", link.number, link.why);
+            }
+        }
+    }
+    for Anchor(kept) in &args.anchor {
+        let link = audit_walk(&pool, &kept.project, kept.number - 1, 1).await?.into_iter().next();
+        if link.is_none_or(|link| link.number != kept.number || link.hash != kept.hash) {
+            broken += 1;
+            println!("{}: BROKEN at link {}: it is not the one that was kept", kept.project, kept.number);
+        }
+    }
+    if broken > 0 {
+        bail!("the audit log does not hold in {broken} places: it was changed outside the broker");
+    }
     Ok(())
 }
 

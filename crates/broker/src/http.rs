@@ -14,6 +14,7 @@
 
 pub mod agents;
 pub mod api_tokens;
+pub mod audit;
 pub mod barred_contents;
 pub mod change;
 pub mod contents;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use brokkr_api::Problem;
 use brokkr_api::tokens::Role::{Admin, Deployer, Owner, Viewer};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -22,8 +22,8 @@ use crate::access::guard::guard;
 use crate::broker::Broker;
 use crate::http::errors;
 use crate::http::{
-    agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
-    projects, stacks, system, whoami,
+    agents, api_tokens, audit, barred_contents, deployment_objects, events, frame, health, join_tokens,
+    openapi, projects, stacks, system, whoami,
 };
 use crate::http::{grants, selectors};
 
@@ -53,6 +53,10 @@ pub fn table() -> Vec<Route> {
         route(Token(Owner),        "GET /api/v1/api-tokens",                        routes!(api_tokens::list::list_api_tokens)),
         route(Token(Owner),        "GET /api/v1/api-tokens/{token}",                routes!(api_tokens::get::get_api_token)),
         route(Token(Owner),        "DELETE /api/v1/api-tokens/{token}",             routes!(api_tokens::revoke::revoke_api_token)),
+
+        route(Token(Owner),        "GET /api/v1/audit",                             routes!(audit::list::list_audit)),
+        route(Token(Owner),        "GET /api/v1/audit/head",                        routes!(audit::head::audit_head)),
+        route(Token(Owner),        "GET /api/v1/audit/verify",                      routes!(audit::verify::verify_audit)),
 
         route(Token(Admin),        "GET /api/v1/join-tokens",                       routes!(join_tokens::list::list_join_tokens)),
         route(Token(Admin),        "DELETE /api/v1/join-tokens/{token}",            routes!(join_tokens::revoke::revoke_join_token)),
@@ -114,7 +118,7 @@ pub fn router(broker: Arc<Broker>) -> Router {
         .method_not_allowed_fallback(frame::unknown_method)
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn(frame::frame))
+        .layer(from_fn_with_state(Arc::clone(&broker), frame::frame))
         .with_state(broker)
 }
 

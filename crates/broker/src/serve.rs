@@ -24,11 +24,12 @@ use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
 use crate::tasks::outbox_tail::{OutboxTail, Poke};
 use crate::tasks::presence::Presence;
+use crate::tasks::refusals::Refusals;
 use crate::tasks::standing::Standing;
-use crate::tasks::tidy;
+use crate::tasks::{audit_chain, tidy};
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
-const TASK_CONNECTIONS: u32 = 3;
+const TASK_CONNECTIONS: u32 = 5;
 /// A database that starts at the same time as the broker is waited for.
 const DATABASE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -80,6 +81,9 @@ impl Server {
         tasks.spawn(standing.clone().run(task_pool.clone(), stop_tasks.clone()));
         let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
         tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
+        let (refusals, told) = Refusals::new();
+        tasks.spawn(told.run(task_pool.clone(), stop_tasks.clone()));
+        tasks.spawn(audit_chain::run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
         tasks.close();
 
@@ -93,6 +97,8 @@ impl Server {
             standing,
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
+            refusals,
+            trusted_proxies: args.trusted_proxies,
             contents: Contents::default(),
             leaving: end.leaving.clone(),
             draining: end.stop.clone(),

@@ -4,6 +4,7 @@
 pub mod agent_keys;
 pub mod agents;
 pub mod api_tokens;
+pub mod audit;
 pub mod barred_contents;
 mod copy;
 pub mod deployment_objects;
@@ -15,6 +16,7 @@ pub mod holds;
 pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
+pub mod leases;
 pub mod outbox;
 pub mod projects;
 pub mod restore;

@@ -3,11 +3,15 @@
 //! | task          | what it does                                                                    |
 //! |---------------|---------------------------------------------------------------------------------|
 //! | `outbox_tail` | takes what changed into the index: every 200 ms, and at once after local commits |
+//! | `audit_chain` | chains the audit log, on one replica at a time; logs the heads once a minute       |
+//! | `refusals`    | writes refused attempts to the audit log, bounded                               |
 //! | `presence`    | stores when agents were last seen, in sorted batches                            |
 //! | `standing`    | whether the installation is on hold, and what agents are asked for since a restore |
 //! | `tidy`        | deletes outbox rows and idempotency keys that have had their time               |
 
+pub mod audit_chain;
 pub mod outbox_tail;
 pub mod presence;
+pub mod refusals;
 pub mod standing;
 pub mod tidy;

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use brokkr_api::audit::AuditKind;
 use brokkr_api::protocol::header;
 use brokkr_api::tokens::{Role, WhoAmI};
 use brokkr_api::{AgentId, ErrorCode};
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 
 use super::assertion::BadAssertion;
+use super::audit::Deed;
 use super::caller::{AgentCaller, Caller};
+use super::origin::Origin;
 use super::permission::Permission;
 use super::secret::{Secret, SecretKind};
 use crate::broker::{Broker, Progress};
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Trouble};
 use crate::http::headers::position;
 
 pub async fn guard(
@@ -29,19 +32,41 @@ pub async fn guard(
     if permission == Permission::Public {
         return Ok(next.run(request).await);
     }
-    let caller = authenticate(&broker, request.headers()).await?;
+    let origin = Origin::of(request.extensions())?;
+    let caller = authenticate(&broker, request.headers(), &origin).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
-    allow(permission, &caller, named.as_deref(), request.method() == Method::GET)?;
-    let caller = acting(&broker, caller, request.headers()).await?;
+    let reading = request.method() == Method::GET;
+    let admitted = match allow(permission, &caller, named.as_deref(), reading) {
+        Ok(()) => acting(&broker, &caller, request.headers()).await,
+        Err(error) => Err(error),
+    };
+    let caller = match admitted {
+        Ok(caller) => caller,
+        Err(error) => {
+            note_refused(&broker, &caller, &origin, error.status());
+            return Err(error);
+        }
+    };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
+    let trouble = response.extensions().get::<Trouble>();
+    if trouble.is_some_and(|trouble| trouble.problem.code == ErrorCode::BRK1002) {
+        note_refused(&broker, &caller, &origin, response.status());
+    }
     response.extensions_mut().insert(caller);
     Ok(response)
 }
 
-async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// What somebody tried and may not goes to the audit log. A database that does not answer is no refusal.
+fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: StatusCode) {
+    if status.is_client_error() {
+        broker.refusals.tell(Deed::new(AuditKind::Refused, Some(caller), origin, status));
+    }
+}
+
+async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> Result<Caller, ApiError> {
     let credential = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -49,29 +74,34 @@ async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, Ap
         .map(str::trim)
         .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "no credential came with the request"))?;
     if credential.starts_with("brk_") {
-        return Ok(Caller::Token(token(broker, credential).await?));
+        return Ok(Caller::Token(token(broker, credential, origin).await?));
     }
     Ok(Caller::Agent(agent(broker, headers, credential).await?))
 }
 
-async fn token(broker: &Broker, credential: &str) -> Result<Arc<WhoAmI>, ApiError> {
+async fn token(broker: &Broker, credential: &str, origin: &Origin) -> Result<Arc<WhoAmI>, ApiError> {
     let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
         ApiError::new(ErrorCode::BRK1001, "the token is damaged: its checksum does not fit")
     })?;
-    let found = broker.tokens.find(&broker.pool, secret.hash(), Timestamp::now()).await?;
-    found.ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired"))
+    let refused = || ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired");
+    let who = broker.tokens.find(&broker.pool, secret.hash()).await?.ok_or_else(refused)?;
+    if who.expires_at.is_some_and(|at| at <= Timestamp::now()) {
+        note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED);
+        return Err(refused());
+    }
+    Ok(who)
 }
 
 /// The caller in the project that the request is about. Another one than their own, only those over the
 /// installation may name; for everybody else it is not there.
-async fn acting(broker: &Broker, caller: Caller, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let (Caller::Token(token), Some(named)) = (&caller, headers.get(header::PROJECT)) else {
-        return Ok(caller);
+async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let (Caller::Token(token), Some(named)) = (caller, headers.get(header::PROJECT)) else {
+        return Ok(caller.clone());
     };
     let missing = || ApiError::not_found("project");
     let named = named.to_str().map_err(|_| missing())?;
     if named == token.project {
-        return Ok(caller);
+        return Ok(caller.clone());
     }
     let there =
         token.role.is_over_installation() && broker.tokens.project_exists(&broker.pool, named).await?;

@@ -1,13 +1,12 @@
 //! Who a token is, remembered for a few seconds: a busy pipeline is not to cost a query with each request.
 //!
 //! A revoked token is refused at once by the replica that revoked it, and by the others within
-//! [`REMEMBERED`]. Expiry is looked at each time. What is not there is not remembered.
+//! [`REMEMBERED`]. Expiry is looked at by the guard, each time. What is not there is not remembered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use brokkr_api::tokens::WhoAmI;
-use jiff::Timestamp;
 use sqlx::PgPool;
 
 use crate::store::StoreError;
@@ -41,13 +40,8 @@ enum Nothing {
 }
 
 impl Tokens {
-    /// Who has the secret with this hash, if it is valid now. However many ask at once, one looks.
-    pub async fn find(
-        &self,
-        pool: &PgPool,
-        hash: [u8; 32],
-        now: Timestamp,
-    ) -> Result<Option<Arc<WhoAmI>>, Arc<StoreError>> {
+    /// Who has the secret with this hash, if it was not revoked. However many ask at once, one looks.
+    pub async fn find(&self, pool: &PgPool, hash: [u8; 32]) -> Result<Option<Arc<WhoAmI>>, Arc<StoreError>> {
         let look = async {
             match api_token_find(pool, &hash).await {
                 Ok(Some(who)) => Ok(Arc::new(who)),
@@ -55,8 +49,7 @@ impl Tokens {
                 Err(error) => Err(Nothing::Failed(Arc::new(error))),
             }
         };
-        let who = found(self.known.try_get_with(hash, look).await)?;
-        Ok(who.filter(|who| who.expires_at.is_none_or(|at| at > now)))
+        found(self.known.try_get_with(hash, look).await)
     }
 
     /// Whether there is such a project.

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::ApiError;
 use crate::access::Caller;
+use crate::access::origin::Origin;
 use crate::broker::Broker;
 
 /// A body that does not arrive is not waited for.
@@ -26,6 +27,7 @@ const LONGEST_KEY: usize = 255;
 pub struct Change {
     /// None on the one public route, where the request itself is the credential.
     pub caller: Option<Caller>,
+    pub origin: Arc<Origin>,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub key: Option<String>,
@@ -69,6 +71,7 @@ impl FromRequest<Arc<Broker>> for Change {
             return Err(ApiError::unreadable("send the body uncompressed")
                 .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
+        let origin = Origin::of(&parts.extensions)?;
         let key = key(&parts.headers)?;
         let collected = Limited::new(body, SUBMISSION_BYTES).collect();
         let body = match tokio::time::timeout(BODY_DEADLINE, collected).await {
@@ -91,7 +94,7 @@ impl FromRequest<Arc<Broker>> for Change {
             hash.update([0]);
         }
         hash.update(&body);
-        Ok(Self { caller, headers: parts.headers, body, key, digest: hash.finalize().into() })
+        Ok(Self { caller, origin, headers: parts.headers, body, key, digest: hash.finalize().into() })
     }
 }
 

@@ -40,6 +40,11 @@ impl ApiError {
         Self::new(ErrorCode::BRK2003, detail)
     }
 
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// Where HTTP has a more fitting status than the code's own.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
@@ -94,7 +99,7 @@ impl From<Arc<StoreError>> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status();
         let mut response = status.into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
@@ -16,12 +16,23 @@ use uuid::Uuid;
 
 use super::error::{ApiError, Trouble};
 use crate::access::Caller;
+use crate::access::origin::{Origin, Peer, address};
+use crate::broker::Broker;
 
-pub async fn frame(request: Request, next: Next) -> Response {
+pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str()).to_owned();
+    let peer = request.extensions().get::<Peer>();
+    let origin = Origin {
+        request_id: id.clone(),
+        method: method.clone(),
+        route: route.clone(),
+        path: request.uri().path().to_owned(),
+        address: peer.map(|Peer(peer)| address(*peer, request.headers(), &broker.trusted_proxies)),
+    };
+    request.extensions_mut().insert(Arc::new(origin));
     let mut response = next.run(request).await;
     let trouble = response.extensions_mut().remove::<Trouble>();
     let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());

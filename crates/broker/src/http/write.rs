@@ -1,13 +1,17 @@
-//! The transaction of a change: repeatable by its key, with the position that it reached.
+//! The transaction of a change: repeatable by its key, with its entry in the audit log and the position that it
+//! reached.
 //!
 //! The key is claimed first and the result stored last, in the same transaction as the change: either all
 //! of it happened or nothing. A repeated request finds the result; two at once run one after the other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use brokkr_api::audit::AuditKind;
+use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::header;
 use brokkr_api::{ErrorCode, Position};
 use http::header::CONTENT_TYPE;
@@ -20,8 +24,12 @@ use subtle::ConstantTimeEq as _;
 use super::change::Change;
 use super::error::ApiError;
 use super::headers;
+use crate::access::Caller;
+use crate::access::audit::Deed;
+use crate::access::origin::Origin;
 use crate::broker::Broker;
 use crate::store::Doing as _;
+use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
@@ -53,6 +61,9 @@ pub struct Write<'a> {
     key: Option<Key>,
     keep: Keep,
     rang: bool,
+    caller: Option<Caller>,
+    origin: Arc<Origin>,
+    noted: Option<(Option<Checksum>, Option<Checksum>)>,
 }
 
 struct Key {
@@ -98,7 +109,16 @@ impl<'a> Write<'a> {
                 stored.ok_or_else(|| ApiError::new(ErrorCode::BRK3003, "try again").retry_after(1))?;
             return Ok(Begun::Again(repeat(broker, change, key, keep, stored)?));
         }
-        Ok(Begun::New(Self { broker, transaction, key, keep, rang: false }))
+        Ok(Begun::New(Self {
+            broker,
+            transaction,
+            key,
+            keep,
+            rang: false,
+            caller: change.caller.clone(),
+            origin: Arc::clone(&change.origin),
+            noted: None,
+        }))
     }
 
     /// The transaction, for functions of the store.
@@ -110,6 +130,22 @@ impl<'a> Write<'a> {
     pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
         self.rang = true;
         Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    }
+
+    /// Digests of what was there before and after, for the audit log.
+    pub fn noting(&mut self, before: Option<Checksum>, after: Option<Checksum>) {
+        self.noted = Some((before, after));
+    }
+
+    /// The entry in the audit log. What agents tell of themselves all day is in events, sessions and holds
+    /// already; of their changes, only those that are noted are here.
+    fn deed(&self, status: StatusCode) -> Option<Deed> {
+        if matches!(self.caller, Some(Caller::Agent(_))) && self.noted.is_none() {
+            return None;
+        }
+        let (before, after) = self.noted.unwrap_or_default();
+        let deed = Deed::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
+        Some(Deed { before, after, ..deed })
     }
 
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
@@ -129,7 +165,10 @@ impl<'a> Write<'a> {
             idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept)
                 .await?;
         }
-        let xid = outbox_transaction_on_conn(&mut self.transaction).await?;
+        let xid = match self.deed(status) {
+            Some(deed) => audit_insert(&mut *self.transaction, &[deed]).await?,
+            None => outbox_transaction_on_conn(&mut self.transaction).await?,
+        };
         self.transaction.commit().await.doing("commit")?;
         let position = position(self.broker, xid);
         if self.rang {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use crate::access::origin::Peer;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::CONNECTION;
@@ -92,7 +92,7 @@ async fn respond(
     let (mut parts, body) = request.into_parts();
     exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
     exchange.last.fetch_or(last, Ordering::Relaxed);
-    parts.extensions.insert(ConnectInfo(desk.peer));
+    parts.extensions.insert(Peer(desk.peer.ip()));
     let body = Body::new(Question { body, exchange: Arc::clone(&exchange) });
     let Ok(mut response) = desk.router.oneshot(Request::from_parts(parts, body)).await;
     if last {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use crate::access::origin::Peer;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -87,7 +87,7 @@ where
         let (requests, desk) = (Arc::clone(&requests), desk.clone());
         move |mut request: hyper::Request<Incoming>| {
             let open = Open::new(&requests);
-            request.extensions_mut().insert(ConnectInfo(desk.peer));
+            request.extensions_mut().insert(Peer(desk.peer.ip()));
             let answering = desk.router.clone().oneshot(request.map(Body::new));
             async move {
                 let answered = answering.await;

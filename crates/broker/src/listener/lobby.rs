@@ -16,8 +16,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::access::origin::Peer;
 use axum::Router;
-use axum::extract::ConnectInfo;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ where
                 // What was read of the next request is kept, the rest of the room is not.
                 input = BytesMut::from(&input[used..]);
                 let mut request = *request;
-                request.extensions_mut().insert(ConnectInfo(desk.peer));
+                request.extensions_mut().insert(Peer(desk.peer.ip()));
                 let answered = tokio::select! {
                     answered = desk.router.clone().oneshot(request) => answered,
                     () = gone(&mut stream, &mut input) => break,

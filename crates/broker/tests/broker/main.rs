@@ -4,6 +4,7 @@
 mod access;
 mod agent_keys;
 mod agents;
+mod audit;
 mod counts;
 mod database;
 mod deployment_objects;

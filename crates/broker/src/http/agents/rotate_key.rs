@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{RotateKey, RotatedKey};
+use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 
@@ -43,6 +44,7 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
         return Err(ApiError::unreadable("this key was replaced already: make a new one"));
     } else {
         let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
+        write.noting(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
         write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
         tracing::info!(agent_id = %agent.id, "agent changed its key");
         Some(until)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
@@ -19,6 +20,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
 use crate::access::Caller;
+use crate::access::origin::Origin;
 use crate::broker::Broker;
 use crate::domain::envelope::{Answer, wanted};
 use crate::domain::session::refusal;
@@ -43,6 +45,7 @@ pub async fn target_state(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(agent): Path<String>,
+    Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let ask = Ask::read(&headers)?;
@@ -56,6 +59,10 @@ pub async fn target_state(
         return poll(&broker, &caller, &agent, &headers, &ask).await;
     }
     broker.catch_up_for(&caller, ask.position).await?;
+    if let Caller::Token(_) = caller {
+        // With contents, and so with whatever Secrets are among them.
+        broker.note_secrets_read(&caller, &origin).await?;
+    }
     plain(&broker, resolve(&broker, &agent)?).await
 }
 

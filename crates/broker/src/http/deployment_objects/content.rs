@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
@@ -13,6 +14,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::access::Caller;
+use crate::access::origin::Origin;
 use crate::broker::Broker;
 use crate::domain::envelope::wanted;
 use crate::http::error::ApiError;
@@ -28,6 +30,7 @@ pub async fn deployment_object_content(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(sequence_id): Path<String>,
+    Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("deployment object");
@@ -46,9 +49,14 @@ pub async fn deployment_object_content(
             }
         }
     }
-    if !caller.reads_secrets()
+    if matches!(caller, Caller::Token(_))
         && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
     {
+        if caller.reads_secrets() {
+            broker.note_secrets_read(&caller, &origin).await?;
+            let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+            return Ok((headers, stored.content.clone()).into_response());
+        }
         let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
         return Ok((headers, shown).into_response());
     }

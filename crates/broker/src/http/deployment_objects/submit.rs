@@ -68,6 +68,7 @@ pub async fn submit_deployment_object(
     };
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
+    write.noting(None, Some(object.checksum));
     write.ring(project, Doorbell::Stack(locked.id)).await?;
     write.finish(StatusCode::CREATED, &object).await
 }

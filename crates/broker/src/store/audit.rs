@@ -1,0 +1,305 @@
+//! The audit log: rows that are only added, and the chain over them.
+
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind};
+use brokkr_api::ids::Checksum;
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use super::{Doing as _, StoreError, checksum, known};
+use crate::access::audit::Deed;
+
+/// Writes entries, and tells the transaction that they are in.
+pub async fn audit_insert(executor: impl PgExecutor<'_>, deeds: &[Deed]) -> Result<u64, StoreError> {
+    let column = |read: fn(&Deed) -> &str| deeds.iter().map(|deed| read(deed).to_owned()).collect::<Vec<_>>();
+    let digests = |read: fn(&Deed) -> Option<Checksum>| {
+        deeds.iter().map(|deed| read(deed).map(|digest| digest.0.to_vec())).collect::<Vec<_>>()
+    };
+    let xid: Option<i64> = sqlx::query_scalar(
+        "WITH written AS (
+            INSERT INTO audit (project, kind, principal, name, method, route, path, address, status, request_id,
+                               before, after)
+            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+                                 $7::text[], $8::text[], $9::int[], $10::text[], $11::bytea[], $12::bytea[])
+            RETURNING xid)
+         SELECT xid::text::bigint FROM written LIMIT 1",
+    )
+    .bind(column(|deed| &deed.project))
+    .bind(deeds.iter().map(|deed| deed.kind.to_string()).collect::<Vec<_>>())
+    .bind(column(|deed| &deed.principal))
+    .bind(column(|deed| &deed.name))
+    .bind(column(|deed| &deed.method))
+    .bind(column(|deed| &deed.route))
+    .bind(column(|deed| &deed.path))
+    .bind(column(|deed| &deed.address))
+    .bind(deeds.iter().map(|deed| i32::from(deed.status)).collect::<Vec<_>>())
+    .bind(column(|deed| &deed.request_id))
+    .bind(digests(|deed| deed.before))
+    .bind(digests(|deed| deed.after))
+    .fetch_optional(executor)
+    .await
+    .doing("write to the audit log")?;
+    Ok(xid.unwrap_or_default().cast_unsigned())
+}
+
+#[derive(sqlx::FromRow)]
+struct AuditRow {
+    id: i64,
+    at: jiff_sqlx::Timestamp,
+    project: String,
+    kind: String,
+    principal: String,
+    name: String,
+    method: String,
+    route: String,
+    path: String,
+    address: String,
+    status: i32,
+    request_id: String,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+}
+
+impl AuditRow {
+    fn entry(self) -> Result<AuditEntry, sqlx::Error> {
+        Ok(AuditEntry {
+            id: self.id,
+            at: self.at.to_jiff(),
+            project: self.project,
+            kind: known(&self.kind)?,
+            principal: self.principal,
+            name: self.name,
+            method: self.method,
+            route: self.route,
+            path: self.path,
+            address: self.address,
+            status: u16::try_from(self.status).unwrap_or_default(),
+            request_id: self.request_id,
+            before: self.before.as_deref().and_then(digest),
+            after: self.after.as_deref().and_then(digest),
+        })
+    }
+}
+
+/// A digest as somebody may have tampered with it.
+fn digest(bytes: &[u8]) -> Option<Checksum> {
+    bytes.try_into().ok().map(Checksum)
+}
+
+/// Which entries are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// A principal, or the name of a token.
+    pub who: Option<String>,
+    /// A route, or its method and route.
+    pub what: Option<String>,
+    pub kind: Option<AuditKind>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Only entries with a lower id.
+    pub below: Option<i64>,
+}
+
+/// A page of entries, newest first, one more than `limit` if there are more.
+pub async fn audit_list(
+    pool: &PgPool,
+    project: &str,
+    filter: &AuditFilter,
+    limit: usize,
+) -> Result<Vec<AuditEntry>, StoreError> {
+    let rows: Vec<AuditRow> = sqlx::query_as(
+        "SELECT id, at, project, kind, principal, name, method, route, path, address, status, request_id,
+                before, after
+         FROM audit
+         WHERE project = $1 AND ($2::bigint IS NULL OR id < $2)
+           AND ($3::text IS NULL OR principal = $3 OR name = $3)
+           AND ($4::text IS NULL OR route = $4 OR method || ' ' || route = $4)
+           AND ($5::text IS NULL OR kind = $5)
+           AND ($6::timestamptz IS NULL OR at >= $6) AND ($7::timestamptz IS NULL OR at < $7)
+         ORDER BY id DESC LIMIT $8",
+    )
+    .bind(project)
+    .bind(filter.below)
+    .bind(&filter.who)
+    .bind(&filter.what)
+    .bind(filter.kind.map(|kind| kind.to_string()))
+    .bind(filter.since.map(|at| at.to_sqlx()))
+    .bind(filter.until.map(|at| at.to_sqlx()))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the audit log")?;
+    rows.into_iter().map(AuditRow::entry).collect::<Result<_, _>>().doing("list the audit log")
+}
+
+/// The next entries that no chain has yet, in the order of their transactions. Only below the horizon: nothing
+/// can still come before them.
+pub async fn audit_unchained_on_conn(
+    connection: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<(u64, AuditEntry)>, StoreError> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        transaction: i64,
+        #[sqlx(flatten)]
+        row: AuditRow,
+    }
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT a.xid::text::bigint AS transaction, a.id, a.at, a.project, a.kind, a.principal, a.name, a.method,
+                a.route, a.path, a.address, a.status, a.request_id, a.before, a.after
+         FROM audit a
+         WHERE (a.xid, a.id) > (SELECT c.xid, c.id FROM audit_cursor c)
+           AND a.xid < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY a.xid, a.id LIMIT $1",
+    )
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .doing("read what is to be chained")?;
+    rows.into_iter()
+        .map(|row| Ok((row.transaction.cast_unsigned(), row.row.entry()?)))
+        .collect::<Result<_, sqlx::Error>>()
+        .doing("read what is to be chained")
+}
+
+/// One link, as it is stored.
+#[derive(Clone, Debug)]
+pub struct ChainLink {
+    pub head: AuditHead,
+    pub audit_id: i64,
+    pub audit_at: Timestamp,
+}
+
+/// Adds links and moves the cursor behind the last entry. `heads` are the last links of each project.
+pub async fn audit_chain_on_conn(
+    connection: &mut PgConnection,
+    links: &[ChainLink],
+    heads: &[AuditHead],
+    (xid, id): (u64, i64),
+) -> Result<(), StoreError> {
+    let doing = "add to the audit chain";
+    sqlx::query(
+        "INSERT INTO audit_chain (project, number, audit_id, audit_at, hash)
+         SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::timestamptz[], $5::bytea[])",
+    )
+    .bind(links.iter().map(|link| link.head.project.clone()).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.head.number).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.audit_at.to_sqlx()).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.head.hash.0.to_vec()).collect::<Vec<_>>())
+    .execute(&mut *connection)
+    .await
+    .doing(doing)?;
+    sqlx::query(
+        "INSERT INTO audit_heads AS h (project, number, hash)
+         SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
+         ON CONFLICT (project) DO UPDATE SET number = excluded.number, hash = excluded.hash",
+    )
+    .bind(heads.iter().map(|head| head.project.clone()).collect::<Vec<_>>())
+    .bind(heads.iter().map(|head| head.number).collect::<Vec<_>>())
+    .bind(heads.iter().map(|head| head.hash.0.to_vec()).collect::<Vec<_>>())
+    .execute(&mut *connection)
+    .await
+    .doing(doing)?;
+    sqlx::query("UPDATE audit_cursor SET xid = $1::bigint::text::xid8, id = $2")
+        .bind(xid.cast_signed())
+        .bind(id)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing(doing)
+}
+
+/// The heads of these projects, or of all.
+pub async fn audit_heads(
+    executor: impl PgExecutor<'_>,
+    projects: Option<&[String]>,
+) -> Result<Vec<AuditHead>, StoreError> {
+    let rows: Vec<(String, i64, Vec<u8>)> = sqlx::query_as(
+        "SELECT project, number, hash FROM audit_heads WHERE $1::text[] IS NULL OR project = ANY($1)
+         ORDER BY project",
+    )
+    .bind(projects)
+    .fetch_all(executor)
+    .await
+    .doing("read the heads of the audit chains")?;
+    let head = |(project, number, hash): (String, i64, Vec<u8>)| AuditHead {
+        project,
+        number,
+        hash: checksum(&hash),
+    };
+    Ok(rows.into_iter().map(head).collect())
+}
+
+/// A link with the entry that it is for, if that is there.
+#[derive(Clone, Debug)]
+pub struct WalkedLink {
+    pub number: i64,
+    pub audit_id: i64,
+    pub hash: Checksum,
+    pub entry: Option<AuditEntry>,
+}
+
+/// Links of a project from the one after `after` on.
+pub async fn audit_walk(
+    pool: &PgPool,
+    project: &str,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<WalkedLink>, StoreError> {
+    #[derive(sqlx::FromRow)]
+    struct Link {
+        number: i64,
+        audit_id: i64,
+        audit_at: jiff_sqlx::Timestamp,
+        hash: Vec<u8>,
+    }
+    let doing = "walk the audit chain";
+    let links: Vec<Link> = sqlx::query_as(
+        "SELECT number, audit_id, audit_at, hash FROM audit_chain
+         WHERE project = $1 AND number > $2 ORDER BY number LIMIT $3",
+    )
+    .bind(project)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+    .doing(doing)?;
+    let rows: Vec<AuditRow> = sqlx::query_as(
+        "SELECT a.id, a.at, a.project, a.kind, a.principal, a.name, a.method, a.route, a.path, a.address, a.status,
+                a.request_id, a.before, a.after
+         FROM audit a JOIN unnest($1::bigint[], $2::timestamptz[]) AS l (id, at) ON a.id = l.id AND a.at = l.at",
+    )
+    .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.audit_at).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await
+    .doing(doing)?;
+    let mut entries: std::collections::HashMap<i64, AuditEntry> = rows
+        .into_iter()
+        .map(|row| Ok((row.id, row.entry()?)))
+        .collect::<Result<_, sqlx::Error>>()
+        .doing(doing)?;
+    Ok(links
+        .into_iter()
+        .map(|link| WalkedLink {
+            number: link.number,
+            audit_id: link.audit_id,
+            hash: checksum(&link.hash),
+            entry: entries.remove(&link.audit_id),
+        })
+        .collect())
+}
+
+/// An entry below the cursor that has no link: somebody put it in afterwards, or took its link out.
+pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT a.id FROM audit a
+         WHERE a.project = $1 AND (a.xid, a.id) <= (SELECT c.xid, c.id FROM audit_cursor c)
+           AND NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id) ORDER BY a.id LIMIT 1",
+    )
+    .bind(project)
+    .fetch_optional(pool)
+    .await
+    .doing("look for entries outside the audit chain")
+}

@@ -1,0 +1,74 @@
+//! Leases: a duty that one replica has at a time, by the database's clock.
+//!
+//! A lease alone fences nothing: its holder may be paused and wake up after another one took over. So each
+//! takeover raises the token, and every transaction of a holder begins with [`lease_hold_on_conn`], which
+//! fails for an old token and keeps others from taking over until the transaction has ended.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError};
+
+/// A duty that was taken, with the token that fences it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub name: &'static str,
+    pub token: i64,
+}
+
+/// Takes the lease if it is free, has run out, or is the holder's own. None while somebody else has it.
+pub async fn lease_take_on_conn(
+    connection: &mut PgConnection,
+    name: &'static str,
+    holder: Uuid,
+    seconds: f64,
+) -> Result<Option<Lease>, StoreError> {
+    let token: Option<i64> = sqlx::query_scalar(
+        "INSERT INTO leases AS l (name, holder, token, expires_at)
+         VALUES ($1, $2, 1, clock_timestamp() + make_interval(secs => $3))
+         ON CONFLICT (name) DO UPDATE SET
+            token = CASE WHEN l.holder = excluded.holder AND l.expires_at > clock_timestamp()
+                         THEN l.token ELSE l.token + 1 END,
+            holder = excluded.holder, expires_at = excluded.expires_at
+         WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp()
+         RETURNING token",
+    )
+    .bind(name)
+    .bind(holder)
+    .bind(seconds)
+    .fetch_optional(connection)
+    .await
+    .doing("take the lease")?;
+    Ok(token.map(|token| Lease { name, token }))
+}
+
+/// The fence: first statement of every transaction of the holder. False if somebody took over; then roll back.
+/// Otherwise the lease is longer, and nobody takes over before this transaction has ended.
+pub async fn lease_hold_on_conn(
+    connection: &mut PgConnection,
+    lease: Lease,
+    seconds: f64,
+) -> Result<bool, StoreError> {
+    sqlx::query(
+        "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $3)
+         WHERE name = $1 AND token = $2",
+    )
+    .bind(lease.name)
+    .bind(lease.token)
+    .bind(seconds)
+    .execute(connection)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .doing("hold the lease")
+}
+
+/// Gives the lease back, so that the next replica need not wait for its end.
+pub async fn lease_release_on_conn(connection: &mut PgConnection, lease: Lease) -> Result<(), StoreError> {
+    sqlx::query("UPDATE leases SET expires_at = clock_timestamp() WHERE name = $1 AND token = $2")
+        .bind(lease.name)
+        .bind(lease.token)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("release the lease")
+}

@@ -1,0 +1,178 @@
+//! Chains the audit log, after the fact: whoever writes an entry waits for nobody.
+//!
+//! One replica at a time does it, by a lease; each transaction carries the lease's token, so that one which was
+//! paused and woke up cannot fork the chain. Entries are taken below the horizon of open transactions and in
+//! their order, as the outbox is read: none is passed over. Once a minute the heads are logged: whoever keeps
+//! the log elsewhere can tell if everything was rewritten.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use brokkr_api::audit::{AuditHead, AuditVerdict, BrokenLink};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::access::audit::{ROOT, link};
+use crate::store::audit::{
+    ChainLink, audit_chain_on_conn, audit_heads, audit_stray, audit_unchained_on_conn, audit_walk,
+};
+use crate::store::leases::{Lease, lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
+use crate::store::{Doing as _, StoreError};
+
+const LEASE: &str = "audit-chain";
+const LEASE_SECONDS: f64 = 15.0;
+const EVERY: Duration = Duration::from_secs(1);
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Entries of one transaction.
+const BATCH: i64 = 1000;
+
+pub async fn run(pool: PgPool, stop: CancellationToken) {
+    let holder = Uuid::now_v7();
+    let mut told: (Instant, HashMap<String, i64>) = (Instant::now(), HashMap::new());
+    let mut lease: Option<Lease> = None;
+    loop {
+        match round(&pool, holder).await {
+            Ok(held) => lease = held,
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "the audit log is chained the next time");
+            }
+        }
+        if lease.is_some() && told.0.elapsed() >= TELL_EVERY {
+            told.0 = Instant::now();
+            tell(&pool, &mut told.1).await;
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    if let Some(lease) = lease
+        && let Ok(mut connection) = pool.acquire().await
+    {
+        // Whoever comes next waits for its end otherwise; no more than that.
+        let _ = lease_release_on_conn(&mut connection, lease).await;
+    }
+}
+
+/// Takes the lease if it can be had, and chains all there is.
+async fn round(pool: &PgPool, holder: Uuid) -> Result<Option<Lease>, StoreError> {
+    let mut connection = pool.acquire().await.doing("chain the audit log")?;
+    let Some(lease) = lease_take_on_conn(&mut connection, LEASE, holder, LEASE_SECONDS).await? else {
+        return Ok(None);
+    };
+    drop(connection);
+    while let Some(count) = chain(pool, lease).await? {
+        if count < BATCH {
+            return Ok(Some(lease));
+        }
+    }
+    Ok(None)
+}
+
+/// Chains a batch and tells how many there were; none if the lease is somebody else's by now.
+pub async fn chain(pool: &PgPool, lease: Lease) -> Result<Option<i64>, StoreError> {
+    let mut transaction = pool.begin().await.doing("begin to chain the audit log")?;
+    if !lease_hold_on_conn(&mut transaction, lease, LEASE_SECONDS).await? {
+        return Ok(None);
+    }
+    let entries = audit_unchained_on_conn(&mut transaction, BATCH).await?;
+    let Some(end) = entries.last().map(|(xid, entry)| (*xid, entry.id)) else { return Ok(Some(0)) };
+    let projects: Vec<String> = entries.iter().map(|(_, entry)| entry.project.clone()).collect();
+    let mut heads: HashMap<String, AuditHead> = audit_heads(&mut *transaction, Some(&projects))
+        .await?
+        .into_iter()
+        .map(|head| (head.project.clone(), head))
+        .collect();
+    let links: Vec<ChainLink> = entries
+        .iter()
+        .map(|(_, entry)| {
+            let before = heads.get(&entry.project).map_or((0, ROOT), |head| (head.number, head.hash));
+            let (project, number, hash) = (entry.project.clone(), before.0 + 1, link(before.1, entry));
+            let head = AuditHead { project, number, hash };
+            heads.insert(entry.project.clone(), head.clone());
+            ChainLink { head, audit_id: entry.id, audit_at: entry.at }
+        })
+        .collect();
+    let heads: Vec<AuditHead> = heads.into_values().collect();
+    audit_chain_on_conn(&mut transaction, &links, &heads, end).await?;
+    transaction.commit().await.doing("chain the audit log")?;
+    Ok(Some(i64::try_from(links.len()).unwrap_or(i64::MAX)))
+}
+
+/// Logs the heads that moved.
+async fn tell(pool: &PgPool, told: &mut HashMap<String, i64>) {
+    let Ok(heads) = audit_heads(pool, None).await else { return };
+    for head in heads {
+        if told.insert(head.project.clone(), head.number) != Some(head.number) {
+            tracing::info!(project = head.project, number = head.number, hash = %head.hash, "audit head");
+        }
+    }
+}
+
+/// Walks the chain of a project from the link after `after` on, for at most so many links.
+pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Result<AuditVerdict, StoreError> {
+    let mut verdict =
+        AuditVerdict { project: project.to_owned(), links: 0, last: None, broken: None, next: None };
+    // What the first link of this walk follows; unknown where an earlier walk has looked, or retention dropped it.
+    let mut previous = if after == 0 { Some(ROOT) } else { None };
+    if after > 0 {
+        previous = audit_walk(pool, project, after - 1, 1).await?.first().map(|link| link.hash);
+    }
+    let (mut at, mut seen_entry) = (after, false);
+    while verdict.links < most {
+        let links = audit_walk(pool, project, at, BATCH.min(most - verdict.links)).await?;
+        if links.is_empty() {
+            verdict.broken = end(pool, project, at, previous).await?;
+            return Ok(verdict);
+        }
+        for walked in links {
+            let broken = |why: &str| {
+                Some(BrokenLink {
+                    number: walked.number,
+                    audit_id: Some(walked.audit_id),
+                    why: why.to_owned(),
+                })
+            };
+            if walked.number != at + 1 {
+                verdict.broken = broken("a link before this one is missing");
+            } else if let Some(entry) = &walked.entry {
+                if entry.project != project || previous.map(|hash| link(hash, entry)) != Some(walked.hash) {
+                    verdict.broken = broken("the entry is not the one that was chained");
+                }
+                seen_entry = true;
+            } else if seen_entry {
+                // At the beginning, partitions that had their time are gone. In the middle, nothing may be.
+                verdict.broken = broken("the entry is missing");
+            }
+            if verdict.broken.is_some() {
+                return Ok(verdict);
+            }
+            (at, previous) = (walked.number, Some(walked.hash));
+            verdict.links += 1;
+            verdict.last =
+                Some(AuditHead { project: project.to_owned(), number: walked.number, hash: walked.hash });
+        }
+    }
+    verdict.next = Some(at);
+    Ok(verdict)
+}
+
+/// What is wrong with the end of a chain: it is shorter than its head says, or entries are beside it.
+async fn end(
+    pool: &PgPool,
+    project: &str,
+    at: i64,
+    last: Option<brokkr_api::ids::Checksum>,
+) -> Result<Option<BrokenLink>, StoreError> {
+    let broken = |number, audit_id, why: &str| Some(BrokenLink { number, audit_id, why: why.to_owned() });
+    let head = audit_heads(pool, Some(&[project.to_owned()])).await?.into_iter().next();
+    if let Some(head) = head
+        && (head.number > at || (head.number == at && Some(head.hash) != last))
+    {
+        return Ok(broken(at + 1, None, "the chain is shorter than its head, or ends in another link"));
+    }
+    let stray = audit_stray(pool, project).await?;
+    Ok(stray.and_then(|id| broken(at + 1, Some(id), "an entry is in no link")))
+}

@@ -1,0 +1,219 @@
+//! The audit log: every change is in it, nobody changes it unseen, and one replica at a time chains it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
+use brokkr_api::ids::Checksum;
+use brokkr_api::page::Page;
+use brokkr_api::tokens::{Role, WhoAmI};
+use brokkr_broker::store::leases::{lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
+use brokkr_testkit::eventually;
+use reqwest::Method;
+use serde_json::json;
+use sqlx::Connection as _;
+use uuid::Uuid;
+
+use crate::house::{Caller, House, YAML};
+
+const SECRET: &str =
+    "apiVersion: v1\nkind: Secret\nmetadata:\n  name: key\n  namespace: default\nstringData:\n  key: hush\n";
+
+async fn entries(caller: &Caller, query: &str) -> Result<Vec<AuditEntry>> {
+    Ok(caller.get_json::<Page<AuditEntry>>(&format!("audit?{query}")).await?.items)
+}
+
+/// Waits until the chain has as many links as there are entries.
+async fn chained(caller: &Caller, links: i64) -> Result<AuditHead> {
+    eventually(Duration::from_secs(30), "the entries to be chained", async || {
+        caller.get_json::<AuditHead>("audit/head").await.is_ok_and(|head| head.number >= links)
+    })
+    .await?;
+    caller.get_json("audit/head").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() -> Result<()> {
+    let house = House::open().await?;
+    let owner = house.project("shop", Role::Owner).await?;
+    let who: WhoAmI = owner.get_json("whoami").await?;
+    owner.send(Method::PUT, "stacks/web", &json!({})).await?.error_for_status()?;
+    let submit = owner.request(Method::POST, "stacks/web/deployment-objects").body(YAML);
+    submit.header("x-request-id", "mine-7").send().await?.error_for_status()?;
+
+    let log = entries(&owner, "").await?;
+    assert_eq!(log.len(), 2, "and nothing of other projects");
+    let newest = &log[0];
+    assert_eq!((newest.method.as_str(), newest.status), ("POST", 201));
+    assert_eq!(newest.route, "/api/v1/stacks/{stack}/deployment-objects");
+    assert_eq!(newest.path, "/api/v1/stacks/web/deployment-objects");
+    assert_eq!((newest.kind, newest.address.as_str()), (AuditKind::Change, "127.0.0.1"));
+    assert_eq!((&newest.principal, newest.name.as_str()), (&format!("token:{}", who.token_id), "test"));
+    assert_eq!((newest.request_id.as_str(), newest.after), ("mine-7", Some(Checksum::of(YAML.as_bytes()))));
+
+    assert_eq!(entries(&owner, "what=PUT%20/api/v1/stacks/%7Bstack%7D").await?.len(), 1);
+    assert_eq!(entries(&owner, "who=test&limit=1").await?.len(), 1);
+    assert_eq!(entries(&owner, "who=nobody").await?.len(), 0);
+    assert_eq!(entries(&owner, "since=2999-01-01T00:00:00Z").await?.len(), 0);
+    let agent = house.agent("shop-1", json!({})).await?;
+    agent.poll().await?;
+    let joined = entries(&house.admin, "who=nobody").await?;
+    assert_eq!(joined.len(), 1, "who joined is there; what agents tell all day is not: {joined:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take()
+-> Result<()> {
+    let house = House::open().await?;
+    let viewer = house.with_role(Role::Viewer).await?;
+    house.stack("web", json!({})).await?;
+    let object = house.submit("web", SECRET).await?;
+    let path = format!("deployment-objects/{}", object.sequence_id);
+    let shown = viewer.get(&path).await?.text().await?;
+    assert!(!shown.contains("hush"), "{shown}");
+    assert!(entries(&house.admin, "kind=secrets_read").await?.is_empty(), "nothing was read");
+    assert!(house.admin.get(&path).await?.text().await?.contains("hush"));
+    assert_eq!(entries(&house.admin, "kind=secrets_read").await?.len(), 1);
+
+    let flood = (0..600).map(|_| async { viewer.request(Method::DELETE, "stacks/web").send().await });
+    for answered in futures::future::join_all(flood).await {
+        assert_eq!(answered?.status(), 403);
+    }
+    eventually(Duration::from_secs(30), "the refusals to be written", async || {
+        entries(&house.admin, "kind=refused&limit=500").await.is_ok_and(|log| log.len() >= 100)
+    })
+    .await?;
+    let log = entries(&house.admin, "kind=refused&limit=1").await?;
+    assert_eq!((log[0].status, log[0].name.as_str()), (403, "test"));
+    let mut connection = house.database.connect().await?;
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit WHERE kind = 'refused'")
+        .fetch_one(&mut connection)
+        .await?;
+    assert!(count <= 600, "{count}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Result<()> {
+    let house = House::open().await?;
+    for name in ["one", "two", "three", "four"] {
+        house.stack(name, json!({})).await?;
+    }
+    let head = chained(&house.admin, 8).await?;
+    let verdict = async || house.admin.get_json::<AuditVerdict>("audit/verify").await;
+    let whole = verdict().await?;
+    assert_eq!((whole.broken, whole.last.as_ref(), whole.links), (None, Some(&head), 8));
+
+    let mut connection = house.database.connect().await?;
+    for statement in [
+        "UPDATE audit SET name = 'somebody'",
+        "DELETE FROM audit",
+        "TRUNCATE audit",
+        "UPDATE audit_chain SET hash = hash",
+        "DELETE FROM audit_chain",
+    ] {
+        let refused = sqlx::query(statement).execute(&mut connection).await;
+        assert!(refused.is_err_and(|error| error.to_string().contains("append-only")), "{statement}");
+    }
+    // Whoever owns the database can switch the triggers off; the chain tells.
+    sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
+    let third: i64 = sqlx::query_scalar("SELECT audit_id FROM audit_chain WHERE number = 3")
+        .fetch_one(&mut connection)
+        .await?;
+    for (tamper, number, restore) in [
+        (
+            "UPDATE audit SET name = 'somebody' WHERE id = $1",
+            3,
+            "UPDATE audit SET name = 'test' WHERE id = $1",
+        ),
+        (
+            "UPDATE audit SET path = path || '/' WHERE id = $1",
+            3,
+            "UPDATE audit SET path = rtrim(path, '/') WHERE id = $1",
+        ),
+        (
+            "UPDATE audit_chain SET number = 99 WHERE audit_id = $1",
+            4,
+            "UPDATE audit_chain SET number = 3 WHERE audit_id = $1",
+        ),
+        ("DELETE FROM audit WHERE id = $1", 3, ""),
+    ] {
+        sqlx::query(tamper).bind(third).execute(&mut connection).await?;
+        let broken = verdict().await?.broken.with_context(|| tamper.to_owned())?;
+        assert_eq!(broken.number, number, "{tamper}: {broken:?}");
+        if !restore.is_empty() {
+            sqlx::query(restore).bind(third).execute(&mut connection).await?;
+            assert_eq!(verdict().await?.broken, None, "{restore}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("one", json!({})).await?;
+    chained(&house.admin, 2).await?;
+    let mut connection = house.database.connect().await?;
+    sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
+    sqlx::query(
+        "INSERT INTO audit (xid, project, kind, principal, name, method, route, path, address, status, request_id)
+         SELECT '1'::xid8, project, kind, principal, name, method, route, path, address, status, request_id
+         FROM audit LIMIT 1",
+    )
+    .execute(&mut connection)
+    .await?;
+    let broken = house.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("a stray")?;
+    assert_eq!(broken.why, "an entry is in no link");
+    sqlx::query("DELETE FROM audit_chain WHERE number = 2").execute(&mut connection).await?;
+    let broken = house.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("cut")?;
+    assert!(broken.why.starts_with("the chain is shorter"), "{broken:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_lost_writes_nothing_any_more() -> Result<()> {
+    let house = House::open().await?;
+    let mut one = house.database.connect().await?;
+    let mut other = house.database.connect().await?;
+    let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
+    let lease = lease_take_on_conn(&mut one, "duty", first, 0.2).await?.context("it is free")?;
+    assert_eq!(lease_take_on_conn(&mut other, "duty", second, 60.0).await?, None, "somebody has it");
+    assert_eq!(lease_take_on_conn(&mut one, "duty", first, 0.2).await?, Some(lease), "its own, again");
+    // The first is paused; its time passes.
+    eventually(Duration::from_secs(10), "the lease to run out", async || {
+        let mut connection = house.database.connect().await.expect("a connection");
+        lease_take_on_conn(&mut connection, "duty", second, 60.0).await.is_ok_and(|lease| lease.is_some())
+    })
+    .await?;
+    let taken = lease_take_on_conn(&mut other, "duty", second, 60.0).await?.context("the second has it")?;
+    assert!(taken.token > lease.token);
+    // It wakes up, and its transaction is fenced.
+    let mut transaction = one.begin().await?;
+    assert!(!lease_hold_on_conn(&mut transaction, lease, 60.0).await?);
+    transaction.rollback().await?;
+    assert!(lease_hold_on_conn(&mut other, taken, 60.0).await?);
+    lease_release_on_conn(&mut other, taken).await?;
+    assert!(lease_take_on_conn(&mut one, "duty", first, 1.0).await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_and_many_writers_make_one_chain_without_a_gap() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let there = Caller::new(second.address, Some(crate::house::token(&house.database, Role::Admin).await?));
+    let writes = (0..60).map(|number| {
+        let caller = if number % 2 == 0 { &house.admin } else { &there };
+        async move { caller.send(Method::PUT, &format!("stacks/s{number}"), &json!({})).await }
+    });
+    for written in futures::future::join_all(writes).await {
+        assert_eq!(written?.status(), 201);
+    }
+    chained(&house.admin, 60).await?;
+    let verdict: AuditVerdict = there.get_json("audit/verify").await?;
+    assert_eq!((verdict.broken, verdict.links), (None, 60));
+    second.stop().await;
+    Ok(())
+}
