@@ -12,6 +12,7 @@
 //! | [`envelope`]  | the target state as agents ask for it                                    |
 //! | [`report`]    | what agents report, and the hops of design: published … reported         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`why`]       | presence, hops and the first broken one                                  |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -29,6 +30,7 @@ pub mod selector;
 pub mod stacks;
 pub mod status;
 pub mod tokens;
+pub mod why;
 
 pub use ids::{AgentId, EventId, InstallationId, InstanceId, SequenceId, StackId, TokenId};
 pub use names::{Labels, Name};

@@ -57,6 +57,10 @@ pub enum ErrorCode {
     BRK2012,
     /// There is no version to go back to.
     BRK2013,
+    /// The content of the deployment object has had its time.
+    BRK2019,
+    /// Too many streams are open.
+    BRK2020,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -80,6 +84,8 @@ impl ErrorCode {
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
             Self::BRK2011 | Self::BRK2013 => 409,
             Self::BRK2012 => 412,
+            Self::BRK2019 => 410,
+            Self::BRK2020 => 429,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -109,6 +115,8 @@ impl ErrorCode {
             Self::BRK2011 => "content barred by a roll-back",
             Self::BRK2012 => "changed meanwhile",
             Self::BRK2013 => "nothing to go back to",
+            Self::BRK2019 => "content no longer kept",
+            Self::BRK2020 => "too many streams",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -137,6 +145,8 @@ impl ErrorCode {
             Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
             Self::BRK2012 => "read it again, and decide again",
             Self::BRK2013 => "name the version to go back to; the history lists them",
+            Self::BRK2019 => "submit it again from where it came from; the history still has its checksum",
+            Self::BRK2020 => "close a stream, or ask another replica",
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
@@ -147,7 +157,7 @@ impl ErrorCode {
     /// Whether the same request may succeed later without being changed.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
+        matches!(self, Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
     }
 
     #[must_use]

@@ -12,6 +12,7 @@ use crate::access::assertion::Assertions;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
+use crate::tasks::event_tail::Streams;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
 
@@ -23,6 +24,8 @@ pub struct Broker {
     /// Tells the tail that a transaction was committed here.
     pub poke: Poke,
     pub presence: Presence,
+    /// Where watch streams get their events from.
+    pub streams: Streams,
     pub assertions: Assertions,
     pub contents: Contents,
     /// Cancelled when this replica is told to stop: long polls are answered, no new ones wait.

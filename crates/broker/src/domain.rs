@@ -8,12 +8,16 @@
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
 //! | `filing`     | what of a batch of reports is stored, and under which project       |
+//! | `presence`   | is an agent there: fresh, late, silent                              |
+//! | `why`        | which hop is the first that is not passed, and what speaks for it   |
 //! | `reason`     | which errors of a fleet are the same one                            |
 
 pub mod envelope;
 pub mod facts;
 pub mod filing;
+pub mod presence;
 pub mod reason;
 pub mod session;
 pub mod status;
 pub mod targeting;
+pub mod why;

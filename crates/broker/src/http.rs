@@ -27,5 +27,6 @@ pub mod openapi;
 pub mod paging;
 pub mod precondition;
 pub mod stacks;
+pub mod streams;
 pub mod whoami;
 pub mod write;

@@ -23,7 +23,7 @@ use crate::broker::Broker;
 use crate::http::{
     agents, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi, stacks, whoami,
 };
-use crate::http::errors;
+use crate::http::{errors, streams};
 
 /// One line of the table.
 pub struct Route {
@@ -73,6 +73,11 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::summary::stack_summary)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/errors",             routes!(errors::list::list_stack_errors)),
         route(Token(Viewer),       "GET /api/v1/errors",                            routes!(errors::list::list_errors)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/agents/{agent}/why", routes!(stacks::why::stack_why)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/agents/{agent}/hops", routes!(stacks::why::stack_hops)),
+        route(Token(Viewer),       "GET /api/v1/agents/{agent}/why",                routes!(agents::why::agent_why)),
+        route(Token(Viewer),       "GET /api/v1/events/stream",                     routes!(streams::events::stream_events)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/stream",      routes!(streams::status::stream_status)),
     ]
 }
 

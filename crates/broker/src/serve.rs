@@ -21,12 +21,13 @@ use crate::router::router;
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
+use crate::tasks::event_tail::Streams;
 use crate::tasks::outbox_tail::{OutboxTail, Poke};
 use crate::tasks::presence::Presence;
-use crate::tasks::tidy;
+use crate::tasks::{retention, silence, tidy};
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
-const TASK_CONNECTIONS: u32 = 3;
+const TASK_CONNECTIONS: u32 = 4;
 /// A database that starts at the same time as the broker is waited for.
 const DATABASE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -72,8 +73,12 @@ impl Server {
 
         let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
         let presence = Presence::default();
+        let streams = Streams::default();
         let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
         tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
+        tasks.spawn(retention::run(task_pool.clone(), args.retention, stop_tasks.clone()));
+        tasks.spawn(streams.clone().run(task_pool.clone(), Arc::clone(&index), stop_tasks.clone()));
+        tasks.spawn(silence::run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
         tasks.close();
 
@@ -84,6 +89,7 @@ impl Server {
             index,
             poke,
             presence,
+            streams,
             assertions: Assertions::new(installation),
             contents: Contents::default(),
             draining: draining.clone(),

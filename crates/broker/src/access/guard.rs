@@ -39,7 +39,8 @@ pub async fn guard(
     Ok(response)
 }
 
-async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// Who the credential is of. Streams ask again while they are open.
+pub async fn authenticate(broker: &Broker, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let credential = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())

@@ -9,3 +9,4 @@ pub mod reports;
 pub mod session;
 pub mod target_state;
 pub mod targets;
+pub mod why;

@@ -20,7 +20,7 @@ use brokkr_api::{
     AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem, SequenceId, StackId, TokenId,
 };
 use brokkr_broker::access::secret::{Secret, SecretKind};
-use brokkr_broker::args::{DatabaseArgs, LogFormat, ServeArgs};
+use brokkr_broker::args::{DatabaseArgs, LogFormat, RetentionArgs, ServeArgs};
 use brokkr_broker::serve::Server;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
@@ -127,6 +127,7 @@ pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) ->
         tls_key,
         database_connections: 10,
         max_connections: 1000,
+        retention: RetentionArgs::default(),
         log_format: LogFormat::Text,
     };
     Ok(Server::start(args).await?)
@@ -159,6 +160,11 @@ impl Caller {
     pub fn new(address: SocketAddr, credential: Option<String>) -> Self {
         let http = reqwest::Client::builder().no_proxy().no_gzip().build().expect("a plain client");
         Self { http, base: format!("http://{address}"), credential }
+    }
+
+    /// The same caller at another replica.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { base: format!("http://{address}"), ..self.clone() }
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {

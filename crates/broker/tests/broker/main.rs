@@ -13,4 +13,7 @@ mod openapi;
 mod outbox;
 mod process;
 mod reports;
+mod retention;
+mod streams;
 mod target_state;
+mod why;

@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::envelope::wanted;
+use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::headers::{has_already, position, text};
 use crate::store::deployment_objects::StoredObject;
@@ -47,6 +48,7 @@ pub async fn deployment_object_content(
             }
         }
     }
+    present(&stored)?;
     if let Caller::Token(token) = &caller
         && token.role < Role::Deployer
         && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
