@@ -17,6 +17,7 @@
 //! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
 //! | [`webhooks`]  | who is told of what happens, and what came of it                         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`], [`audit`] | one file a noun |
+//! | [`why`]       | presence, hops and the first broken one                                  |
 //! | [`problem`]   | the one enum of error codes and the problem document                     |
 //! | [`page`]      | keyset paging                                                            |
 
@@ -39,6 +40,7 @@ pub mod status;
 pub mod system;
 pub mod tokens;
 pub mod webhooks;
+pub mod why;
 
 pub use ids::{
     AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, TokenId,

@@ -63,6 +63,10 @@ pub enum ErrorCode {
     BRK2013,
     /// The change takes stacks away from agents indirectly, and does not say from how many.
     BRK2009,
+    /// The content of the deployment object has had its time.
+    BRK2019,
+    /// Too many streams are open.
+    BRK2020,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -93,6 +97,8 @@ impl ErrorCode {
             Self::BRK2012 => 412,
             Self::BRK3006 => 409,
             Self::BRK2009 => 409,
+            Self::BRK2019 => 410,
+            Self::BRK2020 => 429,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -125,6 +131,8 @@ impl ErrorCode {
             Self::BRK2012 => "changed meanwhile",
             Self::BRK2013 => "nothing to go back to",
             Self::BRK2009 => "takes stacks away from agents",
+            Self::BRK2019 => "content no longer kept",
+            Self::BRK2020 => "too many streams",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -162,6 +170,8 @@ impl ErrorCode {
             Self::BRK2009 => {
                 "look at the examples; if it is meant, do it again with `--expect NUMBER` (in the API: `?expect=NUMBER`)"
             }
+            Self::BRK2019 => "submit it again from where it came from; the history still has its checksum",
+            Self::BRK2020 => "close a stream, or ask another replica",
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
@@ -176,7 +186,7 @@ impl ErrorCode {
     /// Whether the same request may succeed later without being changed.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
+        matches!(self, Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
     }
 
     #[must_use]

@@ -71,6 +71,22 @@ pub struct Hops {
 }
 
 impl Hops {
+    /// What either of them knows; the other where both do.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            published: other.published.or(self.published),
+            targeted: other.targeted.or(self.targeted),
+            released: other.released.or(self.released),
+            fetched: other.fetched.or(self.fetched),
+            verified: other.verified.or(self.verified),
+            applied: other.applied.or(self.applied),
+            pruned: other.pruned.or(self.pruned),
+            healthy: other.healthy.or(self.healthy),
+            reported: other.reported.or(self.reported),
+        }
+    }
+
     /// The chain in its order, with names.
     #[must_use]
     pub fn chain(&self) -> [(&'static str, Option<Timestamp>); 9] {

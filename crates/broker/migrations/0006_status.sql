@@ -122,12 +122,13 @@ CREATE TABLE agent_events (
 CREATE INDEX agent_events_by_agent ON agent_events (agent_id, at);
 CREATE INDEX agent_events_by_age ON agent_events (at);
 
--- When a duty that one replica does for all was last done.
+-- When a duty that one replica does for all was last done, and since when it is done without a pause.
 CREATE TABLE duties (
     name    text PRIMARY KEY,
-    done_at timestamptz NOT NULL DEFAULT '-infinity'
+    done_at timestamptz NOT NULL DEFAULT '-infinity',
+    since   timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO duties (name) VALUES ('silence'), ('partitions'), ('contents');
+INSERT INTO duties (name) VALUES ('silence'), ('tidy');
 
 -- A content that has had its time goes; the object, its checksum and who submitted it stay.
 ALTER TABLE deployment_objects ADD COLUMN content_dropped_at timestamptz;

@@ -164,6 +164,8 @@ pub struct ServeArgs {
     /// Proxies whose `X-Forwarded-For` is believed: addresses or networks such as 10.0.0.0/8, separated by commas.
     #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_name = "NETWORKS")]
     pub trusted_proxies: Vec<Network>,
+    #[command(flatten)]
+    pub retention: RetentionArgs,
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -185,8 +187,29 @@ impl ServeArgs {
             drain_grace: Duration::ZERO,
             drain: Duration::from_secs(2),
             trusted_proxies: Vec::new(),
+            retention: RetentionArgs::default(),
             log_format: LogFormat::Text,
         }
+    }
+}
+
+/// How long what happened, and what is no longer wanted, is kept.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct RetentionArgs {
+    /// Days that events are kept.
+    #[arg(long, env = "BROKKR_EVENT_DAYS", default_value_t = 30, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub event_days: u32,
+    /// Days after which contents of earlier versions may go. What an agent may still have never goes.
+    #[arg(long, env = "BROKKR_CONTENT_DAYS", default_value_t = 180, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
+    pub content_days: u32,
+    /// Versions of each stack whose contents are kept however old they are.
+    #[arg(long, env = "BROKKR_CONTENT_VERSIONS", default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub content_versions: u32,
+}
+
+impl Default for RetentionArgs {
+    fn default() -> Self {
+        Self { event_days: 30, content_days: 180, content_versions: 20 }
     }
 }
 

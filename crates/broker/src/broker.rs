@@ -20,6 +20,7 @@ use crate::http::error::ApiError;
 use crate::index::Index;
 use crate::store::audit::audit_insert;
 use crate::store::installation::installation_hold;
+use crate::tasks::event_tail::Streams;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
 use crate::tasks::refusals::Refusals;
@@ -38,6 +39,8 @@ pub struct Broker {
     pub presence: Presence,
     /// Whether the installation is on hold, and what agents are asked for since a restore.
     pub standing: Standing,
+    /// Where watch streams get their events from.
+    pub streams: Streams,
     pub assertions: Assertions,
     pub tokens: Tokens,
     /// Takes refused attempts to the audit log.

@@ -12,6 +12,8 @@
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
 //! | `filing`     | what of a batch of reports is stored, and under which project       |
+//! | `presence`   | is an agent there: fresh, late, silent                              |
+//! | `why`        | which hop is the first that is not passed, and what speaks for it   |
 //! | `reason`     | which errors of a fleet are the same one                            |
 //! | `webhooks`   | who is told of what, signed how, sent where, and when again         |
 
@@ -22,8 +24,10 @@ pub mod fingerprint;
 pub mod grants;
 pub mod hold;
 pub mod labels;
+pub mod presence;
 pub mod reason;
 pub mod session;
 pub mod status;
 pub mod targeting;
 pub mod webhooks;
+pub mod why;

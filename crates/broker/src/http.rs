@@ -35,5 +35,6 @@ pub mod projects;
 pub mod selectors;
 pub mod stacks;
 pub mod system;
+pub mod streams;
 pub mod whoami;
 pub mod write;

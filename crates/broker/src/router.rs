@@ -20,12 +20,10 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
-use crate::http::errors;
 use crate::http::{
-    agents, api_tokens, audit, barred_contents, deployment_objects, events, frame, health, join_tokens,
-    openapi, projects, stacks, system, whoami,
+    agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
+    join_tokens, openapi, projects, selectors, stacks, streams, system, whoami,
 };
-use crate::http::{grants, selectors};
 
 /// One line of the table.
 pub struct Route {
@@ -100,6 +98,11 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::summary::stack_summary)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/errors",             routes!(errors::list::list_stack_errors)),
         route(Token(Viewer),       "GET /api/v1/errors",                            routes!(errors::list::list_errors)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/agents/{agent}/why", routes!(stacks::why::stack_why)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/agents/{agent}/hops", routes!(stacks::why::stack_hops)),
+        route(Token(Viewer),       "GET /api/v1/agents/{agent}/why",                routes!(agents::why::agent_why)),
+        route(Token(Viewer),       "GET /api/v1/events/stream",                     routes!(streams::events::stream_events)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/stream",      routes!(streams::status::stream_status)),
     ]
 }
 

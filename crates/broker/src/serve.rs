@@ -22,14 +22,15 @@ use crate::router::router;
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
+use crate::tasks::event_tail::Streams;
 use crate::tasks::outbox_tail::{OutboxTail, Poke};
 use crate::tasks::presence::Presence;
 use crate::tasks::refusals::Refusals;
 use crate::tasks::standing::Standing;
-use crate::tasks::{audit_chain, tidy};
+use crate::tasks::{audit_chain, retention, silence, tidy};
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
-const TASK_CONNECTIONS: u32 = 5;
+const TASK_CONNECTIONS: u32 = 7;
 /// A database that starts at the same time as the broker is waited for.
 const DATABASE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -84,6 +85,10 @@ impl Server {
         let (refusals, told) = Refusals::new();
         tasks.spawn(told.run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(audit_chain::run(task_pool.clone(), stop_tasks.clone()));
+        let streams = Streams::default();
+        tasks.spawn(retention::run(task_pool.clone(), args.retention, stop_tasks.clone()));
+        tasks.spawn(streams.clone().run(task_pool.clone(), Arc::clone(&index), stop_tasks.clone()));
+        tasks.spawn(silence::run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
         tasks.close();
 
@@ -95,6 +100,7 @@ impl Server {
             poke,
             presence,
             standing,
+            streams,
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
             refusals,

@@ -25,6 +25,11 @@ pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
 
+pub mod content_retention;
+pub mod duties;
+pub mod hops;
+pub mod partitions;
+pub mod presence;
 pub mod reasons;
 pub mod status_counts;
 

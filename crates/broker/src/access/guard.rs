@@ -66,7 +66,8 @@ fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: Statu
     }
 }
 
-async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> Result<Caller, ApiError> {
+/// Who the credential is of. Streams ask again while they are open.
+pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> Result<Caller, ApiError> {
     let credential = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())

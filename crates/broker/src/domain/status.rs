@@ -4,8 +4,22 @@ use std::collections::BTreeMap;
 
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::Removal;
-use brokkr_api::report::Transition;
+use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
 use brokkr_api::status::{State, StateCounts};
+
+/// What an agent last said.
+#[derive(Clone, Debug)]
+pub struct LastReport {
+    pub sequence_id: SequenceId,
+    pub transition: Transition,
+    pub reason: String,
+    pub message: String,
+    pub objects: Vec<ObjectNote>,
+    pub hops: Hops,
+    pub conditions: Vec<Condition>,
+    pub ready: u32,
+    pub total: u32,
+}
 
 /// What is wanted, and what was last reported.
 #[must_use]

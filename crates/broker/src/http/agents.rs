@@ -13,3 +13,4 @@ pub mod session;
 pub mod target_state;
 pub mod targets;
 mod visible;
+pub mod why;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use brokkr_api::SequenceId;
+use brokkr_api::{ErrorCode, SequenceId};
 use sqlx::PgPool;
 
+use crate::http::error::ApiError;
 use crate::store::StoreError;
 use crate::store::deployment_objects::{StoredObject, deployment_object_fetch_content};
 
@@ -22,6 +23,15 @@ impl Default for Contents {
         };
         Self { kept: moka::future::Cache::builder().max_capacity(MOST_BYTES).weigher(weigh).build() }
     }
+}
+
+/// Refuses an object whose content has had its time. After it is known that the caller may see it.
+pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
+    if stored.is_dropped {
+        let detail = format!("the content of {} has had its time", stored.object.sequence_id);
+        return Err(ApiError::new(ErrorCode::BRK2019, detail));
+    }
+    Ok(())
 }
 
 /// Why there is nothing to keep.

@@ -8,3 +8,4 @@ pub mod put_targets;
 pub mod roll_back;
 pub mod status;
 pub mod summary;
+pub mod why;

@@ -2,8 +2,6 @@
 
 use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::{AgentId, InstanceId, Labels};
-use jiff::Timestamp;
-use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
@@ -193,22 +191,4 @@ pub async fn agent_lock_on_conn(
     .await
     .doing("lock the agent")?;
     Ok(row.map(|(count, instance, tied)| SessionFacts { count, instance: instance.map(InstanceId), tied }))
-}
-
-/// Stores when agents were last seen. Sorted, so that two replicas never wait for each other in a circle.
-pub async fn agent_store_presence(pool: &PgPool, seen: &[(AgentId, Timestamp)]) -> Result<(), StoreError> {
-    let ids: Vec<Uuid> = seen.iter().map(|(agent, _)| agent.0).collect();
-    let times: Vec<jiff_sqlx::Timestamp> = seen.iter().map(|(_, at)| at.to_sqlx()).collect();
-    sqlx::query(
-        "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS seen (id, at)),
-              locked AS (SELECT a.id FROM agents a JOIN seen USING (id) ORDER BY a.id FOR NO KEY UPDATE OF a)
-         UPDATE agents SET last_seen_at = greatest(agents.last_seen_at, seen.at)
-         FROM seen JOIN locked USING (id) WHERE agents.id = seen.id",
-    )
-    .bind(ids)
-    .bind(times)
-    .execute(pool)
-    .await
-    .map(|_| ())
-    .doing("store when agents were seen")
 }

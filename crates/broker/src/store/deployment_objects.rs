@@ -26,6 +26,8 @@ pub struct NewObject<'a> {
 pub struct StoredObject {
     pub object: DeploymentObject,
     pub content: Bytes,
+    /// The content has had its time; only the object is left.
+    pub is_dropped: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -62,6 +64,7 @@ struct ContentRow {
     #[sqlx(flatten)]
     object: ObjectRow,
     content: Vec<u8>,
+    is_dropped: bool,
 }
 
 /// Takes the next sequence id and inserts the object. The caller holds the lock of the stack's row.
@@ -114,14 +117,18 @@ pub async fn deployment_object_fetch_content(
 ) -> Result<Option<StoredObject>, StoreError> {
     let row: Option<ContentRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
-                submitted_by, created_at, content
+                submitted_by, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
     .fetch_optional(pool)
     .await
     .doing("read the content of the deployment object")?;
-    Ok(row.map(|row| StoredObject { object: row.object.into(), content: Bytes::from(row.content) }))
+    Ok(row.map(|row| StoredObject {
+        object: row.object.into(),
+        content: Bytes::from(row.content),
+        is_dropped: row.is_dropped,
+    }))
 }
 
 /// The last version below `newest` with another content, and one that is not barred: what a roll-back goes to.

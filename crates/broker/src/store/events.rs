@@ -68,6 +68,14 @@ pub struct EventPlace {
     pub recorded: i64,
 }
 
+impl EventPlace {
+    /// Before every event of this transaction, and behind all of those below it.
+    #[must_use]
+    pub fn before(xid: u64) -> Self {
+        Self { xid, recorded: 0 }
+    }
+}
+
 impl std::fmt::Display for EventPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.xid, self.recorded)
@@ -79,7 +87,9 @@ impl std::str::FromStr for EventPlace {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (xid, recorded) = text.split_once('.').unwrap_or((text, ""));
-        Ok(Self { xid: xid.parse()?, recorded: recorded.parse()? })
+        // Neither is below zero, and neither is larger than a bigint: whoever makes up a place gets no further.
+        let unsigned = |text: &str| if text.starts_with('-') { "".parse() } else { text.parse::<i64>() };
+        Ok(Self { xid: unsigned(xid)?.cast_unsigned(), recorded: unsigned(recorded)? })
     }
 }
 

@@ -11,20 +11,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 use crate::domain::filing::Filed;
-
-/// What an agent last said.
-#[derive(Clone, Debug)]
-pub struct LastReport {
-    pub sequence_id: SequenceId,
-    pub transition: Transition,
-    pub reason: String,
-    pub message: String,
-    pub objects: Vec<ObjectNote>,
-    pub hops: Hops,
-    pub conditions: Vec<Condition>,
-    pub ready: u32,
-    pub total: u32,
-}
+use crate::domain::status::LastReport;
 
 /// Takes in what is newer than what is there: by sequence id, then by time. Hops of the same object
 /// add up. The reports have to be about different stacks.
@@ -124,7 +111,7 @@ pub async fn stack_status_reporters(
     .bind(project)
     .bind(stack.0)
     .bind(after.unwrap_or_default())
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_all(pool)
     .await
     .doing("list who reported about the stack")?;
@@ -133,6 +120,7 @@ pub async fn stack_status_reporters(
 
 #[derive(sqlx::FromRow)]
 struct StatusRow {
+    stack_id: Uuid,
     agent_id: Uuid,
     sequence_id: i64,
     transition: String,
@@ -145,6 +133,34 @@ struct StatusRow {
     total: i32,
 }
 
+impl StatusRow {
+    fn report(self) -> Result<LastReport, sqlx::Error> {
+        Ok(LastReport {
+            sequence_id: SequenceId(self.sequence_id),
+            transition: known(&self.transition)?,
+            reason: self.reason,
+            message: self.message,
+            objects: self.objects.0,
+            hops: self.hops.0,
+            conditions: self.conditions.0,
+            ready: self.ready.unsigned_abs(),
+            total: self.total.unsigned_abs(),
+        })
+    }
+}
+
+macro_rules! status_columns {
+    ($($rest:tt)*) => {
+        concat!(
+            "SELECT t.stack_id, t.agent_id, t.sequence_id, t.transition, t.reason, t.message, t.objects, t.hops,
+                    t.conditions, t.ready, t.total",
+            $($rest)*
+        )
+    };
+}
+
+const ACTION: &str = "read the status of the stack";
+
 /// The last word of these agents about the stack.
 pub async fn stack_status_fetch(
     pool: &PgPool,
@@ -152,31 +168,91 @@ pub async fn stack_status_fetch(
     stack: StackId,
     agents: &[AgentId],
 ) -> Result<HashMap<AgentId, LastReport>, StoreError> {
-    let rows: Vec<StatusRow> = sqlx::query_as(
-        "SELECT agent_id, sequence_id, transition, reason, message, objects, hops, conditions, ready, total
-         FROM stack_status WHERE project = $1 AND stack_id = $2 AND agent_id = ANY($3)",
-    )
+    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+        " FROM stack_status t WHERE t.project = $1 AND t.stack_id = $2 AND t.agent_id = ANY($3)"
+    ))
     .bind(project)
     .bind(stack.0)
     .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await
-    .doing("read the status of the stack")?;
-    rows.into_iter()
-        .map(|row| {
-            let report = LastReport {
-                sequence_id: SequenceId(row.sequence_id),
-                transition: known(&row.transition)?,
-                reason: row.reason,
-                message: row.message,
-                objects: row.objects.0,
-                hops: row.hops.0,
-                conditions: row.conditions.0,
-                ready: row.ready.unsigned_abs(),
-                total: row.total.unsigned_abs(),
-            };
-            Ok((AgentId(row.agent_id), report))
-        })
-        .collect::<Result<_, sqlx::Error>>()
-        .doing("read the status of the stack")
+    .doing(ACTION)?;
+    let reports = rows.into_iter().map(|row| Ok((AgentId(row.agent_id), row.report()?)));
+    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+}
+
+/// The last word of the agent about these stacks of a project.
+pub async fn stack_status_of_agent(
+    pool: &PgPool,
+    project: &str,
+    agent: AgentId,
+    stacks: &[StackId],
+) -> Result<HashMap<StackId, LastReport>, StoreError> {
+    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+        " FROM stack_status t WHERE t.project = $1 AND t.stack_id = ANY($2) AND t.agent_id = $3"
+    ))
+    .bind(project)
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .bind(agent.0)
+    .fetch_all(pool)
+    .await
+    .doing(ACTION)?;
+    let reports = rows.into_iter().map(|row| Ok((StackId(row.stack_id), row.report()?)));
+    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+}
+
+#[derive(sqlx::FromRow)]
+struct NamedRow {
+    name: String,
+    #[sqlx(flatten)]
+    status: StatusRow,
+}
+
+type NamedReport = (String, AgentId, Option<LastReport>);
+
+/// Agents whose last word about the stack was this, by name, after a name.
+pub async fn stack_status_by_transition(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    transition: Transition,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<NamedReport>, StoreError> {
+    let rows: Vec<NamedRow> = sqlx::query_as(status_columns!(
+        ", t.agent_name AS name FROM stack_status t
+         WHERE t.project = $1 AND t.stack_id = $2 AND t.transition = $3 AND t.agent_name > $4
+         ORDER BY t.agent_name LIMIT $5"
+    ))
+    .bind(project)
+    .bind(stack.0)
+    .bind(transition.to_string())
+    .bind(after.unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(pool)
+    .await
+    .doing(ACTION)?;
+    let named =
+        rows.into_iter().map(|row| Ok((row.name, AgentId(row.status.agent_id), Some(row.status.report()?))));
+    named.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+}
+
+/// All agents by name, after a name, each with its last word about the stack, if any.
+pub async fn stack_status_walk(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<NamedReport>, StoreError> {
+    let agents: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT id, name FROM agents WHERE name > $1 ORDER BY name LIMIT $2")
+            .bind(after.unwrap_or_default())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(pool)
+            .await
+            .doing(ACTION)?;
+    let ids: Vec<AgentId> = agents.iter().map(|(id, _)| AgentId(*id)).collect();
+    let mut reports = stack_status_fetch(pool, project, stack, &ids).await?;
+    Ok(agents.into_iter().map(|(id, name)| (name, AgentId(id), reports.remove(&AgentId(id)))).collect())
 }

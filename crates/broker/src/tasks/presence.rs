@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::agents::agent_store_presence;
+use crate::domain::presence::POLL_SECONDS;
+use crate::store::presence::{Seen, presence_store};
 
 const EVERY: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that its locks are short.
@@ -19,6 +20,7 @@ const BATCH: usize = 1000;
 #[derive(Clone, Copy, Debug)]
 struct LastSeen {
     at: Timestamp,
+    poll_seconds: u32,
     stored: bool,
 }
 
@@ -28,14 +30,21 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub fn seen(&self, agent: AgentId) {
-        self.lock().insert(agent, LastSeen { at: Timestamp::now(), stored: false });
+    /// With how long the poll may wait: that is how often the agent asks.
+    pub fn seen(&self, agent: AgentId, wait: Option<u64>) {
+        let wait = wait.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or_default();
+        let seen = LastSeen { at: Timestamp::now(), poll_seconds: wait.max(POLL_SECONDS), stored: false };
+        self.lock().insert(agent, seen);
+    }
+
+    /// When this replica last saw the agent.
+    pub fn here(&self, agent: AgentId) -> Option<Timestamp> {
+        self.lock().get(&agent).map(|seen| seen.at)
     }
 
     /// The agent with what this replica has seen since the last storing.
     pub fn shown(&self, mut agent: Agent) -> Agent {
-        let here = self.lock().get(&agent.id).map(|seen| seen.at);
-        agent.last_seen_at = agent.last_seen_at.max(here);
+        agent.last_seen_at = agent.last_seen_at.max(self.here(agent.id));
         agent
     }
 
@@ -54,20 +63,23 @@ impl Presence {
     }
 
     async fn flush(&self, pool: &PgPool) {
-        let mut waiting: Vec<(AgentId, Timestamp)> = {
+        let mut waiting: Vec<Seen> = {
             let agents = self.lock();
-            agents.iter().filter(|(_, seen)| !seen.stored).map(|(agent, seen)| (*agent, seen.at)).collect()
+            let waiting = agents.iter().filter(|(_, seen)| !seen.stored);
+            waiting
+                .map(|(agent, seen)| Seen { agent: *agent, at: seen.at, poll_seconds: seen.poll_seconds })
+                .collect()
         };
         waiting.sort_unstable();
         for batch in waiting.chunks(BATCH) {
-            if let Err(error) = agent_store_presence(pool, batch).await {
+            if let Err(error) = presence_store(pool, batch).await {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(error, "presence is kept for the next time");
                 return;
             }
             let mut agents = self.lock();
-            for (agent, at) in batch {
-                if let Some(seen) = agents.get_mut(agent).filter(|seen| seen.at == *at) {
+            for stored in batch {
+                if let Some(seen) = agents.get_mut(&stored.agent).filter(|seen| seen.at == stored.at) {
                     seen.stored = true;
                 }
             }

@@ -173,6 +173,11 @@ impl Caller {
         Self { http, base: format!("http://{address}"), credential }
     }
 
+    /// The same caller at another replica.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { base: format!("http://{address}"), ..self.clone() }
+    }
+
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/api/v1/{path}") };
         let request = self.http.request(method, format!("{}{path}", self.base));

@@ -24,3 +24,7 @@ mod sizes;
 mod target_state;
 mod tokens;
 mod waiting;
+mod retention;
+mod streams;
+mod target_state;
+mod why;

@@ -117,7 +117,7 @@ async fn poll(
     ask: &Ask,
 ) -> Result<Response, ApiError> {
     if let Caller::Agent(agent) = caller {
-        broker.presence.seen(agent.id);
+        broker.presence.seen(agent.id, ask.wait);
     }
     let deadline = Instant::now() + Duration::from_secs(ask.wait.unwrap_or_default());
     // The tag of what the caller has, once it is known to be the answer.

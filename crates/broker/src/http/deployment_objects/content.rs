@@ -17,6 +17,7 @@ use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::broker::Broker;
 use crate::domain::envelope::wanted;
+use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::headers::{has_already, position, text};
 use crate::store::deployment_objects::StoredObject;
@@ -49,6 +50,7 @@ pub async fn deployment_object_content(
             }
         }
     }
+    present(&stored)?;
     if matches!(caller, Caller::Token(_))
         && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
     {

@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::broker::Broker;
+use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::paging::Asked;
 use crate::store::deployment_objects::StoredObject;
@@ -65,7 +66,9 @@ async fn version(
 ) -> Result<Arc<StoredObject>, ApiError> {
     let stored = broker.contents.get(&broker.pool, sequence_id).await?;
     let own = stored.filter(|stored| stored.object.project == project && stored.object.stack_id == stack);
-    own.ok_or_else(|| ApiError::not_found("deployment object"))
+    let own = own.ok_or_else(|| ApiError::not_found("deployment object"))?;
+    present(&own)?;
+    Ok(own)
 }
 
 /// A deletion marker has none.

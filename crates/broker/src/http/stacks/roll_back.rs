@@ -11,6 +11,7 @@ use http::StatusCode;
 use crate::broker::Broker;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
+use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
@@ -94,7 +95,9 @@ async fn earlier(
     sequence_id: SequenceId,
 ) -> Result<Arc<StoredObject>, ApiError> {
     let stored = broker.contents.get(&broker.pool, sequence_id).await?;
-    stored
+    let stored = stored
         .filter(|stored| stored.object.stack_id == stack.id && !stored.object.is_deletion_marker)
-        .ok_or_else(|| ApiError::not_found("deployment object"))
+        .ok_or_else(|| ApiError::not_found("deployment object"))?;
+    present(&stored)?;
+    Ok(stored)
 }

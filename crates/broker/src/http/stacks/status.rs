@@ -1,4 +1,7 @@
 //! How a stack is doing on each agent: one line per agent that it reaches, that holds it, or that reported on it.
+//!
+//! A page is bounded work, whatever the size of the fleet. Lines come in the order of agents' names, some at a time, and
+//! what does not fit the filter is passed over; after enough of that the page ends, and says where to read on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,83 +10,215 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
-use brokkr_api::report::Hops;
+use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{StackStatus, State as StackState};
-use brokkr_api::{AgentId, StackId};
+use brokkr_api::{AgentId, Selector, StackId};
 use http::HeaderMap;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::envelope::{Wanted, wanted};
-use crate::domain::status::state;
+use crate::domain::status::{LastReport, state};
 use crate::http::error::ApiError;
 use crate::http::headers::position;
-use crate::http::paging::{Asked, Paging};
-use crate::store::stack_status::{LastReport, stack_status_fetch, stack_status_reporters};
+use crate::http::paging::{Asked, limit};
+use crate::index::Picture;
+use crate::store::StoreError;
+use crate::store::stack_status::{
+    stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
+};
 use crate::store::stacks::{StackRef, stack_fetch};
+use crate::store::status_counts::status_counts_of_stack;
+
+/// A stack that more agents have reported on is read in the order of all agents' names: nearly everybody is concerned.
+/// For the others, those concerned are found in the index.
+const MANY: u64 = 20_000;
+/// Lines that are looked at together, and how often one page does that.
+const CHUNK: usize = 1000;
+const ROUNDS: usize = 20;
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct StatusQuery {
+    /// Only in this state.
+    pub state: Option<StackState>,
+    /// Only agents whose labels match, such as `env=prod`.
+    pub selector: Option<String>,
+    /// Where to read on: `next` of the page before.
+    pub after: Option<String>,
+    /// How many, at most; 500 is the most.
+    pub limit: Option<u32>,
+}
 
 /// What the index knows about the stack on one agent.
 #[derive(Clone, Debug)]
-struct Known {
+pub struct Known {
     agent: AgentId,
     active: bool,
     wanted: Option<Wanted>,
+    holds: bool,
 }
 
-/// The state of a stack on each agent, by the agent's name.
+impl Known {
+    pub fn of(picture: &Picture, stack: StackId, agent: AgentId) -> Self {
+        let facts = picture.agent(agent);
+        Self {
+            agent,
+            active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
+            wanted: facts.zip(picture.stack(stack)).and_then(|(facts, stack)| wanted(facts, stack)),
+            holds: facts.is_some_and(|facts| facts.holds(stack)),
+        }
+    }
+
+    fn is_concerned(&self) -> bool {
+        self.wanted.is_some() || self.holds
+    }
+}
+
+/// The state of a stack on each agent, by the agent's name. A filtered page may be short, or empty, and still have more
+/// behind it: `next` tells.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id"), Paging),
+    params(("stack" = String, Path, description = "Name or id"), StatusQuery),
     responses((status = 200, body = Page<StackStatus>)))]
 pub async fn stack_status(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    Asked(query): Asked<StatusQuery>,
     headers: HeaderMap,
 ) -> Result<Json<Page<StackStatus>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
+    let selector: Option<Selector> = query.selector.as_deref().map(str::parse).transpose().map_err(
+        |error: brokkr_api::selector::BadSelector| ApiError::unreadable(format!("`selector`: {error}")),
+    )?;
+    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    let (after, limit) = (paging.after.as_deref(), paging.limit());
-    let mut lines = concerned(&broker, stack.id, after, limit);
-    for (name, agent) in stack_status_reporters(&broker.pool, project, stack.id, after, limit).await? {
-        lines.entry(name).or_insert(Known { agent, active: true, wanted: None });
+    let source = Source::of(&broker, &stack, query.state).await?;
+    let (limit, filtered) = (limit(query.limit), query.state.is_some() || selector.is_some());
+    let chunk = if filtered { CHUNK } else { limit + 1 };
+    let (mut after, mut found) = (query.after, Vec::new());
+    for _ in 0..ROUNDS {
+        let lines = source.lines(&broker, &stack, after.as_deref(), chunk).await?;
+        let is_end = lines.len() < chunk;
+        after = lines.last().map(|line| line.name.clone()).or(after);
+        let picture = broker.index.picture();
+        let fitting = lines
+            .into_iter()
+            .filter_map(|line| {
+                let known = Known::of(&picture, stack.id, line.agent);
+                let concerned = line.report.is_some() || known.is_concerned();
+                concerned.then(|| status(&stack, line.name, known, line.report))
+            })
+            .filter(|line| query.state.is_none_or(|state| line.state == state))
+            .filter(|line| {
+                let labels = || picture.agent(line.agent_id).map(|agent| &agent.labels);
+                selector
+                    .as_ref()
+                    .is_none_or(|selector| labels().is_some_and(|labels| selector.matches(labels)))
+            });
+        found.extend(fitting);
+        if found.len() > limit {
+            break;
+        }
+        if is_end {
+            after = None;
+            break;
+        }
     }
-    let lines: Vec<(String, Known)> = lines.into_iter().take(limit + 1).collect();
-    let agents: Vec<AgentId> = lines.iter().map(|(_, known)| known.agent).collect();
-    let mut reports = stack_status_fetch(&broker.pool, project, stack.id, &agents).await?;
-    let statuses = lines.into_iter().map(|(name, known)| {
-        let report = reports.remove(&known.agent);
-        status(&stack, name, known, report)
-    });
-    Ok(Json(Page::cut(statuses.collect(), limit, |status| status.agent_name.clone())))
+    if found.len() > limit {
+        return Ok(Json(Page::cut(found, limit, |status| status.agent_name.clone())));
+    }
+    Ok(Json(Page { items: found, next: after }))
+}
+
+/// An agent that may belong on the page, with its last word.
+#[derive(Debug)]
+pub struct Line {
+    pub name: String,
+    pub agent: AgentId,
+    pub report: Option<LastReport>,
+}
+
+/// Where lines come from, each in the order of names.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// Those whose last word was this: nobody else can be in the state that is asked for.
+    Reported(Transition),
+    /// All agents: nearly everybody is concerned.
+    Everybody,
+    /// Whom the index names, and who reported.
+    Concerned,
+}
+
+impl Source {
+    async fn of(broker: &Broker, stack: &Stack, state: Option<StackState>) -> Result<Self, StoreError> {
+        let reported = match state {
+            Some(StackState::Applied) => Some(Transition::Applied),
+            Some(StackState::Healthy) => Some(Transition::Healthy),
+            Some(StackState::Degraded) => Some(Transition::Degraded),
+            Some(StackState::Failed) => Some(Transition::Failed),
+            Some(StackState::Blocked) => Some(Transition::Blocked),
+            Some(StackState::Pending | StackState::Removing | StackState::Removed) | None => None,
+        };
+        if let Some(transition) = reported {
+            return Ok(Self::Reported(transition));
+        }
+        let counts = status_counts_of_stack(&broker.pool, &stack.project, stack.id).await?;
+        let many = counts.iter().map(|(_, _, agents)| agents).sum::<u64>() > MANY;
+        Ok(if many { Self::Everybody } else { Self::Concerned })
+    }
+
+    async fn lines(
+        self,
+        broker: &Broker,
+        stack: &Stack,
+        after: Option<&str>,
+        chunk: usize,
+    ) -> Result<Vec<Line>, StoreError> {
+        let (pool, project, id) = (&broker.pool, stack.project.as_str(), stack.id);
+        let lines = match self {
+            Self::Reported(transition) => {
+                stack_status_by_transition(pool, project, id, transition, after, chunk).await?
+            }
+            Self::Everybody => stack_status_walk(pool, project, id, after, chunk).await?,
+            Self::Concerned => {
+                let mut names = concerned(broker, id, after, chunk);
+                names.extend(stack_status_reporters(pool, project, id, after, chunk).await?);
+                let names: Vec<(String, AgentId)> = names.into_iter().take(chunk).collect();
+                let agents: Vec<AgentId> = names.iter().map(|(_, agent)| *agent).collect();
+                let mut reports = stack_status_fetch(pool, project, id, &agents).await?;
+                return Ok(names
+                    .into_iter()
+                    .map(|(name, agent)| Line { name, agent, report: reports.remove(&agent) })
+                    .collect());
+            }
+        };
+        Ok(lines.into_iter().map(|(name, agent, report)| Line { name, agent, report }).collect())
+    }
 }
 
 /// The first agents, by name after the given one, that the stack reaches or that hold it.
-fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, limit: usize) -> BTreeMap<String, Known> {
+fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
     let picture = broker.index.picture();
     let Some(stack) = picture.stack(stack) else { return BTreeMap::new() };
     let mut agents = picture.reached(stack);
     agents.extend(picture.holders(stack.id));
     agents.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
-    // One more than the page, and each may be there twice. A stack may reach the whole fleet.
-    let enough = 2 * (limit + 1);
+    // Each may be there twice. A stack may reach the whole fleet before anybody reported.
+    let enough = 2 * most;
     if agents.len() > enough {
         agents.select_nth_unstable_by(enough, |one, other| one.name.cmp(&other.name));
         agents.truncate(enough);
     }
-    agents
-        .into_iter()
-        .map(|agent| {
-            let active = agent.status == AgentStatus::Active;
-            (agent.name.clone(), Known { agent: agent.id, active, wanted: wanted(agent, stack) })
-        })
-        .collect()
+    agents.into_iter().map(|agent| (agent.name.clone(), agent.id)).collect()
 }
 
-fn status(stack: &Stack, agent_name: String, known: Known, report: Option<LastReport>) -> StackStatus {
+/// One line of the list.
+pub fn status(stack: &Stack, agent_name: String, known: Known, report: Option<LastReport>) -> StackStatus {
     let wanted = known.wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
     let reported = report.as_ref().map(|report| (report.sequence_id, report.transition));
     let state = state(wanted, reported);

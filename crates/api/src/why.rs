@@ -1,0 +1,195 @@
+//! Why something is not as it should be: the chain of hops, the first that is broken, and the evidence.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::agents::AgentStatus;
+use crate::ids::{AgentId, SequenceId, StackId};
+use crate::report::{Hops, Transition};
+use crate::status::State;
+
+/// Whether an agent is there, judged by how often it asks.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Presence {
+    /// It has never asked.
+    Never,
+    Fresh,
+    /// It missed a few polls.
+    Late,
+    /// It missed many; that is told once, and once that it is over.
+    Silent,
+}
+
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum AgentEventKind {
+    /// It fell silent.
+    Silent,
+    /// It is back.
+    Back,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentEvent {
+    pub kind: AgentEventKind,
+    pub at: Timestamp,
+}
+
+/// The hops in their order.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Hop {
+    Published,
+    Targeted,
+    Released,
+    Fetched,
+    Verified,
+    Applied,
+    Pruned,
+    Healthy,
+    Reported,
+}
+
+/// What keeps a hop from being passed, in one word for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::Display)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Cause {
+    /// Nothing was submitted to the stack yet.
+    NothingSubmitted,
+    /// The stack was deleted, and the agent no longer has it.
+    Deleted,
+    /// Neither named nor selected.
+    NotTargeted,
+    AgentInactive,
+    /// The agent has never asked for its target state.
+    AgentNeverSeen,
+    AgentSilent,
+    AgentLate,
+    /// Two processes claim to be the agent, and both hold.
+    SessionTied,
+    /// The agent is there, and has not told anything of this object yet.
+    NotReportedYet,
+    /// It stopped with an error.
+    Failed,
+    /// A removal or prune waits for something: a finalizer, foreign content.
+    Blocked,
+    /// A prune waits for an approval.
+    AwaitsApproval,
+    /// Everything is written, and something is not ready.
+    NotReady,
+    /// It was healthy, and no longer is.
+    Degraded,
+    /// The stack is being removed from the agent.
+    Removing,
+}
+
+/// The first hop that is not passed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Broken {
+    pub hop: Hop,
+    pub cause: Cause,
+    /// One sentence for people.
+    pub message: String,
+    /// What to do next.
+    pub next: String,
+}
+
+/// Why a stack is not as it should be on an agent, or that it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StackWhy {
+    pub project: String,
+    pub stack_id: StackId,
+    pub stack_name: String,
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub state: State,
+    /// What the agent should have (for a removal, the object that it goes with).
+    pub wanted_sequence_id: Option<SequenceId>,
+    /// What it last reported about.
+    pub sequence_id: Option<SequenceId>,
+    pub hops: Hops,
+    /// None: everything is as it should be.
+    pub broken: Option<Broken>,
+    /// What speaks for it, most telling first.
+    pub evidence: Vec<String>,
+}
+
+/// Why an agent is not as it should be, or that it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentWhy {
+    pub agent_id: AgentId,
+    pub agent_name: String,
+    pub status: AgentStatus,
+    pub presence: Presence,
+    pub last_seen_at: Option<Timestamp>,
+    /// The last times that it fell silent or came back, newest first.
+    pub events: Vec<AgentEvent>,
+    /// What is wrong with the agent itself; none if nothing is.
+    pub broken: Option<Broken>,
+    pub evidence: Vec<String>,
+    /// Stacks that are not as they should be on it; 100 at most.
+    pub stacks: Vec<StackWhy>,
+    /// How many stacks it should have, or holds.
+    pub concerned: u64,
+}
+
+/// What happened to one deployment object on an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SequenceHops {
+    pub sequence_id: SequenceId,
+    pub hops: Hops,
+    /// What was reported, oldest first.
+    pub reports: Vec<ReportedTransition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReportedTransition {
+    pub transition: Transition,
+    pub at: Timestamp,
+    pub reason: String,
+    pub message: String,
+}

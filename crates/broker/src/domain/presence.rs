@@ -1,0 +1,52 @@
+//! Is an agent there? Judged by how often it asks, not by one figure for all.
+
+use brokkr_api::why::Presence;
+use jiff::Timestamp;
+
+/// Polls that may be missed before an agent is late.
+pub const LATE_AFTER: u32 = 3;
+/// Polls that may be missed before it is silent, and somebody is told.
+pub const SILENT_AFTER: u32 = 10;
+/// What is assumed of one that did not say how often it asks; and nobody is judged by less.
+pub const POLL_SECONDS: u32 = 30;
+
+#[must_use]
+pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp) -> Presence {
+    let Some(last_seen) = last_seen else { return Presence::Never };
+    let missed = now.duration_since(last_seen).as_secs() / i64::from(poll_seconds.max(1));
+    if missed < i64::from(LATE_AFTER) {
+        Presence::Fresh
+    } else if missed < i64::from(SILENT_AFTER) {
+        Presence::Late
+    } else {
+        Presence::Silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_judged_by_how_often_it_asks() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let seen = |ago: i64| Some(Timestamp::from_second(1_000_000 - ago).unwrap());
+        for (last_seen, poll_seconds, expected) in [
+            (None, 30, Presence::Never),
+            (seen(0), 30, Presence::Fresh),
+            (seen(-60), 30, Presence::Fresh),
+            (seen(89), 30, Presence::Fresh),
+            (seen(90), 30, Presence::Late),
+            (seen(299), 30, Presence::Late),
+            (seen(300), 30, Presence::Silent),
+            (seen(300), 300, Presence::Fresh),
+            (seen(3000), 300, Presence::Silent),
+        ] {
+            assert_eq!(
+                presence(last_seen, poll_seconds, now),
+                expected,
+                "{last_seen:?} every {poll_seconds}"
+            );
+        }
+    }
+}

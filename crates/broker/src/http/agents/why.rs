@@ -1,0 +1,73 @@
+//! Why an agent is not as it should be: itself, and each stack that it should have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use brokkr_api::StackId;
+use brokkr_api::why::AgentWhy;
+use http::HeaderMap;
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::domain::envelope::wanted;
+use crate::domain::facts::StackFacts;
+use crate::domain::why::agent_trouble;
+use crate::http::error::ApiError;
+use crate::http::headers::position;
+use crate::http::stacks::why::{agent_facts, seen, told};
+use crate::store::presence::presence_events;
+use crate::store::stack_status::stack_status_of_agent;
+
+/// Stacks that are told; an agent that is silent has something to say about each.
+const STACKS: usize = 100;
+const EVENTS: i64 = 10;
+
+/// Why the agent is not as it should be: is it active, is it there, and which of its stacks are stuck, and where.
+#[utoipa::path(get, path = "/api/v1/agents/{agent}/why", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = AgentWhy)))]
+pub async fn agent_why(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(agent): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<AgentWhy>, ApiError> {
+    broker.catch_up(position(&headers)?).await?;
+    let agent = agent_facts(&broker, &agent)?;
+    let seen = seen(&broker, &agent).await?;
+    let events = presence_events(&broker.pool, agent.id, EVENTS).await?;
+    // Only what is the caller's.
+    let project = caller.project();
+    let stacks: BTreeMap<StackId, StackFacts> = {
+        let picture = broker.index.picture();
+        let own = picture.candidates(&agent).filter(|stack| stack.project == project);
+        own.filter(|stack| wanted(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
+    };
+    let ids: Vec<StackId> = stacks.keys().copied().collect();
+    let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;
+    let mut stuck: Vec<_> = stacks
+        .values()
+        .map(|stack| told(stack, &agent, reports.get(&stack.id), seen))
+        .filter(|told| told.broken.is_some())
+        .collect();
+    stuck.sort_by(|one, other| one.stack_name.cmp(&other.stack_name));
+    let mut evidence = vec![format!("{} of {} stacks are not as they should be", stuck.len(), stacks.len())];
+    evidence.extend(stuck.iter().take(3).filter_map(|told| {
+        let broken = told.broken.as_ref()?;
+        Some(format!("{}: not {}: {}", told.stack_name, broken.hop, broken.message))
+    }));
+    stuck.truncate(STACKS);
+    Ok(Json(AgentWhy {
+        agent_id: agent.id,
+        agent_name: agent.name.clone(),
+        status: agent.status,
+        presence: seen.presence,
+        last_seen_at: seen.last_seen,
+        events,
+        broken: agent_trouble(&agent, seen),
+        evidence,
+        stacks: stuck,
+        concerned: stacks.len() as u64,
+    }))
+}

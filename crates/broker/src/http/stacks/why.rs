@@ -1,0 +1,118 @@
+//! Why a stack is not as it should be on an agent, and what happened to each of its objects there.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use brokkr_api::page::Page;
+use brokkr_api::stacks::Stack;
+use brokkr_api::why::{SequenceHops, StackWhy};
+use http::HeaderMap;
+use jiff::Timestamp;
+
+use crate::access::Caller;
+use crate::broker::Broker;
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::presence::presence;
+use crate::domain::status::LastReport;
+use crate::domain::why::{Seen, why};
+use crate::http::error::ApiError;
+use crate::http::headers::position;
+use crate::http::paging::{Asked, Paging, cursor};
+use crate::store::StoreError;
+use crate::store::agents::AgentRef;
+use crate::store::hops::hops_list;
+use crate::store::presence::presence_fetch;
+use crate::store::stack_status::stack_status_fetch;
+use crate::store::stacks::{StackRef, stack_fetch};
+
+/// Why the stack is not as it should be on the agent: the chain of hops, the first that is not passed, what keeps it, and
+/// what speaks for that.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/agents/{agent}/why", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id")),
+    responses((status = 200, body = StackWhy)))]
+pub async fn stack_why(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path((stack, agent)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<StackWhy>, ApiError> {
+    broker.catch_up(position(&headers)?).await?;
+    let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
+    let seen = seen(&broker, &agent).await?;
+    let mut reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
+    let facts = broker.index.picture().stack(stack.id).cloned().unwrap_or_else(|| over(&stack));
+    Ok(Json(told(&facts, &agent, reports.remove(&agent.id).as_ref(), seen)))
+}
+
+/// What happened to each deployment object of the stack on the agent, newest first: when each hop was passed, and what
+/// was reported.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/agents/{agent}/hops", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id"), Paging),
+    responses((status = 200, body = Page<SequenceHops>)))]
+pub async fn stack_hops(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path((stack, agent)): Path<(String, String)>,
+    Asked(paging): Asked<Paging>,
+) -> Result<Json<Page<SequenceHops>>, ApiError> {
+    let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
+    let below = cursor(paging.after.as_deref())?;
+    let limit = paging.limit();
+    let objects = hops_list(&broker.pool, &stack.project, stack.id, agent.id, below, limit).await?;
+    Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))
+}
+
+async fn named(
+    broker: &Broker,
+    caller: &Caller,
+    stack: &str,
+    agent: &str,
+) -> Result<(Stack, AgentFacts), ApiError> {
+    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(stack)).await?;
+    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    Ok((stack, agent_facts(broker, agent)?))
+}
+
+/// What the index knows about the agent of this name or id.
+pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError> {
+    let picture = broker.index.picture();
+    let agent = match AgentRef::read(named) {
+        AgentRef::Id(id) => picture.agent(id),
+        AgentRef::Name(name) => picture.agent_named(&name),
+    };
+    agent.cloned().ok_or_else(|| ApiError::not_found("agent"))
+}
+
+/// When the agent was last seen, by any replica that has told, or by this one.
+pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
+    let stored = presence_fetch(&broker.pool, agent.id).await?;
+    let last_seen = stored.and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
+    let now = Timestamp::now();
+    let poll_seconds = stored.map_or(0, |stored| stored.poll_seconds);
+    Ok(Seen { presence: presence(last_seen, poll_seconds, now), last_seen, now })
+}
+
+/// A deleted stack that nobody holds is no longer in the index.
+fn over(stack: &Stack) -> StackFacts {
+    let mut facts = StackFacts::new(stack.project.clone(), stack.id, stack.name.to_string());
+    facts.deleted = stack.deleted_at.is_some();
+    facts
+}
+
+pub fn told(stack: &StackFacts, agent: &AgentFacts, report: Option<&LastReport>, seen: Seen) -> StackWhy {
+    let verdict = why(agent, stack, report, seen);
+    StackWhy {
+        project: stack.project.clone(),
+        stack_id: stack.id,
+        stack_name: stack.name.clone(),
+        agent_id: agent.id,
+        agent_name: agent.name.clone(),
+        state: verdict.state,
+        wanted_sequence_id: verdict.wanted,
+        sequence_id: report.map(|report| report.sequence_id),
+        hops: verdict.hops,
+        broken: verdict.broken,
+        evidence: verdict.evidence,
+    }
+}

@@ -1,0 +1,47 @@
+//! Contents that have had their time. The deployment object stays, with its checksum and who submitted it; only the
+//! bytes go.
+
+use sqlx::PgPool;
+
+use super::{Doing as _, StoreError};
+
+/// Objects whose content is dropped at once.
+const SLICE: i64 = 200;
+
+/// Drops contents that are older than so many days and not among the last so many of their stack. Never the newest of
+/// a stack, and never what an agent may still have: of a stack that is held, only what is older than the oldest object
+/// that a holder is known to have written; nothing at all while one of them has not told.
+pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64, StoreError> {
+    let mut dropped = 0;
+    loop {
+        let slice = sqlx::query(
+            "UPDATE deployment_objects o SET content = '', content_dropped_at = now()
+             FROM (SELECT c.project, c.stack_id, c.sequence_id
+                   FROM deployment_objects c JOIN stacks s ON s.project = c.project AND s.id = c.stack_id
+                   WHERE c.content_dropped_at IS NULL AND NOT c.is_deletion_marker
+                     AND c.created_at < now() - make_interval(days => $1)
+                     AND c.sequence_id < s.newest_sequence_id
+                     AND c.sequence_id < coalesce(
+                        (SELECT min(coalesce(t.applied_sequence_id, 0)) FROM agent_holds h
+                         LEFT JOIN stack_status t ON t.project = c.project AND t.stack_id = h.stack_id
+                                                 AND t.agent_id = h.agent_id
+                         WHERE h.stack_id = c.stack_id), 9223372036854775807)
+                     AND (SELECT count(*) FROM (SELECT FROM deployment_objects n
+                          WHERE n.project = c.project AND n.stack_id = c.stack_id AND n.sequence_id > c.sequence_id
+                          LIMIT $2) newer) >= $2
+                   ORDER BY c.created_at LIMIT $3) old
+             WHERE o.project = old.project AND o.stack_id = old.stack_id AND o.sequence_id = old.sequence_id",
+        )
+        .bind(i32::try_from(days).unwrap_or(i32::MAX))
+        .bind(i64::from(versions))
+        .bind(SLICE)
+        .execute(pool)
+        .await
+        .doing("drop old contents")?
+        .rows_affected();
+        dropped += slice;
+        if slice < SLICE.unsigned_abs() {
+            return Ok(dropped);
+        }
+    }
+}

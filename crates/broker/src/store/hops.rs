@@ -1,0 +1,70 @@
+//! What happened to each deployment object of a stack on an agent, from what the agent reported.
+
+use std::collections::BTreeMap;
+
+use brokkr_api::report::Hops;
+use brokkr_api::why::{ReportedTransition, SequenceHops};
+use brokkr_api::{AgentId, SequenceId, StackId};
+use sqlx::PgPool;
+use sqlx::types::Json;
+
+use super::{Doing as _, StoreError, known};
+
+const ACTION: &str = "read what happened on the agent";
+/// Reports of one object that are told, the first ones: a fight may leave thousands.
+const REPORTS: i64 = 50;
+
+#[derive(sqlx::FromRow)]
+struct HopsRow {
+    sequence_id: i64,
+    hops: Json<Hops>,
+    transition: String,
+    at: jiff_sqlx::Timestamp,
+    reason: String,
+    message: String,
+}
+
+/// The objects that the agent told of, newest first, one more than `limit` if there are more.
+pub async fn hops_list(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    agent: AgentId,
+    below: Option<SequenceId>,
+    limit: usize,
+) -> Result<Vec<SequenceHops>, StoreError> {
+    let rows: Vec<HopsRow> = sqlx::query_as(
+        "WITH told AS (SELECT * FROM events WHERE project = $1 AND agent_id = $2 AND stack_id = $3 AND sequence_id < $4),
+              objects AS (SELECT DISTINCT sequence_id FROM told ORDER BY sequence_id DESC LIMIT $5),
+              numbered AS (SELECT told.*, row_number() OVER (PARTITION BY sequence_id ORDER BY at, recorded) AS number
+                           FROM told JOIN objects USING (sequence_id))
+         SELECT sequence_id, hops, transition, at, reason, message FROM numbered WHERE number <= $6
+         ORDER BY sequence_id, number",
+    )
+    .bind(project)
+    .bind(agent.0)
+    .bind(stack.0)
+    .bind(below.map_or(i64::MAX, |sequence| sequence.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .bind(REPORTS)
+    .fetch_all(pool)
+    .await
+    .doing(ACTION)?;
+    let mut objects: BTreeMap<i64, SequenceHops> = BTreeMap::new();
+    for row in rows {
+        let sequence_id = SequenceId(row.sequence_id);
+        let object = objects.entry(row.sequence_id).or_insert_with(|| SequenceHops {
+            sequence_id,
+            hops: Hops::default(),
+            reports: Vec::new(),
+        });
+        object.hops = object.hops.with(&row.hops.0);
+        object.reports.push(ReportedTransition {
+            transition: known(&row.transition).doing(ACTION)?,
+            at: row.at.to_jiff(),
+            reason: row.reason,
+            message: row.message,
+        });
+    }
+    Ok(objects.into_values().rev().collect())
+}

@@ -1,0 +1,104 @@
+//! Events by the day: partitions are made ahead of need, and dropped when they have had their time.
+//!
+//! An event goes where its own time says, so that a late repetition meets its twin. Clocks of agents may be off: what
+//! belongs to no day that has a partition goes to the default one. Nothing is refused for its time, and nothing is
+//! lost: rows of the default partition move when their day is made, and the others stay as long as any, counted from
+//! when they were recorded.
+
+use jiff::civil::Date;
+use sqlx::{AssertSqlSafe, Connection as _, PgPool};
+
+use super::{Doing as _, StoreError};
+
+const ACTION: &str = "make a partition of the events";
+/// Rows that are deleted at once.
+const SLICE: i64 = 5000;
+
+fn name(day: Date) -> String {
+    format!("events_{:04}{:02}{:02}", day.year(), day.month(), day.day())
+}
+
+/// Makes the partition of a day, if there is none. True if it was made now.
+pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreError> {
+    let (name, next) = (name(day), day.tomorrow().unwrap_or(day));
+    let mut connection = pool.acquire().await.doing(ACTION)?;
+    let mut transaction = connection.begin().await.doing(ACTION)?;
+    // Nobody who writes waits long for this; it is tried again soon.
+    sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
+        .execute(&mut *transaction)
+        .await
+        .doing(ACTION)?;
+    let there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(&name)
+        .fetch_one(&mut *transaction)
+        .await
+        .doing(ACTION)?;
+    if there {
+        return Ok(false);
+    }
+    let range = format!("at >= '{day} 00:00:00+00' AND at < '{next} 00:00:00+00'");
+    // ATTACH lets others write to the other partitions meanwhile; CREATE … PARTITION OF would not.
+    let steps = [
+        "LOCK TABLE events_default IN ACCESS EXCLUSIVE MODE".to_owned(),
+        format!("CREATE TABLE {name} (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"),
+        format!(
+            "WITH moved AS (DELETE FROM events_default WHERE {range} RETURNING *) INSERT INTO {name} SELECT * FROM moved"
+        ),
+        format!(
+            "ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ('{day} 00:00:00+00') TO ('{next} 00:00:00+00')"
+        ),
+    ];
+    for step in steps {
+        // Made of dates alone.
+        sqlx::query(AssertSqlSafe(step)).execute(&mut *transaction).await.doing(ACTION)?;
+    }
+    transaction.commit().await.doing(ACTION)?;
+    Ok(true)
+}
+
+/// The partitions of days before this one, oldest first.
+async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+         WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{8}$' AND c.relname::text < $1 ORDER BY 1",
+    )
+    .bind(name(day))
+    .fetch_all(pool)
+    .await
+    .doing("list the partitions of the events")
+}
+
+/// Drops the days before this one, and of the default partition what was recorded before it. Tells how many
+/// partitions and rows went.
+pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64), StoreError> {
+    let old = partitions_before(pool, day).await?;
+    for name in &old {
+        let mut transaction = pool.begin().await.doing("drop a partition of the events")?;
+        sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
+            .execute(&mut *transaction)
+            .await
+            .doing("drop a partition of the events")?;
+        sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
+            .execute(&mut *transaction)
+            .await
+            .doing("drop a partition of the events")?;
+        transaction.commit().await.doing("drop a partition of the events")?;
+    }
+    let mut rows = 0;
+    for sql in [
+        "DELETE FROM events_default WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM events_default WHERE recorded_at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
+        "DELETE FROM agent_events WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM agent_events WHERE at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
+    ] {
+        loop {
+            let slice = sqlx::query(sql).bind(day.to_string()).bind(SLICE).execute(pool).await;
+            let slice = slice.doing("delete old events")?.rows_affected();
+            rows += slice;
+            if slice < SLICE.unsigned_abs() {
+                break;
+            }
+        }
+    }
+    Ok((old.len(), rows))
+}

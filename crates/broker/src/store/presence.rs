@@ -1,0 +1,120 @@
+//! When agents were last seen, and that they fell silent and came back: each told once, whichever replica notices.
+
+use brokkr_api::AgentId;
+use brokkr_api::why::{AgentEvent, AgentEventKind};
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
+
+/// Rows that are marked at once.
+const SLICE: i64 = 1000;
+
+/// One poll of an agent, and how often it polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    pub agent: AgentId,
+    pub at: Timestamp,
+    pub poll_seconds: u32,
+}
+
+/// Stores when agents were last seen. Whoever was silent is back: that is told in the same statement, and the lock of
+/// the row sees to it that it is told once. Sorted, so that two replicas never wait for each other in a circle.
+pub async fn presence_store(pool: &PgPool, seen: &[Seen]) -> Result<(), StoreError> {
+    let seconds = |seen: &Seen| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
+    sqlx::query(
+        "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
+              locked AS (SELECT a.id, a.silent_since, a.last_seen_at FROM agents a JOIN seen USING (id)
+                         ORDER BY a.id FOR NO KEY UPDATE OF a),
+              -- What was seen long ago and stored only now says nothing about today.
+              back AS (SELECT locked.id, seen.at FROM locked JOIN seen USING (id)
+                       WHERE locked.silent_since IS NOT NULL
+                         AND seen.at > now() - make_interval(secs => seen.seconds * $4)),
+              told AS (INSERT INTO agent_events (agent_id, kind, last_seen) SELECT id, 'back', at FROM back)
+         UPDATE agents SET last_seen_at = greatest(agents.last_seen_at, seen.at), poll_seconds = seen.seconds,
+                           silent_since = CASE WHEN back.id IS NULL THEN agents.silent_since END
+         FROM seen JOIN locked USING (id) LEFT JOIN back USING (id) WHERE agents.id = seen.id",
+    )
+    .bind(seen.iter().map(|seen| seen.agent.0).collect::<Vec<_>>())
+    .bind(seen.iter().map(|seen| seen.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(seen.iter().map(seconds).collect::<Vec<_>>())
+    .bind(f64::from(LATE_AFTER))
+    .execute(pool)
+    .await
+    .map(|_| ())
+    .doing("store when agents were seen")
+}
+
+/// Marks the agents that have been silent for too long, and tells of each once. Only time in which somebody looked
+/// counts: after an outage of the broker itself, agents get the chance to come back before they are called silent.
+pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreError> {
+    let mut silent = Vec::new();
+    loop {
+        let slice: Vec<Uuid> = sqlx::query_scalar(
+            "WITH silent AS (
+                SELECT a.id, a.last_seen_at FROM agents a, duties d
+                WHERE d.name = 'silence' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
+                  AND greatest(a.last_seen_at, d.since) < now() - make_interval(secs => a.poll_seconds * $1)
+                  AND a.last_seen_at IS NOT NULL
+                ORDER BY a.id LIMIT $2 FOR NO KEY UPDATE OF a SKIP LOCKED),
+             marked AS (UPDATE agents SET silent_since = now() FROM silent WHERE agents.id = silent.id)
+             INSERT INTO agent_events (agent_id, kind, last_seen) SELECT id, 'silent', last_seen_at FROM silent
+             RETURNING agent_id",
+        )
+        .bind(f64::from(SILENT_AFTER))
+        .bind(SLICE)
+        .fetch_all(pool)
+        .await
+        .doing("mark silent agents")?;
+        let last = slice.len() < usize::try_from(SLICE).unwrap_or(usize::MAX);
+        silent.extend(slice.into_iter().map(AgentId));
+        if last {
+            return Ok(silent);
+        }
+    }
+}
+
+/// What is stored about an agent's presence.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredPresence {
+    pub last_seen_at: Option<Timestamp>,
+    pub poll_seconds: u32,
+    pub silent_since: Option<Timestamp>,
+}
+
+pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<StoredPresence>, StoreError> {
+    type Row = (Option<jiff_sqlx::Timestamp>, i32, Option<jiff_sqlx::Timestamp>);
+    let row: Option<Row> =
+        sqlx::query_as("SELECT last_seen_at, poll_seconds, silent_since FROM agents WHERE id = $1")
+            .bind(agent.0)
+            .fetch_optional(pool)
+            .await
+            .doing("read the presence of the agent")?;
+    Ok(row.map(|(last_seen, seconds, silent)| StoredPresence {
+        last_seen_at: last_seen.map(jiff_sqlx::Timestamp::to_jiff),
+        poll_seconds: seconds.unsigned_abs(),
+        silent_since: silent.map(jiff_sqlx::Timestamp::to_jiff),
+    }))
+}
+
+/// The last times that the agent fell silent or came back, newest first.
+pub async fn presence_events(
+    pool: &PgPool,
+    agent: AgentId,
+    limit: i64,
+) -> Result<Vec<AgentEvent>, StoreError> {
+    let rows: Vec<(String, jiff_sqlx::Timestamp)> =
+        sqlx::query_as("SELECT kind, at FROM agent_events WHERE agent_id = $1 ORDER BY at DESC LIMIT $2")
+            .bind(agent.0)
+            .bind(limit)
+            .fetch_all(pool)
+            .await
+            .doing("read what happened to the agent")?;
+    rows.into_iter()
+        .map(|(kind, at)| Ok(AgentEvent { kind: known::<AgentEventKind>(&kind)?, at: at.to_jiff() }))
+        .collect::<Result<_, sqlx::Error>>()
+        .doing("read what happened to the agent")
+}

@@ -1,0 +1,164 @@
+//! Events by the day, contents that have had their time, and agents that fall silent: each once, whoever does it.
+
+use anyhow::Result;
+use brokkr_api::events::Event;
+use brokkr_api::page::Page;
+use brokkr_api::report::{ReportReceipt, Transition};
+use brokkr_api::{ErrorCode, SequenceId};
+use brokkr_broker::args::RetentionArgs;
+use brokkr_broker::store::content_retention::content_drop_old;
+use brokkr_broker::store::partitions::{partition_create, partition_drop_before};
+use brokkr_broker::store::presence::{Seen, presence_mark_silent, presence_store};
+use brokkr_broker::tasks::retention;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use crate::house::{House, YAML, read, refused};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let pool = &house.server.broker.pool;
+    let now = Timestamp::now();
+    // Two replicas at once; and once more.
+    let (one, other) = tokio::join!(
+        retention::once(pool, RetentionArgs::default(), now),
+        retention::once(pool, RetentionArgs::default(), now)
+    );
+    (one?, other?);
+    let day = 24 * 3600;
+    let (today, old, far) = (now.as_second(), now.as_second() - 40 * day, now.as_second() + 400 * day);
+    let reports: Vec<_> = [today, old, far]
+        .into_iter()
+        .map(|second| agent.report(stack.id, SequenceId(1), Transition::Healthy, second))
+        .collect();
+    let receipt: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
+    assert_eq!(receipt.accepted.len(), 3, "no clock is refused");
+    let mut connection = house.database.connect().await?;
+    let default = async |connection: &mut sqlx::PgConnection| -> Result<i64> {
+        Ok(sqlx::query_scalar("SELECT count(*) FROM events_default").fetch_one(connection).await?)
+    };
+    assert_eq!(default(&mut connection).await?, 2, "today has a partition, the others fall outside");
+
+    // Their day comes: what lies in the default partition moves, and a repetition still meets its twin.
+    for second in [old, far] {
+        let day = Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date();
+        let (one, other) = tokio::join!(partition_create(pool, day), partition_create(pool, day));
+        assert!(one? != other?, "made once");
+    }
+    assert_eq!(default(&mut connection).await?, 0);
+    let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
+    assert_eq!((again.accepted.len(), again.duplicates.len()), (0, 3));
+
+    let oldest = Timestamp::from_second(today - 30 * day)?.to_zoned(TimeZone::UTC).date();
+    assert_eq!(partition_drop_before(pool, oldest).await?, (1, 0));
+    let events: Page<Event> = house.admin.get_json("events").await?;
+    assert_eq!(events.items.len(), 2, "the day of 40 days ago is gone");
+    // What came too late for its day is kept as long as any, from when it was recorded.
+    let late = agent.report(stack.id, SequenceId(1), Transition::Applied, old);
+    agent.send_reports(&[late]).await?;
+    assert_eq!(partition_drop_before(pool, oldest).await?, (0, 0));
+    sqlx::query("UPDATE events_default SET recorded_at = now() - interval '31 days'")
+        .execute(&mut connection)
+        .await?;
+    assert_eq!(partition_drop_before(pool, oldest).await?, (0, 1));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else_changes() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let mut objects = Vec::new();
+    for number in 0..6 {
+        objects.push(house.submit("web", &format!("{YAML}  labels:\n    version: v{number}\n")).await?);
+    }
+    let pool = &house.server.broker.pool;
+    let mut connection = house.database.connect().await?;
+    // Only time may pass; nothing else about an object can be changed, not even by hand.
+    let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
+    assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
+    for sql in [
+        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_are_immutable",
+        by_hand,
+        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_are_immutable",
+    ] {
+        sqlx::query(sql).execute(&mut connection).await?;
+    }
+    for sql in [
+        "UPDATE deployment_objects SET content = ''",
+        "UPDATE deployment_objects SET content = '', content_dropped_at = now(), submitted_by = 'x'",
+        "UPDATE deployment_objects SET content = 'other', content_dropped_at = now()",
+        "UPDATE deployment_objects SET content = '', content_dropped_at = now()
+         WHERE sequence_id = (SELECT max(sequence_id) FROM deployment_objects)",
+    ] {
+        assert!(sqlx::query(sql).execute(&mut connection).await.is_err(), "{sql}");
+    }
+    // Held, and nothing is known of what: all stays.
+    agent.hold(&[stack.id]).await?;
+    assert_eq!(content_drop_old(pool, 180, 1).await?, 0);
+    // It has the third, and failed at the newest.
+    let applied = agent.report(stack.id, objects[2].sequence_id, Transition::Applied, 1_700_000_000);
+    let failed = agent.report(stack.id, objects[5].sequence_id, Transition::Failed, 1_700_000_001);
+    agent.send_reports(&[applied]).await?;
+    agent.send_reports(&[failed]).await?;
+    assert_eq!(content_drop_old(pool, 180, 5).await?, 1, "the last five are kept besides the newest");
+    assert_eq!(content_drop_old(pool, 180, 1).await?, 1, "older than what the agent has");
+    assert_eq!(content_drop_old(pool, 500, 1).await?, 0, "not old enough");
+    let path = |at: usize| format!("deployment-objects/{}", objects[at].sequence_id);
+    for at in [0, 1] {
+        assert_eq!(refused(house.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
+    }
+    for at in 2..6 {
+        assert!(house.admin.get(&path(at)).await?.text().await?.contains(&format!("version: v{at}")));
+    }
+    // Nobody holds it any more.
+    agent.hold(&[]).await?;
+    assert_eq!(content_drop_old(pool, 180, 1).await?, 3, "all but the newest, and the last one before it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.agent("shop-2", json!({})).await?;
+    let (here, there) = (&house.server.broker.pool, &second.broker.pool);
+    let mut connection = house.database.connect().await?;
+    let kinds = async |connection: &mut sqlx::PgConnection| -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT kind FROM agent_events ORDER BY at, kind DESC")
+            .fetch_all(connection)
+            .await?)
+    };
+    let aged = "UPDATE agents SET last_seen_at = now() - interval '301 seconds' WHERE id = $1";
+    sqlx::query(aged).bind(agent.id.0).execute(&mut connection).await?;
+    let both = async || -> Result<usize> {
+        let (one, other) = tokio::join!(presence_mark_silent(here), presence_mark_silent(there));
+        Ok(one?.len() + other?.len())
+    };
+    assert_eq!(both().await?, 0, "nobody has looked for that long yet");
+    sqlx::query("UPDATE duties SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    assert_eq!(both().await?, 1, "one of the two tells it");
+    assert_eq!(both().await?, 0);
+    assert_eq!(kinds(&mut connection).await?, ["silent"]);
+
+    let seen = |ago: i64| Seen {
+        agent: agent.id,
+        at: Timestamp::from_second(Timestamp::now().as_second() - ago).expect("a time"),
+        poll_seconds: 30,
+    };
+    presence_store(here, &[seen(250)]).await?;
+    assert_eq!(kinds(&mut connection).await?, ["silent"], "stored late, and long ago");
+    let now = [seen(0)];
+    let (one, other) = tokio::join!(presence_store(here, &now), presence_store(there, &now));
+    (one?, other?);
+    assert_eq!(kinds(&mut connection).await?, ["silent", "back"]);
+    assert_eq!(both().await?, 0);
+    second.stop().await;
+    Ok(())
+}
