@@ -61,6 +61,12 @@ pub enum ErrorCode {
     BRK2012,
     /// There is no version to go back to.
     BRK2013,
+    /// The address of a webhook is refused.
+    BRK2016,
+    /// The broker has no key to keep secrets with.
+    BRK2017,
+    /// The project has as many webhooks as it may have.
+    BRK2018,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -90,6 +96,8 @@ impl ErrorCode {
             Self::BRK2011 | Self::BRK2013 => 409,
             Self::BRK2012 => 412,
             Self::BRK3006 => 409,
+            Self::BRK2016 => 422,
+            Self::BRK2017 | Self::BRK2018 => 409,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -121,6 +129,9 @@ impl ErrorCode {
             Self::BRK2011 => "content barred by a roll-back",
             Self::BRK2012 => "changed meanwhile",
             Self::BRK2013 => "nothing to go back to",
+            Self::BRK2016 => "webhook address refused",
+            Self::BRK2017 => "no key to keep secrets with",
+            Self::BRK2018 => "too many webhooks",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -155,6 +166,11 @@ impl ErrorCode {
             Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
             Self::BRK2012 => "read it again, and decide again",
             Self::BRK2013 => "name the version to go back to; the history lists them",
+            Self::BRK2016 => {
+                "use an https address that is reachable from the internet, or ask the operator to allow it"
+            }
+            Self::BRK2017 => "ask the operator to start the broker with BROKKR_SECRET_KEY",
+            Self::BRK2018 => "delete one that is no longer needed, or let one receiver pass messages on",
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",

@@ -1,5 +1,7 @@
 //! Flags and environment, with their docs. Only types; what they do is in `commands` and `serve`.
 
+pub mod webhooks;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -113,6 +115,8 @@ pub struct ServeArgs {
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    #[command(flatten)]
+    pub webhooks: webhooks::WebhookArgs,
 }
 
 impl ServeArgs {
@@ -131,6 +135,7 @@ impl ServeArgs {
             drain_grace: Duration::ZERO,
             drain: Duration::from_secs(2),
             log_format: LogFormat::Text,
+            webhooks: webhooks::WebhookArgs::default(),
         }
     }
 }

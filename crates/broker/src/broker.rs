@@ -18,6 +18,7 @@ use crate::store::installation::installation_hold;
 use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
 use crate::tasks::standing::Standing;
+use crate::tasks::webhooks::Webhooks;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -32,6 +33,7 @@ pub struct Broker {
     pub assertions: Assertions,
     pub tokens: Tokens,
     pub contents: Contents,
+    pub webhooks: Arc<Webhooks>,
     /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
     pub leaving: CancellationToken,
     /// Cancelled a little later: long polls are answered, no new ones wait.

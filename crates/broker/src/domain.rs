@@ -14,8 +14,8 @@
 
 pub mod envelope;
 pub mod facts;
-pub mod hold;
 pub mod filing;
+pub mod hold;
 pub mod reason;
 pub mod session;
 pub mod status;

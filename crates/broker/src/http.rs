@@ -30,5 +30,6 @@ pub mod precondition;
 pub mod projects;
 pub mod stacks;
 pub mod system;
+pub mod webhooks;
 pub mod whoami;
 pub mod write;

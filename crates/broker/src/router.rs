@@ -20,11 +20,11 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
+use crate::http::errors;
 use crate::http::{
     agents, api_tokens, barred_contents, deployment_objects, events, frame, health, join_tokens, openapi,
-    projects, stacks, system, whoami,
+    projects, stacks, system, webhooks, whoami,
 };
-use crate::http::errors;
 
 /// One line of the table.
 pub struct Route {
@@ -89,6 +89,16 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::summary::stack_summary)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/errors",             routes!(errors::list::list_stack_errors)),
         route(Token(Viewer),       "GET /api/v1/errors",                            routes!(errors::list::list_errors)),
+
+        route(Token(Viewer),       "GET /api/v1/webhooks",                          routes!(webhooks::list::list_webhooks)),
+        route(Token(Owner),        "POST /api/v1/webhooks",                         routes!(webhooks::create::create_webhook)),
+        route(Token(Viewer),       "GET /api/v1/webhooks/{webhook}",                routes!(webhooks::get::get_webhook)),
+        route(Token(Owner),        "PATCH /api/v1/webhooks/{webhook}",              routes!(webhooks::patch::patch_webhook)),
+        route(Token(Owner),        "DELETE /api/v1/webhooks/{webhook}",             routes!(webhooks::delete::delete_webhook)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/rotate-secret", routes!(webhooks::rotate_secret::rotate_webhook_secret)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/test",          routes!(webhooks::test::test_webhook)),
+        route(Token(Viewer),       "GET /api/v1/webhooks/{webhook}/deliveries",     routes!(webhooks::deliveries::list_webhook_deliveries)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/deliveries/{delivery}/resend", routes!(webhooks::resend::resend_webhook_delivery)),
     ]
 }
 

@@ -9,9 +9,11 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::protocol::header;
-use brokkr_api::{ErrorCode, Position};
+use brokkr_api::report::Report;
+use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -21,12 +23,14 @@ use super::change::Change;
 use super::error::ApiError;
 use super::headers;
 use crate::broker::Broker;
+use crate::domain::webhooks::happening::Happening;
 use crate::store::Doing as _;
 use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 
 /// How long an answer waits for this replica's index to show the change. Only a courtesy: the position says
 /// how far it is.
@@ -53,6 +57,8 @@ pub struct Write<'a> {
     key: Option<Key>,
     keep: Keep,
     rang: bool,
+    /// Whether a message to a webhook was written.
+    told: bool,
 }
 
 struct Key {
@@ -98,7 +104,7 @@ impl<'a> Write<'a> {
                 stored.ok_or_else(|| ApiError::new(ErrorCode::BRK3003, "try again").retry_after(1))?;
             return Ok(Begun::Again(repeat(broker, change, key, keep, stored)?));
         }
-        Ok(Begun::New(Self { broker, transaction, key, keep, rang: false }))
+        Ok(Begun::New(Self { broker, transaction, key, keep, rang: false, told: false }))
     }
 
     /// The transaction, for functions of the store.
@@ -110,6 +116,25 @@ impl<'a> Write<'a> {
     pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
         self.rang = true;
         Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    }
+
+    /// Says what happened to the project's webhooks.
+    pub async fn happened(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
+        self.told |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
+        Ok(())
+    }
+
+    /// The same for outcomes that an agent reported; only new ones.
+    pub async fn reported(&mut self, agent: AgentId, reports: &[&Report]) -> Result<(), ApiError> {
+        let (now, grace) = (Timestamp::now(), self.broker.webhooks.grace);
+        self.told |=
+            webhook_notify_reports_on_conn(&mut self.transaction, agent, reports, now, grace).await?;
+        Ok(())
+    }
+
+    /// Wakes whoever sends messages to webhooks, once this is committed.
+    pub fn send_soon(&mut self) {
+        self.told = true;
     }
 
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
@@ -132,6 +157,9 @@ impl<'a> Write<'a> {
         let xid = outbox_transaction_on_conn(&mut self.transaction).await?;
         self.transaction.commit().await.doing("commit")?;
         let position = position(self.broker, xid);
+        if self.told {
+            self.broker.webhooks.poke();
+        }
         if self.rang {
             self.broker.poke.committed(xid);
             self.broker.index.reached(position, SHOWN_WITHIN).await;

@@ -20,3 +20,4 @@ mod restore;
 mod target_state;
 mod tokens;
 mod waiting;
+mod webhooks;
