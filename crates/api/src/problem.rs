@@ -67,6 +67,12 @@ pub enum ErrorCode {
     BRK2019,
     /// Too many streams are open.
     BRK2020,
+    /// The address of a webhook is refused.
+    BRK2016,
+    /// The broker has no key to keep secrets with.
+    BRK2017,
+    /// The project has as many webhooks as it may have.
+    BRK2018,
     /// The broker does not know what the agent holds and asks for the list.
     BRK3001,
     /// This replica is behind what the agent has already seen.
@@ -99,6 +105,8 @@ impl ErrorCode {
             Self::BRK2009 => 409,
             Self::BRK2019 => 410,
             Self::BRK2020 => 429,
+            Self::BRK2016 => 422,
+            Self::BRK2017 | Self::BRK2018 => 409,
             Self::BRK2006 => 413,
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
@@ -133,6 +141,9 @@ impl ErrorCode {
             Self::BRK2009 => "takes stacks away from agents",
             Self::BRK2019 => "content no longer kept",
             Self::BRK2020 => "too many streams",
+            Self::BRK2016 => "webhook address refused",
+            Self::BRK2017 => "no key to keep secrets with",
+            Self::BRK2018 => "too many webhooks",
             Self::BRK3001 => "list of held stacks wanted",
             Self::BRK3002 => "replica behind",
             Self::BRK3003 => "database unavailable",
@@ -172,6 +183,11 @@ impl ErrorCode {
             }
             Self::BRK2019 => "submit it again from where it came from; the history still has its checksum",
             Self::BRK2020 => "close a stream, or ask another replica",
+            Self::BRK2016 => {
+                "use an https address that is reachable from the internet, or ask the operator to allow it"
+            }
+            Self::BRK2017 => "ask the operator to start the broker with BROKKR_SECRET_KEY",
+            Self::BRK2018 => "delete one that is no longer needed, or let one receiver pass messages on",
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",

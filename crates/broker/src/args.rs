@@ -1,5 +1,7 @@
 //! Flags and environment, with their docs. Only types; what they do is in `commands` and `serve`.
 
+pub mod webhooks;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -169,6 +171,8 @@ pub struct ServeArgs {
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    #[command(flatten)]
+    pub webhooks: webhooks::WebhookArgs,
 }
 
 impl ServeArgs {
@@ -189,6 +193,7 @@ impl ServeArgs {
             trusted_proxies: Vec::new(),
             retention: RetentionArgs::default(),
             log_format: LogFormat::Text,
+            webhooks: webhooks::WebhookArgs::default(),
         }
     }
 }

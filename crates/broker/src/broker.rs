@@ -25,6 +25,7 @@ use crate::tasks::outbox_tail::Poke;
 use crate::tasks::presence::Presence;
 use crate::tasks::refusals::Refusals;
 use crate::tasks::standing::Standing;
+use crate::tasks::webhooks::Webhooks;
 
 /// The tail looks several times a second: after this, it cannot.
 const STALE: Duration = Duration::from_secs(3);
@@ -48,6 +49,7 @@ pub struct Broker {
     /// Whose word about addresses is believed.
     pub trusted_proxies: Vec<Network>,
     pub contents: Contents,
+    pub webhooks: Arc<Webhooks>,
     /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
     pub leaving: CancellationToken,
     /// Cancelled a little later: long polls are answered, no new ones wait.

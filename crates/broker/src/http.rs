@@ -36,5 +36,6 @@ pub mod selectors;
 pub mod stacks;
 pub mod system;
 pub mod streams;
+pub mod webhooks;
 pub mod whoami;
 pub mod write;

@@ -20,9 +20,10 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
+use crate::http::errors;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
-    join_tokens, openapi, projects, selectors, stacks, streams, system, whoami,
+    join_tokens, openapi, projects, selectors, stacks, streams, system, webhooks, whoami,
 };
 
 /// One line of the table.
@@ -103,6 +104,16 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/agents/{agent}/why",                routes!(agents::why::agent_why)),
         route(Token(Viewer),       "GET /api/v1/events/stream",                     routes!(streams::events::stream_events)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/stream",      routes!(streams::status::stream_status)),
+
+        route(Token(Viewer),       "GET /api/v1/webhooks",                          routes!(webhooks::list::list_webhooks)),
+        route(Token(Owner),        "POST /api/v1/webhooks",                         routes!(webhooks::create::create_webhook)),
+        route(Token(Viewer),       "GET /api/v1/webhooks/{webhook}",                routes!(webhooks::get::get_webhook)),
+        route(Token(Owner),        "PATCH /api/v1/webhooks/{webhook}",              routes!(webhooks::patch::patch_webhook)),
+        route(Token(Owner),        "DELETE /api/v1/webhooks/{webhook}",             routes!(webhooks::delete::delete_webhook)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/rotate-secret", routes!(webhooks::rotate_secret::rotate_webhook_secret)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/test",          routes!(webhooks::test::test_webhook)),
+        route(Token(Viewer),       "GET /api/v1/webhooks/{webhook}/deliveries",     routes!(webhooks::deliveries::list_webhook_deliveries)),
+        route(Token(Owner),        "POST /api/v1/webhooks/{webhook}/deliveries/{delivery}/resend", routes!(webhooks::resend::resend_webhook_delivery)),
     ]
 }
 

@@ -27,10 +27,13 @@ use crate::tasks::outbox_tail::{OutboxTail, Poke};
 use crate::tasks::presence::Presence;
 use crate::tasks::refusals::Refusals;
 use crate::tasks::standing::Standing;
+use crate::tasks::webhooks::{WebhookSetupError, Webhooks};
 use crate::tasks::{audit_chain, retention, silence, tidy};
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
 const TASK_CONNECTIONS: u32 = 7;
+/// Receivers may be many; what they do must not hold up the tail.
+const WEBHOOK_CONNECTIONS: u32 = 3;
 /// A database that starts at the same time as the broker is waited for.
 const DATABASE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -42,6 +45,8 @@ pub enum ServeError {
     Schema(#[from] SchemaError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Webhooks(#[from] WebhookSetupError),
     #[error("the outbox is no longer read")]
     Tail(#[source] Option<JoinError>),
 }
@@ -64,6 +69,7 @@ impl Server {
             (Some(certificate), Some(key)) => Some(tls_config(certificate, key)?),
             _ => None,
         };
+        let webhooks = Arc::new(Webhooks::new(&args.webhooks)?);
         let url = args.database.database_url.expose_secret();
         let pool = connect_patiently(url, args.database_connections).await?;
         schema_check(&pool).await?;
@@ -90,6 +96,8 @@ impl Server {
         tasks.spawn(streams.clone().run(task_pool.clone(), Arc::clone(&index), stop_tasks.clone()));
         tasks.spawn(silence::run(task_pool.clone(), stop_tasks.clone()));
         tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
+        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
+        tasks.spawn(Arc::clone(&webhooks).run(webhook_pool, stop_tasks.clone()));
         tasks.close();
 
         let end = End::default();
@@ -106,6 +114,7 @@ impl Server {
             refusals,
             trusted_proxies: args.trusted_proxies,
             contents: Contents::default(),
+            webhooks,
             leaving: end.leaving.clone(),
             draining: end.stop.clone(),
             drain_spread: args.drain / 2,

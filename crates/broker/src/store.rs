@@ -32,6 +32,10 @@ pub mod partitions;
 pub mod presence;
 pub mod reasons;
 pub mod status_counts;
+pub mod webhook_alarms;
+pub mod webhook_deliveries;
+pub mod webhook_notices;
+pub mod webhooks;
 
 use std::str::FromStr as _;
 use std::time::Duration;

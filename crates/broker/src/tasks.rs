@@ -11,6 +11,7 @@
 //! | `tidy`        | deletes outbox rows and idempotency keys that have had their time               |
 //! | `retention`   | makes partitions ahead, drops old ones, and contents that have had their time   |
 //! | `silence`     | notices agents that fell silent                                                 |
+//! | `webhooks`    | sends what is due to webhooks: after local commits, and when something is due    |
 
 pub mod audit_chain;
 pub mod outbox_tail;
@@ -23,3 +24,4 @@ pub mod presence;
 pub mod retention;
 pub mod silence;
 pub mod tidy;
+pub mod webhooks;

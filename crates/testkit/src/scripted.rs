@@ -29,7 +29,7 @@
 //! ```
 
 mod lie;
-pub(crate) mod listener;
+pub mod listener;
 mod routes;
 mod truth;
 

@@ -13,9 +13,11 @@ use axum::response::{IntoResponse as _, Response};
 use brokkr_api::audit::AuditKind;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::header;
-use brokkr_api::{ErrorCode, Position};
+use brokkr_api::report::Report;
+use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -28,6 +30,7 @@ use crate::access::Caller;
 use crate::access::audit::Deed;
 use crate::access::origin::Origin;
 use crate::broker::Broker;
+use crate::domain::webhooks::happening::Happening;
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{
@@ -35,6 +38,7 @@ use crate::store::idempotency_keys::{
     idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 
 /// How long an answer waits for this replica's index to show the change. Only a courtesy: the position says
 /// how far it is.
@@ -64,6 +68,8 @@ pub struct Write<'a> {
     caller: Option<Caller>,
     origin: Arc<Origin>,
     noted: Option<(Option<Checksum>, Option<Checksum>)>,
+    /// Whether a message to a webhook was written.
+    told: bool,
 }
 
 struct Key {
@@ -115,6 +121,7 @@ impl<'a> Write<'a> {
             key,
             keep,
             rang: false,
+            told: false,
             caller: change.caller.clone(),
             origin: Arc::clone(&change.origin),
             noted: None,
@@ -148,6 +155,25 @@ impl<'a> Write<'a> {
         Some(Deed { before, after, ..deed })
     }
 
+    /// Says what happened to the project's webhooks.
+    pub async fn happened(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
+        self.told |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
+        Ok(())
+    }
+
+    /// The same for outcomes that an agent reported; only new ones.
+    pub async fn reported(&mut self, agent: AgentId, reports: &[&Report]) -> Result<(), ApiError> {
+        let (now, grace) = (Timestamp::now(), self.broker.webhooks.grace);
+        self.told |=
+            webhook_notify_reports_on_conn(&mut self.transaction, agent, reports, now, grace).await?;
+        Ok(())
+    }
+
+    /// Wakes whoever sends messages to webhooks, once this is committed.
+    pub fn send_soon(&mut self) {
+        self.told = true;
+    }
+
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
         let body = serde_json::to_vec(result).map_err(|error| {
             ApiError::new(ErrorCode::BRK9001, "the result cannot be written").because(error)
@@ -171,6 +197,9 @@ impl<'a> Write<'a> {
         };
         self.transaction.commit().await.doing("commit")?;
         let position = position(self.broker, xid);
+        if self.told {
+            self.broker.webhooks.poke();
+        }
         if self.rang {
             self.broker.poke.committed(xid);
             self.broker.index.reached(position, SHOWN_WITHIN).await;

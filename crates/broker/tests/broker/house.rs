@@ -21,6 +21,7 @@ use brokkr_api::{
 };
 use brokkr_broker::access::secret::{Secret, SecretKind};
 use brokkr_broker::args::ServeArgs;
+use brokkr_broker::args::webhooks::WebhookArgs;
 use brokkr_broker::serve::Server;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
@@ -47,9 +48,14 @@ impl House {
 
     /// On a PostgreSQL of one's own, for tests that kill it.
     pub async fn open_on(postgres: Arc<Postgres>) -> Result<Self> {
+        Self::open_with(postgres, WebhookArgs::default()).await
+    }
+
+    /// With webhooks.
+    pub async fn open_with(postgres: Arc<Postgres>, webhooks: WebhookArgs) -> Result<Self> {
         let database =
             postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
-        let server = serve(&database).await?;
+        let server = serve_all(&database, None, webhooks).await?;
         let secret = token(&database, Role::Admin).await?;
         let admin = Caller::new(server.address, Some(secret));
         Ok(Self { server, admin, database, _postgres: postgres })
@@ -132,10 +138,18 @@ async fn serve(database: &Database) -> Result<Server> {
 
 /// A replica, with a certificate and its key if it is to speak TLS.
 pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) -> Result<Server> {
+    serve_all(database, tls, WebhookArgs::default()).await
+}
+
+pub async fn serve_all(
+    database: &Database,
+    tls: Option<(PathBuf, PathBuf)>,
+    webhooks: WebhookArgs,
+) -> Result<Server> {
     let (tls_cert, tls_key) = tls.unzip();
     // A second time says that it is there already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let args = ServeArgs { tls_cert, tls_key, ..ServeArgs::on_loopback(&database.url()) };
+    let args = ServeArgs { tls_cert, tls_key, webhooks, ..ServeArgs::on_loopback(&database.url()) };
     Ok(Server::start(args).await?)
 }
 

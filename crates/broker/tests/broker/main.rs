@@ -28,3 +28,4 @@ mod retention;
 mod streams;
 mod target_state;
 mod why;
+mod webhooks;

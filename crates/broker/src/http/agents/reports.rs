@@ -55,6 +55,7 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     if !repairs.is_empty() {
         stack_status_store_conditions_on_conn(write.conn(), agent, &repairs).await?;
     }
+    write.reported(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>()).await?;
     let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
         filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
     write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await

@@ -7,11 +7,13 @@ use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
+use brokkr_api::webhooks::WebhookEvent;
 use brokkr_manifest::{Budget, ManifestErrors};
 use bytes::Bytes;
 use http::StatusCode;
 
 use crate::broker::Broker;
+use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
@@ -70,6 +72,11 @@ pub async fn submit_deployment_object(
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
     write.noting(None, Some(object.checksum));
     write.ring(project, Doorbell::Stack(locked.id)).await?;
+    let stack = NamedStack { id: locked.id, name: locked.name };
+    let event = WebhookEvent::ObjectSubmitted;
+    write
+        .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
+        .await?;
     write.finish(StatusCode::CREATED, &object).await
 }
 

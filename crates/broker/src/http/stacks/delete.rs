@@ -6,9 +6,11 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
+use brokkr_api::webhooks::WebhookEvent;
 use http::StatusCode;
 
 use crate::broker::Broker;
+use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::precondition;
@@ -54,5 +56,10 @@ pub async fn delete_stack(
     stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
     write.ring(project, Doorbell::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
+    let stack = NamedStack { id: locked.id, name: locked.name };
+    let event = WebhookEvent::StackDeleted;
+    write
+        .happened(project, &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id))
+        .await?;
     write.finish(StatusCode::OK, &marker).await
 }

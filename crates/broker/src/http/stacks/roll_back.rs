@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::objects::{DeploymentObject, RollBack};
+use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
 use crate::broker::Broker;
+use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::contents::present;
@@ -85,6 +87,11 @@ pub async fn roll_back(
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
     write.ring(project, Doorbell::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, stack = locked.name, %to, sequence_id = %object.sequence_id, "stack rolled back");
+    let stack = NamedStack { id: locked.id, name: locked.name };
+    let event = WebhookEvent::ObjectSubmitted;
+    write
+        .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
+        .await?;
     write.finish(StatusCode::CREATED, &object).await
 }
 

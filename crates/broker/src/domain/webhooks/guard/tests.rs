@@ -9,7 +9,7 @@ fn strict() -> Guard {
 }
 
 #[test]
-fn s15_only_public_https_addresses_are_good() {
+fn only_public_https_addresses_are_good() {
     let long = format!("https://example.com/{}", "a".repeat(LONGEST_URL));
     for (url, expected) in [
         ("https://hooks.example.com/brokkr?x=1", Ok(())),
@@ -38,7 +38,7 @@ fn s15_only_public_https_addresses_are_good() {
 }
 
 #[test]
-fn s15_special_addresses_are_refused_however_they_are_wrapped() {
+fn special_addresses_are_refused_however_they_are_wrapped() {
     for bad in [
         "0.0.0.0",
         "10.1.2.3",
@@ -122,7 +122,7 @@ fn one_bad_address_refuses_all_and_the_operator_may_allow_more() {
 
 proptest! {
     #[test]
-    fn s15_what_the_standard_library_calls_special_is_refused(bits in any::<u32>(), near in 0usize..12) {
+    fn what_the_standard_library_calls_special_is_refused(bits in any::<u32>(), near in 0usize..12) {
         // Random addresses rarely are special: half of them are moved into a range that is.
         let first = [0, 10, 127, 169, 172, 192, 198, 203, 224, 255, 100, 240][near];
         for bits in [bits, bits & 0x00ff_ffff | first << 24] {
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn s15_what_the_standard_library_calls_special_is_refused_in_v6(bits in any::<u128>(), near in 0usize..6) {
+    fn what_the_standard_library_calls_special_is_refused_in_v6(bits in any::<u128>(), near in 0usize..6) {
         let first: u128 = [0xfc00, 0xfe80, 0xff00, 0x0000, 0xfd00, 0x2000][near];
         for bits in [bits, bits & (u128::MAX >> 16) | first << 112] {
             let address = Ipv6Addr::from_bits(bits);

@@ -1,0 +1,41 @@
+//! Changes a webhook: where it goes, what it is told, whether it is on.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::webhooks::{Webhook, WebhookPatch};
+use http::StatusCode;
+
+use super::{check_filter, check_url};
+use crate::broker::Broker;
+use crate::http::change::Change;
+use crate::http::error::ApiError;
+use crate::http::write::{Begun, Keep, Write};
+use crate::store::webhook_deliveries::webhook_delivery_give_up_on_conn;
+use crate::store::webhooks::{WebhookRef, webhook_patch_on_conn};
+
+/// Change a webhook. What is not given stays.
+#[utoipa::path(patch, path = "/api/v1/webhooks/{webhook}", tag = "webhooks", request_body = WebhookPatch,
+    params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
+pub async fn patch_webhook(
+    State(broker): State<Arc<Broker>>,
+    Path(webhook): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let patch: WebhookPatch = change.json()?;
+    let project = change.caller()?.project();
+    patch.url.as_deref().map_or(Ok(()), |url| check_url(&broker, url))?;
+    patch.filter.as_ref().map_or(Ok(()), check_filter)?;
+    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
+        Begun::New(write) => write,
+        Begun::Again(response) => return Ok(response),
+    };
+    let webhook = webhook_patch_on_conn(write.conn(), project, &WebhookRef::read(&webhook), &patch).await?;
+    let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
+    if !webhook.enabled {
+        webhook_delivery_give_up_on_conn(write.conn(), project, webhook.id, "the webhook was switched off")
+            .await?;
+    }
+    write.finish(StatusCode::OK, &webhook).await
+}

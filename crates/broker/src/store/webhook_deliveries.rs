@@ -1,0 +1,267 @@
+//! Messages on their way to webhooks: claimed by a lease, finished only by whoever holds the claim.
+
+use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, WebhookEvent};
+use brokkr_api::{DeliveryId, WebhookId};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use std::time::Duration;
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+
+/// A message that this replica is to send, until the lease ends.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    pub project: String,
+    pub webhook: WebhookId,
+    pub id: DeliveryId,
+    pub body: Vec<u8>,
+    /// This one included.
+    pub attempts: u32,
+    claim: Uuid,
+}
+
+/// What becomes of a message after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Done,
+    Again(Duration),
+    GiveUp,
+}
+
+/// Claims what is due: at most `each` for one webhook, none for those that are busy here, so that a receiver that hangs
+/// holds up no other. Two that claim at once get different ones.
+pub async fn webhook_delivery_claim(
+    pool: &PgPool,
+    busy: &[WebhookId],
+    each: i64,
+    total: i64,
+    lease: Duration,
+) -> Result<Vec<Claimed>, StoreError> {
+    let claim = Uuid::now_v7();
+    let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
+        "WITH due AS (
+            SELECT d.project, d.webhook_id, d.id
+            FROM webhooks w CROSS JOIN LATERAL (
+                SELECT project, webhook_id, id FROM webhook_deliveries
+                WHERE project = w.project AND webhook_id = w.id AND state = 'pending' AND due_at <= now()
+                ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED) d
+            WHERE w.enabled AND w.id <> ALL($1) LIMIT $3)
+         UPDATE webhook_deliveries d
+         SET claim_token = $4, due_at = now() + make_interval(secs => $5), attempts = d.attempts + 1
+         FROM due WHERE d.project = due.project AND d.webhook_id = due.webhook_id AND d.id = due.id
+         RETURNING d.project, d.webhook_id, d.id, d.body::text, d.attempts",
+    )
+    .bind(busy.iter().map(|webhook| webhook.0).collect::<Vec<_>>())
+    .bind(each)
+    .bind(total)
+    .bind(claim)
+    .bind(lease.as_secs_f64())
+    .fetch_all(pool)
+    .await
+    .doing("claim what is due to webhooks")?;
+    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| Claimed {
+        project,
+        webhook: WebhookId(webhook),
+        id: DeliveryId(id),
+        body: body.into_bytes(),
+        attempts: attempts.unsigned_abs(),
+        claim,
+    });
+    Ok(claimed.collect())
+}
+
+/// Stores what came of an attempt; false if the claim was lost meanwhile, and nothing was stored.
+pub async fn webhook_delivery_finish_on_conn(
+    connection: &mut PgConnection,
+    claimed: &Claimed,
+    attempt: &Attempt,
+    next: Next,
+) -> Result<bool, StoreError> {
+    let (state, wait) = match next {
+        Next::Done => (DeliveryState::Delivered, Duration::ZERO),
+        Next::Again(wait) => (DeliveryState::Pending, wait),
+        Next::GiveUp => (DeliveryState::Dead, Duration::ZERO),
+    };
+    let finished = sqlx::query(
+        "UPDATE webhook_deliveries SET state = $5, due_at = now() + make_interval(secs => $6), claim_token = NULL,
+                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_answer = $10
+         WHERE project = $1 AND webhook_id = $2 AND id = $3 AND claim_token = $4",
+    )
+    .bind(&claimed.project)
+    .bind(claimed.webhook.0)
+    .bind(claimed.id.0)
+    .bind(claimed.claim)
+    .bind(state.to_string())
+    .bind(wait.as_secs_f64())
+    .bind(attempt.status.map(i32::from))
+    .bind(&attempt.error)
+    .bind(i32::try_from(attempt.millis).unwrap_or(i32::MAX))
+    .bind(&attempt.answer)
+    .execute(connection)
+    .await
+    .doing("store what came of a message to a webhook")?;
+    Ok(finished.rows_affected() > 0)
+}
+
+/// A message to be.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    pub webhook: WebhookId,
+    pub event: WebhookEvent,
+    pub body: Vec<u8>,
+}
+
+pub async fn webhook_delivery_insert_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    new: &[NewDelivery],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body)
+         SELECT $1, r.webhook_id, r.id, r.event, r.body::jsonb
+         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[]) AS r (webhook_id, id, event, body)",
+    )
+    .bind(project)
+    .bind(new.iter().map(|delivery| delivery.webhook.0).collect::<Vec<_>>())
+    .bind(new.iter().map(|_| DeliveryId::generate().0).collect::<Vec<_>>())
+    .bind(new.iter().map(|delivery| delivery.event.to_string()).collect::<Vec<_>>())
+    .bind(new.iter().map(|delivery| String::from_utf8_lossy(&delivery.body)).collect::<Vec<_>>())
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("insert messages to webhooks")
+}
+
+/// What waits for a webhook that is switched off becomes dead letters.
+pub async fn webhook_delivery_give_up_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: WebhookId,
+    because: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE webhook_deliveries
+         SET state = 'dead', claim_token = NULL, last_error = $3, last_attempt_at = coalesce(last_attempt_at, now())
+         WHERE project = $1 AND webhook_id = $2 AND state = 'pending'",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(because)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("give up what waits for the webhook")
+}
+
+/// Sends a message once more, from the first attempt on. False if there is none.
+pub async fn webhook_delivery_resend_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: WebhookId,
+    delivery: DeliveryId,
+) -> Result<bool, StoreError> {
+    let resent = sqlx::query(
+        "UPDATE webhook_deliveries SET state = 'pending', due_at = now(), attempts = 0, claim_token = NULL
+         WHERE project = $1 AND webhook_id = $2 AND id = $3",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(delivery.0)
+    .execute(connection)
+    .await
+    .doing("send a message to a webhook again")?;
+    Ok(resent.rows_affected() > 0)
+}
+
+#[derive(sqlx::FromRow)]
+struct DeliveryRow {
+    webhook_id: Uuid,
+    id: Uuid,
+    event: String,
+    body: Json<serde_json::Value>,
+    state: String,
+    created_at: jiff_sqlx::Timestamp,
+    due_at: jiff_sqlx::Timestamp,
+    attempts: i32,
+    last_attempt_at: Option<jiff_sqlx::Timestamp>,
+    last_status: Option<i32>,
+    last_error: Option<String>,
+    last_millis: Option<i32>,
+    last_answer: Option<String>,
+}
+
+impl DeliveryRow {
+    fn delivery(self) -> Result<Delivery, sqlx::Error> {
+        let state: DeliveryState = known(&self.state)?;
+        let attempt = Attempt {
+            delivered: state == DeliveryState::Delivered,
+            status: self.last_status.and_then(|status| u16::try_from(status).ok()),
+            error: self.last_error,
+            millis: self.last_millis.unwrap_or_default().unsigned_abs(),
+            answer: self.last_answer.unwrap_or_default(),
+        };
+        Ok(Delivery {
+            id: DeliveryId(self.id),
+            webhook_id: WebhookId(self.webhook_id),
+            event: known(&self.event)?,
+            state,
+            created_at: self.created_at.to_jiff(),
+            attempts: self.attempts.unsigned_abs(),
+            due_at: (state == DeliveryState::Pending).then(|| self.due_at.to_jiff()),
+            last_attempt: self.last_attempt_at.is_some().then_some(attempt),
+            last_attempt_at: self.last_attempt_at.map(jiff_sqlx::Timestamp::to_jiff),
+            body: self.body.0,
+        })
+    }
+}
+
+/// Newest first, below one that was seen, one more than `limit` if there are more.
+pub async fn webhook_delivery_list(
+    pool: &PgPool,
+    project: &str,
+    webhook: WebhookId,
+    state: Option<DeliveryState>,
+    below: Option<DeliveryId>,
+    limit: usize,
+) -> Result<Vec<Delivery>, StoreError> {
+    let rows: Vec<DeliveryRow> = sqlx::query_as(
+        "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
+                last_error, last_millis, last_answer
+         FROM webhook_deliveries
+         WHERE project = $1 AND webhook_id = $2 AND ($3::text IS NULL OR state = $3)
+           AND ($4::uuid IS NULL OR id < $4) ORDER BY id DESC LIMIT $5",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(state.map(|state| state.to_string()))
+    .bind(below.map(|id| id.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list messages to the webhook")?;
+    rows.into_iter()
+        .map(DeliveryRow::delivery)
+        .collect::<Result<_, _>>()
+        .doing("list messages to the webhook")
+}
+
+/// Deletes what was delivered, and dead letters that nobody sent again, after their time.
+pub async fn webhook_delivery_delete_old(
+    pool: &PgPool,
+    delivered_after: Duration,
+    dead_after: Duration,
+) -> Result<u64, StoreError> {
+    let deleted = sqlx::query(
+        "DELETE FROM webhook_deliveries WHERE ctid IN (
+            SELECT ctid FROM webhook_deliveries
+            WHERE state <> 'pending' AND last_attempt_at < now() - make_interval(secs => CASE state
+                WHEN 'delivered' THEN $1 ELSE $2 END) LIMIT 5000)",
+    )
+    .bind(delivered_after.as_secs_f64())
+    .bind(dead_after.as_secs_f64())
+    .execute(pool)
+    .await
+    .doing("delete old messages to webhooks")?;
+    Ok(deleted.rows_affected())
+}

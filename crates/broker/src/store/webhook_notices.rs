@@ -1,0 +1,219 @@
+//! From what happened to messages, inside the transaction in which it happened: either both are stored, or neither.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::webhooks::{WebhookEvent, WebhookFilter};
+use brokkr_api::{AgentId, Labels, StackId, WebhookId};
+use jiff::Timestamp;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use strum::IntoEnumIterator as _;
+use uuid::Uuid;
+
+use super::webhook_alarms::{
+    AlarmKey, KeptAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
+};
+use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
+use super::{Doing as _, StoreError};
+use crate::domain::webhooks::alarm::{Alarm, Notice, Sign, Trouble, step};
+use crate::domain::webhooks::filter::wants;
+use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
+
+/// Alarms that one look takes in.
+const ALARMS: i64 = 200;
+
+/// Writes a message for every webhook of the project that wants to hear of it. Answers whether there is one.
+pub async fn webhook_notify_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    happening: &Happening,
+) -> Result<bool, StoreError> {
+    let listeners = listeners_on_conn(connection, project).await?;
+    notify_on_conn(connection, project, &listeners, std::slice::from_ref(happening)).await
+}
+
+/// The same for outcomes that an agent reported, each of which has to be new. Troubles are watched here, too: what
+/// lasts is told once, and once more when it is over.
+pub async fn webhook_notify_reports_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+    reports: &[&Report],
+    now: Timestamp,
+    grace: Duration,
+) -> Result<bool, StoreError> {
+    let mut stacks: Vec<StackId> = reports.iter().map(|report| report.stack_id).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    let stacks = told_stacks_on_conn(connection, &stacks).await?;
+    if stacks.is_empty() {
+        return Ok(false);
+    }
+    let Some(agent) = agent_on_conn(connection, agent).await? else { return Ok(false) };
+    let ids: Vec<StackId> = stacks.keys().copied().collect();
+    let mut alarms = webhook_alarm_lock_on_conn(connection, agent.id, &ids).await?;
+    let mut happened: HashMap<&str, Vec<Happening>> = HashMap::new();
+    for report in reports {
+        let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
+        let told = happened.entry(project).or_default();
+        told.push(Happening::reported(report, stack.clone(), agent.clone()));
+        for trouble in Trouble::iter() {
+            let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, trouble };
+            let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
+            let sign = Sign::Reported(report.transition);
+            let (alarm, notice) = step(trouble, before, sign, now, grace);
+            if alarm == before {
+                continue;
+            }
+            let kept = KeptAlarm {
+                alarm,
+                sequence_id: report.sequence_id,
+                reason: report.reason.clone(),
+                message: report.message.clone(),
+            };
+            told.extend(notice.map(|notice| alert(trouble, notice, now, stack, &agent, &kept)));
+            webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
+            alarms.insert(key, kept);
+        }
+    }
+    let mut any = false;
+    for (project, happenings) in happened {
+        let listeners = listeners_on_conn(connection, project).await?;
+        any |= notify_on_conn(connection, project, &listeners, &happenings).await?;
+    }
+    Ok(any)
+}
+
+/// Looks at troubles that time alone may have changed. Answers how many there were.
+pub async fn webhook_notify_alarms_on_conn(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    grace: Duration,
+) -> Result<usize, StoreError> {
+    let due = webhook_alarm_due_on_conn(connection, ALARMS).await?;
+    let looked_at = due.len();
+    for (key, mut kept) in due {
+        let (alarm, notice) = step(key.trouble, kept.alarm, Sign::Time, now, grace);
+        kept.alarm = alarm;
+        webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
+        let Some(notice) = notice else { continue };
+        let stack = told_stacks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
+        let agent = agent_on_conn(connection, key.agent).await?;
+        if let (Some((project, stack)), Some(agent)) = (stack, agent) {
+            let happening = alert(key.trouble, notice, now, &stack, &agent, &kept);
+            webhook_notify_on_conn(connection, &project, &happening).await?;
+        }
+    }
+    Ok(looked_at)
+}
+
+/// When something is due, by the database's clock: in so many seconds, or none if nothing waits.
+pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, StoreError> {
+    let seconds: Option<f64> = sqlx::query_scalar(
+        "SELECT extract(epoch FROM least(
+            (SELECT min(due_at) FROM webhook_deliveries WHERE state = 'pending'),
+            (SELECT min(look_at) FROM webhook_alarms)) - now())::float8",
+    )
+    .fetch_one(pool)
+    .await
+    .doing("look for what is due to webhooks")?;
+    Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e6))))
+}
+
+/// A webhook, as far as it decides what is sent.
+struct Listener {
+    webhook: WebhookId,
+    filter: WebhookFilter,
+}
+
+async fn listeners_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+) -> Result<Vec<Listener>, StoreError> {
+    let rows: Vec<(Uuid, Json<WebhookFilter>)> =
+        sqlx::query_as("SELECT id, filter FROM webhooks WHERE project = $1 AND enabled")
+            .bind(project)
+            .fetch_all(connection)
+            .await
+            .doing("look for webhooks")?;
+    Ok(rows.into_iter().map(|(id, filter)| Listener { webhook: WebhookId(id), filter: filter.0 }).collect())
+}
+
+async fn notify_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    listeners: &[Listener],
+    happenings: &[Happening],
+) -> Result<bool, StoreError> {
+    let mut new = Vec::new();
+    for happening in happenings {
+        for listener in listeners.iter().filter(|listener| wants(&listener.filter, happening)) {
+            new.push(NewDelivery {
+                webhook: listener.webhook,
+                event: happening.event,
+                body: happening.body(project),
+            });
+        }
+    }
+    if !new.is_empty() {
+        webhook_delivery_insert_on_conn(connection, project, &new).await?;
+    }
+    Ok(!new.is_empty())
+}
+
+/// Those of the stacks whose project has a webhook: usually none, and then this one statement is all it costs.
+async fn told_stacks_on_conn(
+    connection: &mut PgConnection,
+    stacks: &[StackId],
+) -> Result<HashMap<StackId, (String, NamedStack)>, StoreError> {
+    let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
+        "SELECT s.id, s.project, s.name FROM stacks s
+         WHERE s.id = ANY($1) AND EXISTS (SELECT FROM webhooks w WHERE w.project = s.project AND w.enabled)",
+    )
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
+    .doing("look for stacks whose project has webhooks")?;
+    let named = |(id, project, name)| (StackId(id), (project, NamedStack { id: StackId(id), name }));
+    Ok(rows.into_iter().map(named).collect())
+}
+
+async fn agent_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+) -> Result<Option<NamedAgent>, StoreError> {
+    let row: Option<(String, Json<Labels>)> = sqlx::query_as("SELECT name, labels FROM agents WHERE id = $1")
+        .bind(agent.0)
+        .fetch_optional(connection)
+        .await
+        .doing("read the agent's name and labels")?;
+    Ok(row.map(|(name, labels)| NamedAgent { id: agent, name, labels: labels.0 }))
+}
+
+fn alert(
+    trouble: Trouble,
+    notice: Notice,
+    now: Timestamp,
+    stack: &NamedStack,
+    agent: &NamedAgent,
+    kept: &KeptAlarm,
+) -> Happening {
+    let (event, spell) = match (trouble, notice) {
+        (Trouble::Failure, Notice::Lasts(spell)) => (WebhookEvent::FailureLasts, spell),
+        (Trouble::Failure, Notice::Over(spell)) => (WebhookEvent::FailureOver, spell),
+        (Trouble::Drift, Notice::Lasts(spell)) => (WebhookEvent::DriftLasts, spell),
+        (Trouble::Drift, Notice::Over(spell)) => (WebhookEvent::DriftOver, spell),
+    };
+    // Of an alarm that is over, what ended it is known, and says little: the failure had the word.
+    let over = matches!(notice, Notice::Over(_));
+    let reason =
+        if over || spell.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
+    Happening {
+        agent: Some(agent.clone()),
+        reason,
+        message: if over { String::new() } else { kept.message.clone() },
+        lasting: Some(Lasting { since: spell.since, count: spell.count }),
+        ..Happening::to_stack(event, now, stack.clone(), kept.sequence_id)
+    }
+}

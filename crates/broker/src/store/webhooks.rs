@@ -1,0 +1,268 @@
+//! Webhooks and their secrets.
+
+use brokkr_api::WebhookId;
+use brokkr_api::webhooks::{Webhook, WebhookFilter, WebhookPatch};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
+
+use super::{Doing as _, StoreError, known};
+use crate::domain::webhooks::vault::Sealed;
+
+/// Secrets that sign at the same time, at most: the newest ones.
+const LIVE_SECRETS: i64 = 3;
+
+/// How a caller names a webhook.
+#[derive(Clone, Debug)]
+pub enum WebhookRef {
+    Id(WebhookId),
+    Name(String),
+}
+
+impl WebhookRef {
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)
+    }
+
+    fn parts(&self) -> (Option<Uuid>, Option<&str>) {
+        match self {
+            Self::Id(id) => (Some(id.0), None),
+            Self::Name(name) => (None, Some(name)),
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct WebhookRow {
+    project: String,
+    id: Uuid,
+    name: String,
+    url: String,
+    filter: Json<WebhookFilter>,
+    enabled: bool,
+    disabled_because: Option<String>,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl WebhookRow {
+    fn webhook(self) -> Result<Webhook, sqlx::Error> {
+        Ok(Webhook {
+            id: WebhookId(self.id),
+            project: self.project,
+            name: known(&self.name)?,
+            url: self.url,
+            filter: self.filter.0,
+            enabled: self.enabled,
+            disabled_because: self.disabled_because,
+            created_at: self.created_at.to_jiff(),
+        })
+    }
+}
+
+/// A new webhook, switched on.
+#[derive(Clone, Copy, Debug)]
+pub struct NewWebhook<'a> {
+    pub project: &'a str,
+    pub id: WebhookId,
+    pub name: &'a str,
+    pub url: &'a str,
+    pub filter: &'a WebhookFilter,
+}
+
+pub async fn webhook_insert_on_conn(
+    connection: &mut PgConnection,
+    new: &NewWebhook<'_>,
+) -> Result<Webhook, StoreError> {
+    let row: WebhookRow = sqlx::query_as(
+        "INSERT INTO webhooks (project, id, name, url, filter) VALUES ($1, $2, $3, $4, $5)
+         RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
+    )
+    .bind(new.project)
+    .bind(new.id.0)
+    .bind(new.name)
+    .bind(new.url)
+    .bind(Json(new.filter))
+    .fetch_one(connection)
+    .await
+    .doing("insert the webhook")?;
+    row.webhook().doing("insert the webhook")
+}
+
+pub async fn webhook_count_on_conn(connection: &mut PgConnection, project: &str) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT count(*) FROM webhooks WHERE project = $1")
+        .bind(project)
+        .fetch_one(connection)
+        .await
+        .doing("count the webhooks")
+}
+
+pub async fn webhook_fetch(
+    executor: impl PgExecutor<'_>,
+    project: &str,
+    webhook: &WebhookRef,
+) -> Result<Option<Webhook>, StoreError> {
+    let (id, name) = webhook.parts();
+    let row: Option<WebhookRow> = sqlx::query_as(
+        "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
+         WHERE project = $1 AND (id = $2 OR name = $3)",
+    )
+    .bind(project)
+    .bind(id)
+    .bind(name)
+    .fetch_optional(executor)
+    .await
+    .doing("read the webhook")?;
+    row.map(WebhookRow::webhook).transpose().doing("read the webhook")
+}
+
+/// By name, one more than `limit` if there are more.
+pub async fn webhook_list(
+    pool: &PgPool,
+    project: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Webhook>, StoreError> {
+    let rows: Vec<WebhookRow> = sqlx::query_as(
+        "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
+         WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3",
+    )
+    .bind(project)
+    .bind(after.unwrap_or_default())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the webhooks")?;
+    rows.into_iter().map(WebhookRow::webhook).collect::<Result<_, _>>().doing("list the webhooks")
+}
+
+/// Whoever switches it on or off does so knowingly: an earlier reason is forgotten.
+pub async fn webhook_patch_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: &WebhookRef,
+    patch: &WebhookPatch,
+) -> Result<Option<Webhook>, StoreError> {
+    let (id, name) = webhook.parts();
+    let row: Option<WebhookRow> = sqlx::query_as(
+        "UPDATE webhooks SET url = coalesce($4, url), filter = coalesce($5, filter),
+                enabled = coalesce($6, enabled),
+                disabled_because = CASE WHEN $6::boolean IS NULL THEN disabled_because END
+         WHERE project = $1 AND (id = $2 OR name = $3)
+         RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
+    )
+    .bind(project)
+    .bind(id)
+    .bind(name)
+    .bind(&patch.url)
+    .bind(patch.filter.as_ref().map(Json))
+    .bind(patch.enabled)
+    .fetch_optional(connection)
+    .await
+    .doing("change the webhook")?;
+    row.map(WebhookRow::webhook).transpose().doing("change the webhook")
+}
+
+/// Switches it off because of what its receiver said.
+pub async fn webhook_disable_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: WebhookId,
+    because: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE webhooks SET enabled = false, disabled_because = $3 WHERE project = $1 AND id = $2")
+        .bind(project)
+        .bind(webhook.0)
+        .bind(because)
+        .execute(connection)
+        .await
+        .map(|_| ())
+        .doing("switch the webhook off")
+}
+
+/// With its secrets and deliveries. False if there is none.
+pub async fn webhook_delete_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: &WebhookRef,
+) -> Result<bool, StoreError> {
+    let (id, name) = webhook.parts();
+    let deleted = sqlx::query("DELETE FROM webhooks WHERE project = $1 AND (id = $2 OR name = $3)")
+        .bind(project)
+        .bind(id)
+        .bind(name)
+        .execute(connection)
+        .await
+        .doing("delete the webhook")?;
+    Ok(deleted.rows_affected() > 0)
+}
+
+pub async fn webhook_secret_insert_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: WebhookId,
+    sealed: &Sealed,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO webhook_secrets (project, webhook_id, id, key_id, sealed) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(Uuid::now_v7())
+    .bind(&sealed.key_id)
+    .bind(&sealed.bytes)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("insert the secret of the webhook")
+}
+
+/// What signs now still does for a while; what no longer does goes.
+pub async fn webhook_secrets_retire_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    webhook: WebhookId,
+    overlap_seconds: u32,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE webhook_secrets
+         SET valid_until = least(valid_until, now() + make_interval(secs => $3))
+         WHERE project = $1 AND webhook_id = $2",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(f64::from(overlap_seconds))
+    .execute(&mut *connection)
+    .await
+    .doing("retire the secrets of the webhook")?;
+    sqlx::query(
+        "DELETE FROM webhook_secrets
+         WHERE project = $1 AND webhook_id = $2 AND (valid_until <= now() OR id NOT IN (
+            SELECT id FROM webhook_secrets WHERE project = $1 AND webhook_id = $2 ORDER BY id DESC LIMIT $3))",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .bind(LIVE_SECRETS - 1)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("forget old secrets of the webhook")
+}
+
+/// The secrets that sign now, newest first.
+pub async fn webhook_secrets_fetch(
+    pool: &PgPool,
+    project: &str,
+    webhook: WebhookId,
+) -> Result<Vec<Sealed>, StoreError> {
+    let rows: Vec<(String, Vec<u8>)> = sqlx::query_as(
+        "SELECT key_id, sealed FROM webhook_secrets
+         WHERE project = $1 AND webhook_id = $2 AND (valid_until IS NULL OR valid_until > now()) ORDER BY id DESC",
+    )
+    .bind(project)
+    .bind(webhook.0)
+    .fetch_all(pool)
+    .await
+    .doing("read the secrets of the webhook")?;
+    Ok(rows.into_iter().map(|(key_id, bytes)| Sealed { key_id, bytes }).collect())
+}

@@ -1,0 +1,83 @@
+//! Troubles that last are told once, and once more when they are over.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_api::report::Transition;
+use brokkr_testkit::Postgres;
+use serde_json::json;
+
+use super::create;
+use super::receiver::{Answer, Trust};
+use crate::house::{House, YAML};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_passes_never() -> Result<()> {
+    let trust = Trust::new()?;
+    let receiver = trust.receiver(Answer::Status(200)).await?;
+    let house = House::open_with(Postgres::shared().await?, trust.args(Duration::from_secs(2))?).await?;
+    create(&house, "pager", &receiver, json!({ "events": ["alert.failure", "alert.failure_over"] })).await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let mut second = 1_800_000_000;
+    let mut report = |transition| {
+        second += 1;
+        let mut report = agent.report(stack.id, object.sequence_id, transition, second);
+        report.message = format!("it is {transition}");
+        report
+    };
+    // A failure that passes within the grace. In one batch: how fast this test is decides nothing.
+    agent
+        .send_reports(&[report(Transition::Failed), report(Transition::Applied), report(Transition::Healthy)])
+        .await?;
+    // One that stays, reported again and again.
+    agent
+        .send_reports(&[report(Transition::Failed), report(Transition::Failed), report(Transition::Failed)])
+        .await?;
+    let told = receiver.got(1).await?.remove(0).json();
+    assert_eq!(told["type"], "alert.failure");
+    assert_eq!((&told["data"]["count"], &told["data"]["message"]), (&json!(3), &json!("it is failed")));
+    agent.send_reports(&[report(Transition::Failed), report(Transition::Degraded)]).await?;
+    agent.send_reports(&[report(Transition::Healthy)]).await?;
+    let over = receiver.got(2).await?.remove(1).json();
+    assert_eq!(over["type"], "alert.failure_over");
+    assert_eq!((&over["data"]["count"], &over["data"]["since"]), (&json!(5), &told["data"]["since"]));
+    // A second spell is told again: so nothing was told in between.
+    agent.send_reports(&[report(Transition::Blocked)]).await?;
+    receiver.got(3).await?;
+    assert_eq!(receiver.kinds(), ["alert.failure", "alert.failure_over", "alert.failure"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_and_its_end_once() -> Result<()>
+{
+    let trust = Trust::new()?;
+    let receiver = trust.receiver(Answer::Status(200)).await?;
+    let grace = Duration::from_secs(3);
+    let house = House::open_with(Postgres::shared().await?, trust.args(grace)?).await?;
+    create(&house, "pager", &receiver, json!({ "events": ["alert.drift", "alert.drift_over"] })).await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let mut sent = 0;
+    // Somebody fights over a field: it is put back until the broker has told so, and once more.
+    while receiver.seen().is_empty() {
+        sent += 1;
+        let repaired = agent.report(stack.id, object.sequence_id, Transition::Repaired, 1_800_000_000 + sent);
+        agent.send_reports(&[repaired]).await?;
+        assert!(sent < 400, "drift is never told");
+        tokio::time::sleep(grace / 10).await;
+    }
+    let seen = receiver.got(2).await?;
+    let (told, over) = (seen[0].json(), seen[1].json());
+    assert_eq!(
+        (told["type"].as_str(), over["type"].as_str()),
+        (Some("alert.drift"), Some("alert.drift_over"))
+    );
+    assert!(told["data"]["count"].as_i64() > Some(1), "{told}");
+    assert_eq!(over["data"]["since"], told["data"]["since"]);
+    assert!(over["data"]["count"].as_i64() >= told["data"]["count"].as_i64(), "{over}");
+    Ok(())
+}
