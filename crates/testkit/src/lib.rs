@@ -23,7 +23,8 @@
 //! postgres cluster audit               the engines, and what they witnessed
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
-//! scripted proxy                       a broker that lies, and a network that fails
+//! scripted proxy pgproxy               a broker that lies, and networks that fail
+//! history                              every call of every client, checked against what is there in the end
 //! ```
 
 pub mod agent;
@@ -33,7 +34,9 @@ pub mod cli;
 pub mod cluster;
 mod eventually;
 mod fleet;
+pub mod history;
 mod names;
+pub mod pgproxy;
 mod port;
 pub mod postgres;
 pub mod process;
@@ -52,6 +55,7 @@ pub use cluster::Cluster;
 pub use eventually::{Look, eventually};
 pub use fleet::Fleet;
 pub use names::{seed, unique};
+pub use pgproxy::PgProxy;
 pub use port::Port;
 pub use postgres::{Database, Postgres};
 pub use process::{Launch, Output, Process, Tell};

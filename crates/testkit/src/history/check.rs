@@ -1,0 +1,201 @@
+//! What must hold between what clients were told and what is there, each with its number of the reliability report.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use brokkr_api::{EventId, SequenceId, StackId};
+
+use super::record::{Ask, History, Operation, Outcome, Told};
+use super::truth::{ObjectRow, Truth};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// `S4`
+    pub rule: &'static str,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Everything that does not hold.
+pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut broken = |rule, what| found.push(Violation { rule, what });
+    told_is_there(history, truth, &mut broken);
+    told_the_same(history, &mut broken);
+    nothing_beside(history, truth, &mut broken);
+    in_order(history, &mut broken);
+    newest_is_newest(truth, &mut broken);
+    reports_once(history, truth, &mut broken);
+    never_back(history, &mut broken);
+    shown_everywhere(truth, &mut broken);
+    found
+}
+
+type Broken<'a> = dyn FnMut(&'static str, String) + 'a;
+
+/// S3, S4: whatever was acknowledged exists, as it was acknowledged.
+fn told_is_there(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+    let rows: HashMap<SequenceId, &ObjectRow> = truth.objects.iter().map(|row| (row.sequence, row)).collect();
+    for operation in &history.operations {
+        let Some((stack, sequence, content)) = operation.object() else { continue };
+        if let Ask::Submit { content: asked, .. } = &operation.ask
+            && *asked != content
+        {
+            broken("S3", format!("{sequence} was told with another content than was submitted"));
+        }
+        match rows.get(&sequence) {
+            None => broken("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.ask)),
+            Some(row) if row.stack != stack || row.content != content || row.checksum != content => {
+                broken("S3", format!("{sequence} is not what was acknowledged"));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// S4: a key stands for one result, and two keys never for the same object.
+fn told_the_same(history: &History, broken: &mut Broken<'_>) {
+    let mut told_to: HashMap<SequenceId, &Operation> = HashMap::new();
+    for operation in &history.operations {
+        let mut told = operation.attempts.iter().filter_map(|attempt| match &attempt.outcome {
+            Outcome::Acknowledged(Told::Object { sequence, .. }) => Some(*sequence),
+            _ => None,
+        });
+        let Some(first) = told.next() else { continue };
+        if let Some(other) = told.find(|sequence| *sequence != first) {
+            broken("S4", format!("one key, two objects: {first} and {other}"));
+        }
+        let deletes = |operation: &Operation| matches!(operation.ask, Ask::Delete { .. });
+        if let Some(other) = told_to.insert(first, operation)
+            && !(deletes(other) && deletes(operation))
+        {
+            broken("S4", format!("{first} was given to two keys: {} and {}", other.key, operation.key));
+        }
+    }
+}
+
+/// S4: there is no object that nobody was told of, unless somebody was never told how it ended.
+fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+    let told: HashSet<SequenceId> =
+        history.operations.iter().filter_map(|operation| Some(operation.object()?.1)).collect();
+    let mut open: Vec<&Operation> = history
+        .operations
+        .iter()
+        .filter(|operation| operation.acknowledged().is_none() && !operation.refused())
+        .collect();
+    for row in truth.objects.iter().filter(|row| !told.contains(&row.sequence)) {
+        let explains = |operation: &&Operation| match &operation.ask {
+            Ask::Submit { content, .. } => *content == row.content,
+            Ask::RollBack { .. } => !row.is_deletion_marker,
+            Ask::Delete { .. } => row.is_deletion_marker,
+            Ask::Target { .. } | Ask::Report { .. } => false,
+        };
+        match open.iter().position(explains) {
+            Some(place) => drop(open.swap_remove(place)),
+            None => broken("S4", format!("{} exists, and no client was told of it", row.sequence)),
+        }
+    }
+}
+
+/// S5: within a stack, what was acknowledged before another began has the lower sequence id.
+fn in_order(history: &History, broken: &mut Broken<'_>) {
+    let mut by_stack: BTreeMap<StackId, Vec<(u64, u64, SequenceId)>> = BTreeMap::new();
+    for operation in &history.operations {
+        if let (Some((stack, sequence, _)), Some((_, ended))) = (operation.object(), operation.acknowledged())
+        {
+            by_stack.entry(stack).or_default().push((operation.began(), ended, sequence));
+        }
+    }
+    for (stack, mut objects) in by_stack {
+        objects.sort_unstable();
+        for (place, (_, ended, sequence)) in objects.iter().enumerate() {
+            let later = objects[place + 1..].iter().filter(|(began, ..)| began > ended);
+            for (.., other) in later.filter(|(.., other)| other < sequence) {
+                broken("S5", format!("stack {stack}: {other} began after {sequence} was acknowledged"));
+            }
+        }
+    }
+}
+
+/// S5: the desired state of a stack is its highest object.
+fn newest_is_newest(truth: &Truth, broken: &mut Broken<'_>) {
+    let mut sequences = HashSet::new();
+    for row in truth.objects.iter().filter(|row| !sequences.insert(row.sequence)) {
+        broken("S5", format!("{} exists twice", row.sequence));
+    }
+    for stack in &truth.stacks {
+        let of_stack = truth.objects.iter().filter(|row| row.stack == stack.id);
+        let highest = of_stack.map(|row| row.sequence).max();
+        if highest != stack.newest {
+            broken(
+                "S5",
+                format!("stack {}: the newest is {:?}, the highest {highest:?}", stack.id, stack.newest),
+            );
+        }
+    }
+}
+
+/// S12: every acknowledged report is there, and every one that is there was sent, and is there once.
+fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+    let mut counts: HashMap<EventId, usize> = HashMap::new();
+    for event in &truth.events {
+        *counts.entry(*event).or_default() += 1;
+    }
+    let mut sent = HashSet::new();
+    for operation in &history.operations {
+        let Ask::Report { reports, .. } = &operation.ask else { continue };
+        sent.extend(reports.iter().copied());
+        let Some((Told::Receipt { durable }, _)) = operation.acknowledged() else { continue };
+        for report in durable.iter().filter(|report| !counts.contains_key(report)) {
+            broken("S12", format!("the report {report} was acknowledged and is lost"));
+        }
+        for report in reports.iter().filter(|report| !durable.contains(report)) {
+            broken("S12", format!("the receipt leaves out the report {report}"));
+        }
+    }
+    for (event, count) in counts {
+        if count > 1 {
+            broken("S12", format!("the report {event} was counted {count} times"));
+        }
+        if !sent.contains(&event) {
+            broken("S12", format!("nobody sent the report {event}"));
+        }
+    }
+}
+
+/// S2: what an agent is told of a stack never goes back, whichever replica tells it.
+fn never_back(history: &History, broken: &mut Broken<'_>) {
+    let mut highest: HashMap<_, SequenceId> = HashMap::new();
+    for seen in &history.seen {
+        for (stack, sequence) in &seen.stacks {
+            let before = highest.entry((seen.agent, *stack)).or_insert(*sequence);
+            if *sequence < *before {
+                broken(
+                    "S2",
+                    format!(
+                        "replica {} sent agent {} from {before} back to {sequence}",
+                        seen.replica, seen.agent
+                    ),
+                );
+            }
+            *before = (*before).max(*sequence);
+        }
+    }
+}
+
+/// L1: in the end every replica tells every agent what the database says.
+fn shown_everywhere(truth: &Truth, broken: &mut Broken<'_>) {
+    for view in &truth.views {
+        let wanted = truth.wanted(view.agent);
+        if view.stacks != wanted {
+            let (replica, agent) = (view.replica, view.agent);
+            broken("L1", format!("replica {replica} tells {agent} {:?}, not {wanted:?}", view.stacks));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Operations, attempts, outcomes; and what agents saw.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, EventId, SequenceId, StackId};
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Every submission has contents of its own.
+    Submit {
+        stack: String,
+        content: Checksum,
+    },
+    RollBack {
+        stack: String,
+    },
+    Target {
+        stack: String,
+        selectors: Vec<String>,
+    },
+    Delete {
+        stack: String,
+    },
+    Report {
+        agent: AgentId,
+        reports: Vec<EventId>,
+    },
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Object { stack: StackId, sequence: SequenceId, content: Checksum },
+    Targets { stack: StackId },
+    Receipt { durable: Vec<EventId> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Acknowledged(Told),
+    /// For good: nothing was done, and nothing will be.
+    Refused(String),
+    /// It may have been done, or not, or may be done yet.
+    Unknown(String),
+}
+
+/// One request, in nanoseconds since the recorder was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Which replica was asked.
+    pub replica: usize,
+    pub began: u64,
+    pub ended: u64,
+    pub outcome: Outcome,
+}
+
+/// One wish with all its attempts, which carry the same key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub key: String,
+    pub ask: Ask,
+    pub attempts: Vec<Attempt>,
+}
+
+impl Operation {
+    pub fn began(&self) -> u64 {
+        self.attempts.first().map_or(0, |attempt| attempt.began)
+    }
+
+    /// The first acknowledgement, and when it arrived.
+    pub fn acknowledged(&self) -> Option<(&Told, u64)> {
+        self.attempts.iter().find_map(|attempt| match &attempt.outcome {
+            Outcome::Acknowledged(told) => Some((told, attempt.ended)),
+            _ => None,
+        })
+    }
+
+    /// Told for good that nothing was done.
+    pub fn refused(&self) -> bool {
+        self.attempts.last().is_some_and(|attempt| matches!(attempt.outcome, Outcome::Refused(_)))
+    }
+
+    /// The object that it was told of.
+    pub fn object(&self) -> Option<(StackId, SequenceId, Checksum)> {
+        match self.acknowledged()?.0 {
+            Told::Object { stack, sequence, content } => Some((*stack, *sequence, *content)),
+            _ => None,
+        }
+    }
+}
+
+/// What an agent was told to have, in the order in which it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub agent: AgentId,
+    pub replica: usize,
+    pub stacks: Vec<(StackId, SequenceId)>,
+}
+
+/// Everything that was asked and told.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub operations: Vec<Operation>,
+    pub seen: Vec<Seen>,
+}
+
+impl History {
+    pub fn acknowledged(&self) -> usize {
+        self.operations.iter().filter(|operation| operation.acknowledged().is_some()).count()
+    }
+}
+
+/// Takes the history down. Clients share it.
+#[derive(Debug)]
+pub struct Recorder {
+    start: Instant,
+    history: Mutex<History>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { start: Instant::now(), history: Mutex::default() }
+    }
+}
+
+impl Recorder {
+    /// Nanoseconds since the recorder was made.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins an operation; answers its number.
+    pub fn begin(&self, key: &str, ask: Ask) -> usize {
+        let mut history = self.history();
+        history.operations.push(Operation { key: key.to_owned(), ask, attempts: Vec::new() });
+        history.operations.len() - 1
+    }
+
+    /// One attempt has ended.
+    pub fn attempted(&self, operation: usize, replica: usize, began: u64, outcome: Outcome) {
+        let attempt = Attempt { replica, began, ended: self.now(), outcome };
+        if let Some(operation) = self.history().operations.get_mut(operation) {
+            operation.attempts.push(attempt);
+        }
+    }
+
+    pub fn saw(&self, seen: Seen) {
+        self.history().seen.push(seen);
+    }
+
+    pub fn acknowledged(&self) -> usize {
+        self.history().acknowledged()
+    }
+
+    pub fn snapshot(&self) -> History {
+        self.history().clone()
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,178 @@
+//! A good history passes; every planted violation is found, and only it.
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+
+use super::{Ask, Attempt, History, ObjectRow, Operation, Outcome, Seen, StackRow, Told, Truth, View, check};
+
+struct Story {
+    history: History,
+    truth: Truth,
+    stack: StackId,
+    agent: AgentId,
+}
+
+fn content(number: i64) -> Checksum {
+    Checksum::of(&number.to_be_bytes())
+}
+
+fn submission(stack: StackId, number: i64, began: u64, ended: u64) -> Operation {
+    let told = Told::Object { stack, sequence: SequenceId(number), content: content(number) };
+    Operation {
+        key: format!("submit-{number}"),
+        ask: Ask::Submit { stack: "web".into(), content: content(number) },
+        attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(told) }],
+    }
+}
+
+fn row(stack: StackId, number: i64) -> ObjectRow {
+    ObjectRow {
+        stack,
+        sequence: SequenceId(number),
+        checksum: content(number),
+        content: content(number),
+        is_deletion_marker: false,
+    }
+}
+
+/// Three submissions one after the other, one report, one agent, two replicas.
+fn story() -> Story {
+    let (stack, agent, report) = (StackId::generate(), AgentId::generate(), EventId::generate());
+    let mut operations: Vec<Operation> =
+        (1..=3u8).map(|n| submission(stack, n.into(), u64::from(n) * 10, u64::from(n) * 10 + 5)).collect();
+    operations.push(Operation {
+        key: "report".into(),
+        ask: Ask::Report { agent, reports: vec![report] },
+        attempts: vec![Attempt {
+            replica: 1,
+            began: 40,
+            ended: 45,
+            outcome: Outcome::Acknowledged(Told::Receipt { durable: vec![report] }),
+        }],
+    });
+    let seen = |number| Seen { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };
+    let view = |replica| View { replica, agent, stacks: vec![(stack, SequenceId(3))] };
+    Story {
+        history: History { operations, seen: vec![seen(1), seen(3)] },
+        truth: Truth {
+            objects: (1..=3).map(|number| row(stack, number)).collect(),
+            stacks: vec![StackRow {
+                id: stack,
+                newest: Some(SequenceId(3)),
+                deleted: false,
+                selectors: vec!["group=a".into()],
+            }],
+            agents: vec![(agent, Labels::from([("group".into(), "a".into())]))],
+            events: vec![report],
+            views: vec![view(0), view(1)],
+        },
+        stack,
+        agent,
+    }
+}
+
+#[track_caller]
+fn finds(rule: &str, word: &str, plant: impl FnOnce(&mut Story)) {
+    let mut story = story();
+    assert_eq!(check(&story.history, &story.truth), [], "the good story is good");
+    plant(&mut story);
+    let found = check(&story.history, &story.truth);
+    assert!(
+        found.iter().any(|violation| violation.rule == rule && violation.what.contains(word)),
+        "{rule} … {word} is not among {found:#?}"
+    );
+}
+
+#[test]
+fn a_lost_submission_is_found() {
+    finds("S4", "is lost", |story| {
+        story.truth.objects.remove(1);
+    });
+}
+
+#[test]
+fn a_submission_done_twice_is_found() {
+    finds("S4", "no client was told", |story| {
+        let twin = ObjectRow { sequence: SequenceId(4), ..row(story.stack, 2) };
+        story.truth.objects.push(twin);
+    });
+    finds("S4", "one key, two objects", |story| {
+        let again = submission(story.stack, 9, 16, 17).attempts.remove(0);
+        story.history.operations[0].attempts.push(again);
+    });
+}
+
+#[test]
+fn what_nobody_knows_may_or_may_not_have_happened_but_only_once() {
+    let mut story = story();
+    let mut open = submission(story.stack, 4, 50, 51);
+    open.attempts[0].outcome = Outcome::Unknown("no answer".into());
+    story.history.operations.push(open);
+    assert_eq!(check(&story.history, &story.truth), []);
+    story.truth.objects.push(row(story.stack, 4));
+    story.truth.stacks[0].newest = Some(SequenceId(4));
+    story.truth.views.clear();
+    assert_eq!(check(&story.history, &story.truth), []);
+    story.truth.objects.push(ObjectRow { sequence: SequenceId(5), ..row(story.stack, 4) });
+    story.truth.stacks[0].newest = Some(SequenceId(5));
+    assert_eq!(check(&story.history, &story.truth).len(), 1);
+}
+
+#[test]
+fn what_was_refused_and_done_all_the_same_is_found() {
+    finds("S4", "no client was told", |story| {
+        story.history.operations[2].attempts[0].outcome = Outcome::Refused("BRK2003".into());
+    });
+}
+
+#[test]
+fn a_changed_object_is_found() {
+    finds("S3", "not what was acknowledged", |story| story.truth.objects[0].content = content(77));
+    finds("S3", "not what was acknowledged", |story| story.truth.objects[0].stack = StackId::generate());
+}
+
+#[test]
+fn order_by_real_time_is_demanded_and_no_more_than_that() {
+    finds("S5", "began after", |story| {
+        let first = &mut story.history.operations[0];
+        (first.attempts[0].began, first.attempts[0].ended) = (90, 95);
+    });
+    // At the same time: either may come first.
+    let mut story = story();
+    for operation in &mut story.history.operations[..2] {
+        (operation.attempts[0].began, operation.attempts[0].ended) = (10, 20);
+    }
+    story.history.operations[0].attempts[0].ended = 29;
+    assert_eq!(check(&story.history, &story.truth), []);
+}
+
+#[test]
+fn a_newest_that_is_not_the_highest_is_found() {
+    finds("S5", "the newest is", |story| story.truth.stacks[0].newest = Some(SequenceId(2)));
+}
+
+#[test]
+fn lost_doubled_and_unsent_reports_are_found() {
+    finds("S12", "is lost", |story| story.truth.events.clear());
+    finds("S12", "counted 2 times", |story| {
+        let twin = story.truth.events[0];
+        story.truth.events.push(twin);
+    });
+    finds("S12", "nobody sent", |story| story.truth.events.push(EventId::generate()));
+}
+
+#[test]
+fn an_agent_sent_back_is_found() {
+    finds("S2", "back to", |story| story.history.seen.reverse());
+}
+
+#[test]
+fn a_replica_that_missed_something_is_found() {
+    finds("L1", "replica 1", |story| {
+        story.truth.views[1].stacks = vec![(story.stack, SequenceId(2))];
+    });
+    finds("L1", "replica 1", |story| {
+        let (agent, stacks) = (story.agent, Vec::new());
+        story.truth.views[1] = View { replica: 1, agent, stacks };
+    });
+}

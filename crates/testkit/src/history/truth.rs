@@ -1,0 +1,113 @@
+//! What is there in the end: read from the database and from every replica.
+
+use anyhow::{Context as _, Result};
+use brokkr_api::ids::Checksum;
+use brokkr_api::selector::Selector;
+use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRow {
+    pub stack: StackId,
+    pub sequence: SequenceId,
+    /// As it is stored.
+    pub checksum: Checksum,
+    /// Of the bytes that are stored.
+    pub content: Checksum,
+    pub is_deletion_marker: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackRow {
+    pub id: StackId,
+    pub newest: Option<SequenceId>,
+    pub deleted: bool,
+    pub selectors: Vec<String>,
+}
+
+/// What a replica says that an agent should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    pub replica: usize,
+    pub agent: AgentId,
+    pub stacks: Vec<(StackId, SequenceId)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    pub objects: Vec<ObjectRow>,
+    pub stacks: Vec<StackRow>,
+    pub agents: Vec<(AgentId, Labels)>,
+    /// With repetitions, if there are any.
+    pub events: Vec<EventId>,
+    pub views: Vec<View>,
+}
+
+impl Truth {
+    /// Reads the database; the views have to be asked for.
+    pub async fn read(connection: &mut PgConnection) -> Result<Self> {
+        type Object = (Uuid, i64, Vec<u8>, Vec<u8>, bool);
+        let objects: Vec<Object> = sqlx::query_as(
+            "SELECT stack_id, sequence_id, checksum, content, is_deletion_marker FROM deployment_objects
+             ORDER BY sequence_id",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .context("cannot read the deployment objects")?;
+        let stacks: Vec<(Uuid, Option<i64>, bool, Vec<String>)> = sqlx::query_as(
+            "SELECT s.id, s.newest_sequence_id, s.deleted_at IS NOT NULL,
+                    ARRAY(SELECT t.selector FROM stack_selectors t WHERE t.stack_id = s.id ORDER BY 1)
+             FROM stacks s ORDER BY s.id",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .context("cannot read the stacks")?;
+        let agents: Vec<(Uuid, Json<Labels>)> = sqlx::query_as("SELECT id, labels FROM agents ORDER BY id")
+            .fetch_all(&mut *connection)
+            .await
+            .context("cannot read the agents")?;
+        let events: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM events ORDER BY id")
+            .fetch_all(&mut *connection)
+            .await
+            .context("cannot read the events")?;
+        Ok(Self {
+            objects: objects
+                .into_iter()
+                .map(|(stack, sequence, checksum, content, is_deletion_marker)| ObjectRow {
+                    stack: StackId(stack),
+                    sequence: SequenceId(sequence),
+                    checksum: Checksum(checksum.try_into().unwrap_or_default()),
+                    content: Checksum::of(&content),
+                    is_deletion_marker,
+                })
+                .collect(),
+            stacks: stacks
+                .into_iter()
+                .map(|(id, newest, deleted, selectors)| StackRow {
+                    id: StackId(id),
+                    newest: newest.map(SequenceId),
+                    deleted,
+                    selectors,
+                })
+                .collect(),
+            agents: agents.into_iter().map(|(id, labels)| (AgentId(id), labels.0)).collect(),
+            events: events.into_iter().map(EventId).collect(),
+            views: Vec::new(),
+        })
+    }
+
+    /// What an agent that holds nothing should be told, ordered by sequence id.
+    pub fn wanted(&self, agent: AgentId) -> Vec<(StackId, SequenceId)> {
+        let Some((_, labels)) = self.agents.iter().find(|(id, _)| *id == agent) else { return Vec::new() };
+        let reaches = |stack: &&StackRow| {
+            let matches = |text: &String| text.parse::<Selector>().is_ok_and(|one| one.matches(labels));
+            !stack.deleted && stack.selectors.iter().any(matches)
+        };
+        let mut wanted: Vec<_> =
+            self.stacks.iter().filter(reaches).filter_map(|stack| Some((stack.id, stack.newest?))).collect();
+        wanted.sort_by_key(|(_, sequence)| *sequence);
+        wanted
+    }
+}

@@ -1,0 +1,231 @@
+//! The listener, and the two directions of one connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::Link;
+use super::rules::{Fault, Gate, Matcher, Moment, Rule, RuleState, When};
+use super::wire::{Message, READY, Session, ends_a_cycle};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    upstream: u16,
+    rules: Mutex<Vec<Arc<RuleState>>>,
+    link: Mutex<State>,
+    open: AtomicUsize,
+}
+
+/// The link, and what ends or silences all connections of now.
+#[derive(Debug)]
+struct State {
+    link: Link,
+    cut: CancellationToken,
+    silence: CancellationToken,
+}
+
+impl Shared {
+    pub(super) fn new(upstream: u16) -> Self {
+        let state =
+            State { link: Link::Up, cut: CancellationToken::new(), silence: CancellationToken::new() };
+        Self { upstream, rules: Mutex::default(), link: Mutex::new(state), open: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn install(&self, matcher: Matcher, when: When, fault: Fault) -> Rule {
+        let state = Arc::new(RuleState::new(matcher, when, fault));
+        self.rules().push(Arc::clone(&state));
+        Rule { state }
+    }
+
+    pub(super) fn remove_all(&self) {
+        for rule in self.rules().drain(..) {
+            rule.remove(Gate::Open);
+        }
+    }
+
+    pub(super) fn set_link(&self, link: Link) {
+        let mut state = self.state();
+        state.link = link;
+        if link == Link::Black {
+            state.silence.cancel();
+        } else {
+            state.silence = CancellationToken::new();
+        }
+    }
+
+    pub(super) fn cut_all(&self) {
+        let mut state = self.state();
+        state.cut.cancel();
+        state.cut = CancellationToken::new();
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    fn rule_for(&self, moment: Moment<'_>) -> Option<Arc<RuleState>> {
+        // Every rule counts for itself; the first that acts has its way.
+        let rules = self.rules();
+        let mut acting = rules.iter().filter(|rule| rule.acts_on(moment));
+        acting.next().cloned()
+    }
+
+    fn rules(&self) -> MutexGuard<'_, Vec<Arc<RuleState>>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { return };
+        let (link, cut, silence) = {
+            let state = shared.state();
+            (state.link, state.cut.clone(), state.silence.child_token())
+        };
+        if link == Link::Refusing {
+            continue;
+        }
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            shared.open.fetch_add(1, Ordering::SeqCst);
+            let connection = Connection::new(&shared, silence);
+            tokio::select! {
+                () = cut.cancelled() => {}
+                // Whatever ends one direction ends the connection.
+                _ = connection.carry(client) => {}
+            }
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+struct Connection<'a> {
+    shared: &'a Shared,
+    /// Cancelled: nothing passes any more.
+    silence: CancellationToken,
+    session: Mutex<Session>,
+    /// For each cycle that the server has not finished: the rule that its answer meets.
+    cycles: Mutex<VecDeque<Option<Arc<RuleState>>>>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(shared: &'a Shared, silence: CancellationToken) -> Self {
+        Self { shared, silence, session: Mutex::default(), cycles: Mutex::default() }
+    }
+
+    async fn carry(&self, mut client: TcpStream) -> io::Result<()> {
+        self.unless_silent().await;
+        let mut server = TcpStream::connect(("127.0.0.1", self.shared.upstream)).await?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        loop {
+            let opening = Message::read_opening(&mut client).await?;
+            self.unless_silent().await;
+            server.write_all(&opening.bytes).await?;
+            if !opening.asks_for_encryption() {
+                break;
+            }
+            let refusal = server.read_u8().await?;
+            client.write_u8(refusal).await?;
+        }
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        tokio::select! {
+            ended = self.ask(from_client, to_server) => ended,
+            ended = self.answer(from_server, to_client) => ended,
+        }
+    }
+
+    /// From the client to the server.
+    async fn ask(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+        // A rule met by a statement whose cycle has not ended yet.
+        let mut met: Option<Arc<RuleState>> = None;
+        loop {
+            let message = Message::read(&mut from).await?;
+            self.unless_silent().await;
+            if let Some(rule) = self.look(&message) {
+                match rule.when {
+                    When::Before => self.suffer(&rule).await?,
+                    When::After => met = Some(rule),
+                }
+            }
+            if ends_a_cycle(message.kind) {
+                locked(&self.cycles).push_back(met.take());
+            }
+            to.write_all(&message.bytes).await?;
+        }
+    }
+
+    fn look(&self, message: &Message) -> Option<Arc<RuleState>> {
+        let mut session = locked(&self.session);
+        let statement = session.statement(message)?;
+        let moment = Moment { statement: &statement, transaction: &session.transaction };
+        let rule = self.shared.rule_for(moment);
+        session.passed(&statement);
+        rule
+    }
+
+    /// From the server to the client.
+    async fn answer(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+        let mut kept = Vec::new();
+        loop {
+            let message = Message::read(&mut from).await?;
+            self.unless_silent().await;
+            let rule = locked(&self.cycles).front().cloned().flatten();
+            if message.kind == READY {
+                locked(&self.cycles).pop_front();
+            }
+            let Some(rule) = rule else {
+                to.write_all(&message.bytes).await?;
+                continue;
+            };
+            kept.extend_from_slice(&message.bytes);
+            if message.kind == READY {
+                self.suffer(&rule).await?;
+                to.write_all(&std::mem::take(&mut kept)).await?;
+            }
+        }
+    }
+
+    /// Carries the fault out; an error ends the connection.
+    async fn suffer(&self, rule: &RuleState) -> io::Result<()> {
+        let cut = || Err(io::Error::other("cut by a rule"));
+        rule.reach();
+        match rule.fault {
+            Fault::Cut => cut(),
+            Fault::Hold => match rule.opened().await {
+                Gate::Discard => cut(),
+                Gate::Open | Gate::Closed => Ok(()),
+            },
+            Fault::Silence => {
+                self.silence.cancel();
+                std::future::pending().await
+            }
+            Fault::Delay(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Never returns once the connection is silent.
+    async fn unless_silent(&self) {
+        if self.silence.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
