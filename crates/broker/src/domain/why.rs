@@ -154,7 +154,7 @@ fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String> {
     }
     let misses = |selector: &Selector| -> Vec<Requirement> {
         let all = selector.requirements().iter();
-        all.filter(|requirement| !requirement.matches(&agent.labels)).cloned().collect()
+        all.filter(|requirement| !requirement.holds(|key| agent.labels.get(key))).cloned().collect()
     };
     let mut selectors: Vec<_> =
         stack.selectors.iter().map(|target| (misses(&target.selector), &target.selector)).collect();

@@ -2,7 +2,7 @@
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::ObjectNote;
-use brokkr_api::{AgentId, StackId};
+use brokkr_api::{AgentId, Labels, StackId};
 
 use super::super::facts::{ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts};
 use super::*;
@@ -16,9 +16,13 @@ fn agent() -> AgentFacts {
         id: AgentId::generate(),
         name: "shop-1".into(),
         status: AgentStatus::Active,
-        labels: [("env".to_owned(), "prod".to_owned()), ("region".to_owned(), "us".to_owned())].into(),
+        labels: (&Labels::from([
+            ("env".to_owned(), "prod".to_owned()),
+            ("region".to_owned(), "us".to_owned()),
+        ]))
+            .into(),
         labels_changed_at: second(0),
-        public_key: vec![0; 32],
+        public_key: [0; 32],
         session: SessionFacts::default(),
         holds: Vec::new(),
         holds_digest: Checksum::of(b""),

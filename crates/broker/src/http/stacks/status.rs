@@ -116,9 +116,9 @@ pub async fn stack_status(
             .filter(|line| query.state.is_none_or(|state| line.state == state))
             .filter(|line| {
                 let labels = || picture.agent(line.agent_id).map(|agent| &agent.labels);
-                selector
-                    .as_ref()
-                    .is_none_or(|selector| labels().is_some_and(|labels| selector.matches(labels)))
+                selector.as_ref().is_none_or(|selector| {
+                    labels().is_some_and(|labels| selector.holds(|key| labels.get(key)))
+                })
             });
         found.extend(fitting);
         if found.len() > limit {
