@@ -140,8 +140,11 @@ impl Streams {
             self.tailed.send_replace(now);
             return Ok(());
         }
+        if now.horizon == before.horizon {
+            return Ok(());
+        }
         let mut after = EventPlace::before(before.horizon);
-        while now.horizon > before.horizon {
+        loop {
             let batch = event_follow(pool, None, after, now.horizon, BATCH).await?;
             let more = batch.len() == BATCH;
             if let Some(last) = batch.last() {

@@ -28,7 +28,8 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
         retention::once(pool, RetentionArgs::default(), now),
         retention::once(pool, RetentionArgs::default(), now)
     );
-    (one?, other?);
+    one?;
+    other?;
     let day = 24 * 3600;
     let (today, old, far) = (now.as_second(), now.as_second() - 40 * day, now.as_second() + 400 * day);
     let reports: Vec<_> = [today, old, far]
@@ -156,7 +157,8 @@ async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Re
     assert_eq!(kinds(&mut connection).await?, ["silent"], "stored late, and long ago");
     let now = [seen(0)];
     let (one, other) = tokio::join!(presence_store(here, &now), presence_store(there, &now));
-    (one?, other?);
+    one?;
+    other?;
     assert_eq!(kinds(&mut connection).await?, ["silent", "back"]);
     assert_eq!(both().await?, 0);
     second.stop().await;
