@@ -28,7 +28,7 @@ pub enum Command {
     /// Print the first admin token, once. Refuses if there is a valid admin token already.
     Bootstrap(BootstrapArgs),
     /// Serve the API.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// After a restore of the database: hold everything, or say that the restored state is the one to go on with.
     #[command(subcommand)]
     Epoch(EpochCommand),

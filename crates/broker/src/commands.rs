@@ -48,7 +48,7 @@ async fn command(command: Command) -> Result<()> {
         Command::Bootstrap(args) => bootstrap(args).await,
         Command::Serve(args) => {
             log_to_stderr(args.log_format);
-            serve_until_told(args).await
+            serve_until_told(*args).await
         }
         Command::Epoch(command) => epoch::run(command).await,
         Command::Audit(AuditCommand::Verify(args)) => audit_verify(args).await,

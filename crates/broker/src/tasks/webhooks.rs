@@ -212,7 +212,7 @@ impl Webhooks {
                 tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "a message to a webhook waits");
             }
             Next::GiveUp => {
-                tracing::warn!(%delivery, status, error, "a message to a webhook is a dead letter")
+                tracing::warn!(%delivery, status, error, "a message to a webhook is a dead letter");
             }
         }
         Ok(())

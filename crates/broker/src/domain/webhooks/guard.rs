@@ -62,7 +62,7 @@ impl Guard {
             return Err(Refusal::Port(port));
         }
         match url.host().ok_or(Refusal::NotAnAddress)? {
-            Host::Domain(name) if name.is_empty() => Err(Refusal::NotAnAddress),
+            Host::Domain("") => Err(Refusal::NotAnAddress),
             // Looked at when it is resolved.
             Host::Domain(_) => Ok(()),
             Host::Ipv4(address) => self.address(address.into()),
