@@ -25,7 +25,6 @@ pub mod grants;
 pub mod hold;
 pub mod labels;
 pub mod presence;
-pub mod hold;
 pub mod reason;
 pub mod session;
 pub mod status;

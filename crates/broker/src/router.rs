@@ -20,7 +20,6 @@ use utoipa_axum::routes;
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
 use crate::broker::Broker;
-use crate::http::errors;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
     join_tokens, openapi, projects, selectors, stacks, streams, system, webhooks, whoami,

@@ -14,14 +14,12 @@
 //! | `webhooks`    | sends what is due to webhooks: after local commits, and when something is due    |
 
 pub mod audit_chain;
-pub mod outbox_tail;
-pub mod presence;
-pub mod refusals;
-pub mod standing;
 pub mod event_tail;
 pub mod outbox_tail;
 pub mod presence;
+pub mod refusals;
 pub mod retention;
 pub mod silence;
+pub mod standing;
 pub mod tidy;
 pub mod webhooks;

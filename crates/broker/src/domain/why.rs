@@ -134,6 +134,11 @@ fn nothing_wanted(agent: &AgentFacts, stack: &StackFacts, evidence: &mut Vec<Str
         let next = format!("brokkr apply -f FILE --stack {name}");
         return Some(broken(Hop::Published, Cause::NothingSubmitted, message, next));
     }
+    if !stack.grants.cover(agent) {
+        let message = format!("the project {} was not granted the agent {}", stack.project, agent.name);
+        let next = "an admin grants it, with a selector that matches the agent's labels (docs/grants.md)";
+        return Some(broken(Hop::Targeted, Cause::NotTargeted, message, next.to_owned()));
+    }
     evidence.extend(near_misses(agent, stack));
     let message = format!("the stack {name} does not target the agent {}", agent.name);
     let next = format!(
@@ -154,7 +159,7 @@ fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String> {
     }
     let misses = |selector: &Selector| -> Vec<Requirement> {
         let all = selector.requirements().iter();
-        all.filter(|requirement| !requirement.matches(&agent.labels)).cloned().collect()
+        all.filter(|requirement| !requirement.holds(|key| agent.labels.get(key))).cloned().collect()
     };
     let mut selectors: Vec<_> =
         stack.selectors.iter().map(|target| (misses(&target.selector), &target.selector)).collect();

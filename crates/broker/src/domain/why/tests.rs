@@ -5,6 +5,7 @@ use brokkr_api::report::ObjectNote;
 use brokkr_api::{AgentId, StackId};
 
 use super::super::facts::{ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts};
+use super::super::labels::Label;
 use super::*;
 
 fn second(second: i64) -> Timestamp {
@@ -16,9 +17,9 @@ fn agent() -> AgentFacts {
         id: AgentId::generate(),
         name: "shop-1".into(),
         status: AgentStatus::Active,
-        labels: [("env".to_owned(), "prod".to_owned()), ("region".to_owned(), "us".to_owned())].into(),
+        labels: [Label::new("env", "prod"), Label::new("region", "us")].into_iter().collect(),
         labels_changed_at: second(0),
-        public_key: vec![0; 32],
+        public_key: [0; 32],
         session: SessionFacts::default(),
         holds: Vec::new(),
         holds_digest: Checksum::of(b""),
