@@ -2,9 +2,10 @@
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::ObjectNote;
-use brokkr_api::{AgentId, Labels, StackId};
+use brokkr_api::{AgentId, StackId};
 
 use super::super::facts::{ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts};
+use super::super::labels::Label;
 use super::*;
 
 fn second(second: i64) -> Timestamp {
@@ -16,11 +17,7 @@ fn agent() -> AgentFacts {
         id: AgentId::generate(),
         name: "shop-1".into(),
         status: AgentStatus::Active,
-        labels: (&Labels::from([
-            ("env".to_owned(), "prod".to_owned()),
-            ("region".to_owned(), "us".to_owned()),
-        ]))
-            .into(),
+        labels: [Label::new("env", "prod"), Label::new("region", "us")].into_iter().collect(),
         labels_changed_at: second(0),
         public_key: [0; 32],
         session: SessionFacts::default(),

@@ -115,10 +115,8 @@ pub async fn stack_status(
             })
             .filter(|line| query.state.is_none_or(|state| line.state == state))
             .filter(|line| {
-                let labels = || picture.agent(line.agent_id).map(|agent| &agent.labels);
-                selector.as_ref().is_none_or(|selector| {
-                    labels().is_some_and(|labels| selector.holds(|key| labels.get(key)))
-                })
+                let agent = || picture.agent(line.agent_id);
+                selector.as_ref().is_none_or(|selector| agent().is_some_and(|agent| agent.matches(selector)))
             });
         found.extend(fitting);
         if found.len() > limit {
