@@ -12,6 +12,7 @@ pub mod events;
 pub mod facts;
 pub mod fingerprints;
 pub mod grants;
+pub mod failures;
 pub mod holds;
 pub mod idempotency_keys;
 pub mod installation;
@@ -92,7 +93,10 @@ pub trait Doing<T> {
 
 impl<T> Doing<T> for Result<T, sqlx::Error> {
     fn doing(self, action: &'static str) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError { action, source })
+        self.map_err(|source| {
+            failures::count(action);
+            StoreError { action, source }
+        })
     }
 }
 
