@@ -26,7 +26,7 @@
 mod answer;
 mod crowd;
 mod exchange;
-mod head;
+pub mod head;
 mod http2;
 mod lobby;
 mod paced;
