@@ -17,8 +17,9 @@ use tokio_rustls::TlsConnector;
 use crate::fleet::Fleet;
 use crate::house::token;
 
-/// More than this, and something is not bounded. Unoptimised, one submission of 8 MiB takes some of it.
-const MEMORY: usize = 300 * 1024 * 1024;
+/// More than this, and something is not bounded: two manifests at every limit are read at a time, and what they took is
+/// kept by the allocator for a while.
+const MEMORY: usize = 600 * 1024 * 1024;
 
 /// Somebody else, from another address, who asks all the time and notes how long it takes.
 struct Bystander {
@@ -141,7 +142,7 @@ async fn sockets_that_say_nothing_or_drip_are_cut_and_disturb_nobody() -> Result
     futures::future::try_join_all(attempts).await?;
     assert_undisturbed(before, bystander.slowest().await?);
     let grown = fleet.resident()?.saturating_sub(memory);
-    assert!(grown < MEMORY / 3, "{grown} bytes more");
+    assert!(grown < MEMORY / 6, "{grown} bytes more");
     Ok(())
 }
 
@@ -177,7 +178,7 @@ async fn ten_thousand_idle_connections_from_one_address_leave_room_for_others() 
     let held = fleet.figure("brokkr_connections").await?;
     assert!(held <= 2001.0, "{held} are held");
     let grown = fleet.resident()?.saturating_sub(memory);
-    assert!(grown < MEMORY / 3, "{grown} bytes more");
+    assert!(grown < MEMORY / 6, "{grown} bytes more");
     // The others were closed at once, these are as silent as they are.
     brokkr_testkit::eventually(Duration::from_secs(30), "silent ones to be cut", async || {
         fleet.figure("brokkr_connections").await.is_ok_and(|held| held <= 1.0)
@@ -247,7 +248,7 @@ async fn contents_that_explode_are_refused_and_disturb_nobody() -> Result<()> {
     let token = token(&fleet.database, Role::Admin).await?;
     let client = fleet.client(true)?;
     let send = async |request: reqwest::RequestBuilder| -> Result<reqwest::StatusCode> {
-        let request = request.bearer_auth(&token).timeout(Duration::from_secs(60));
+        let request = request.bearer_auth(&token).timeout(Duration::from_secs(180));
         Ok(request.send().await?.status())
     };
     let made = send(client.put(fleet.url("/api/v1/stacks/web")).json(&json!({}))).await?;
@@ -257,7 +258,7 @@ async fn contents_that_explode_are_refused_and_disturb_nobody() -> Result<()> {
     let bystander = Bystander::watch(&fleet)?;
     for (what, text) in documents() {
         let url = fleet.url("/api/v1/stacks/web/deployment-objects");
-        let answers: Vec<_> = (0..3).map(|_| send(client.post(&url).body(text.clone()))).collect();
+        let answers: Vec<_> = (0..6).map(|_| send(client.post(&url).body(text.clone()))).collect();
         for status in futures::future::try_join_all(answers).await.with_context(|| what.to_owned())? {
             assert!(status.is_client_error(), "{what}: {status}");
         }
