@@ -6,4 +6,5 @@ pub mod dev;
 pub mod e2e;
 pub mod engines;
 pub mod faults;
+pub mod fuzz;
 pub mod test;

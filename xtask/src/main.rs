@@ -5,6 +5,7 @@
 //! commands/test.rs       every test, with shared engines: what CI runs
 //! commands/e2e.rs        the end-to-end tests
 //! commands/faults.rs     the agent's fault matrix in full, and bugs that it has to find
+//! commands/fuzz.rs       made-up input for everything that reads what strangers send
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/bench.rs      Brokkr measured beside its peers
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
@@ -17,7 +18,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{bench, contract, dev, e2e, engines, faults, test};
+use commands::{bench, contract, dev, e2e, engines, faults, fuzz, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -28,6 +29,7 @@ enum Command {
     E2e(e2e::Args),
     #[command(subcommand)]
     Faults(faults::Args),
+    Fuzz(fuzz::Args),
     Contract(contract::Args),
     Dev(dev::Args),
     Bench(bench::Args),
@@ -39,6 +41,7 @@ fn main() -> Result<()> {
         Command::Test(args) => test::run(&args),
         Command::E2e(args) => e2e::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Contract(args) => contract::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -64,7 +64,16 @@ pub enum BadLabel {
     Value(String),
     #[error("{0:?} is not of the form key=value")]
     Form(String),
+    #[error("there are {0} labels, and at most {MOST_LABELS} are allowed")]
+    Many(usize),
+    #[error("annotations have {0} bytes in all, and at most {ANNOTATION_BYTES} are allowed")]
+    Large(usize),
 }
+
+/// Labels are in the memory of every replica, for every agent.
+pub const MOST_LABELS: usize = 64;
+/// Of all annotations together, as in Kubernetes.
+pub const ANNOTATION_BYTES: usize = 256 * 1024;
 
 fn is_qualified(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_alphanumeric();
@@ -91,10 +100,22 @@ pub fn check_label_value(key: &str, value: &str) -> Result<(), BadLabel> {
 
 /// Checks a whole set of labels.
 pub fn check_labels(labels: &Labels) -> Result<(), BadLabel> {
+    if labels.len() > MOST_LABELS {
+        return Err(BadLabel::Many(labels.len()));
+    }
     labels.iter().try_for_each(|(key, value)| {
         check_label_key(key)?;
         check_label_value(key, value)
     })
+}
+
+/// Checks a whole set of annotations: keys are those of labels, values may be anything within limits.
+pub fn check_annotations(annotations: &Labels) -> Result<(), BadLabel> {
+    let bytes = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > ANNOTATION_BYTES {
+        return Err(BadLabel::Large(bytes));
+    }
+    annotations.keys().try_for_each(|key| check_label_key(key))
 }
 
 /// Reads `key=value`, as flags give labels.
@@ -127,5 +148,18 @@ mod tests {
         assert!(parse_label("=x").is_err());
         assert!(parse_label("env=a b").is_err());
         assert!(parse_label("/env=a").is_err());
+    }
+
+    #[test]
+    fn labels_and_annotations_are_bounded() {
+        let labels = |count: usize| (0..count).map(|count| (format!("k{count}"), "v".to_owned())).collect();
+        assert_eq!(check_labels(&labels(MOST_LABELS)), Ok(()));
+        assert_eq!(check_labels(&labels(MOST_LABELS + 1)), Err(BadLabel::Many(MOST_LABELS + 1)));
+        let annotation = |bytes: usize| [("a".to_owned(), "ö \n".repeat(bytes / 4))].into();
+        assert_eq!(check_annotations(&annotation(1000)), Ok(()));
+        assert_eq!(
+            check_annotations(&annotation(ANNOTATION_BYTES)),
+            Err(BadLabel::Large(ANNOTATION_BYTES + 1))
+        );
     }
 }

@@ -42,8 +42,13 @@ pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
+/// Longer selectors are refused: each is looked at for every agent that it may concern.
+pub const LONGEST_SELECTOR: usize = 4096;
+
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BadSelector {
+    #[error("a selector has at most {LONGEST_SELECTOR} characters, not {0}")]
+    Long(usize),
     #[error("an empty selector would be the whole fleet: say '*' if that is meant")]
     Empty,
     #[error("'(' without ')' in {0:?}")]
@@ -81,6 +86,9 @@ impl FromStr for Selector {
     type Err = BadSelector;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > LONGEST_SELECTOR {
+            return Err(BadSelector::Long(text.len()));
+        }
         let text = text.trim();
         if text.is_empty() {
             return Err(BadSelector::Empty);

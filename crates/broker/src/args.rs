@@ -17,6 +17,9 @@ use crate::access::origin::Network;
 #[derive(Debug, Parser)]
 #[command(name = "brokkr-broker", version)]
 pub struct Args {
+    /// File (TOML) with settings: the names of flags, with `_` for `-`. Environment and flags win over it.
+    #[arg(long, global = true, env = "BROKKR_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -35,6 +38,8 @@ pub enum Command {
     /// Look after the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Print the settings that `serve` would run with, and where each comes from. Secrets are not shown.
+    Config(ServeArgs),
     /// Print the OpenAPI document.
     Openapi,
 }
@@ -137,11 +142,11 @@ pub struct ServeArgs {
     /// Where to listen.
     #[arg(long, env = "BROKKR_LISTEN", default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Certificate chain (PEM). Without it, TLS has to end at a proxy in front.
-    #[arg(long, env = "BROKKR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    /// Certificate chain (PEM), together with its key. Without it, TLS has to end at a proxy in front.
+    #[arg(long, env = "BROKKR_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM).
-    #[arg(long, env = "BROKKR_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "BROKKR_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
     /// Connections to the database, at most.
     #[arg(long, env = "BROKKR_DATABASE_CONNECTIONS", default_value_t = 20, value_name = "COUNT")]

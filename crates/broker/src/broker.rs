@@ -18,6 +18,7 @@ use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::index::Index;
+use crate::metrics::Metrics;
 use crate::store::audit::audit_insert;
 use crate::store::installation::installation_hold;
 use crate::tasks::event_tail::Streams;
@@ -50,6 +51,7 @@ pub struct Broker {
     pub trusted_proxies: Vec<Network>,
     pub contents: Contents,
     pub webhooks: Arc<Webhooks>,
+    pub metrics: Metrics,
     /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
     pub leaving: CancellationToken,
     /// Cancelled a little later: long polls are answered, no new ones wait.

@@ -2,7 +2,7 @@
 
 mod epoch;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,12 +11,10 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::tokens::Role;
 use secrecy::ExposeSecret as _;
 use sqlx::{Connection as _, PgConnection};
-use tracing_subscriber::EnvFilter;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::args::{
-    Anchor, Args, AuditCommand, AuditVerifyArgs, BootstrapArgs, Command, LogFormat, ServeArgs,
-};
+use crate::args::{Anchor, AuditCommand, AuditVerifyArgs, BootstrapArgs, Command, ServeArgs};
+use crate::config::{self, Parsed, Setting};
 use crate::limits;
 use crate::router;
 use crate::serve;
@@ -24,8 +22,9 @@ use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_
 use crate::store::audit::{audit_heads, audit_walk};
 use crate::store::{connect, connect_options, schema};
 use crate::tasks::audit_chain;
+use crate::telemetry::log_to_stderr;
 
-pub fn run(args: Args) -> ExitCode {
+pub fn run(parsed: Parsed) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -33,7 +32,7 @@ pub fn run(args: Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(command(args.command)) {
+    match runtime.block_on(command(parsed.args.command, &parsed.settings)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("brokkr-broker: {error:#}");
@@ -42,7 +41,7 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-async fn command(command: Command) -> Result<()> {
+async fn command(command: Command, settings: &[Setting]) -> Result<()> {
     match command {
         Command::Migrate(args) => Ok(schema::schema_migrate(args.database_url.expose_secret()).await?),
         Command::Bootstrap(args) => bootstrap(args).await,
@@ -52,6 +51,10 @@ async fn command(command: Command) -> Result<()> {
         }
         Command::Epoch(command) => epoch::run(command).await,
         Command::Audit(AuditCommand::Verify(args)) => audit_verify(args).await,
+        Command::Config(_) => {
+            let _ = write!(std::io::stdout(), "{}", config::shown(settings));
+            Ok(())
+        }
         Command::Openapi => {
             // A reader that has seen enough is no error.
             let _ = writeln!(std::io::stdout(), "{}", router::openapi_json());
@@ -124,16 +127,4 @@ async fn audit_verify(args: AuditVerifyArgs) -> Result<()> {
         bail!("the audit log does not hold in {broken} places: it was changed outside the broker");
     }
     Ok(())
-}
-
-fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
-    }
 }

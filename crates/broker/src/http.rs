@@ -9,6 +9,7 @@
 //! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
 //! | `precondition` | `If-Match`: changed only if nothing else was                            |
 //! | `expect`   | the number that a change has to name if it takes stacks away                  |
+//! | `reading`  | reading manifests, a few at a time                                            |
 //! | `paging`   | `after` and `limit`                                                           |
 //! | `contents` | the bounded cache of contents                                                 |
 
@@ -32,6 +33,7 @@ pub mod openapi;
 pub mod paging;
 pub mod precondition;
 pub mod projects;
+pub mod reading;
 pub mod selectors;
 pub mod stacks;
 pub mod streams;

@@ -11,6 +11,7 @@
 //! | [`domain`]   | rules without IO                                                                |
 //! | [`store`]    | all SQL, one file a noun                                                        |
 //! | [`index`]    | the in-memory picture that answers polls                                        |
+//! | [`metrics`], [`admin`] | what it says about itself, and to whom                                    |
 //! | [`tasks`]    | what runs beside requests: the outbox tail that feeds the index, flushing, tidying |
 //!
 //! A submission is written by `http/deployment_objects/submit.rs` through `store`, with a doorbell in the
@@ -18,15 +19,19 @@
 //! answers the agents that waited. [`serve`] wires it all, and reads from top to bottom.
 
 pub mod access;
+pub mod admin;
 pub mod args;
 pub mod broker;
 pub mod commands;
+pub mod config;
 pub mod domain;
 pub mod http;
 pub mod index;
 mod limits;
 pub mod listener;
+pub mod metrics;
 pub mod router;
 pub mod serve;
 pub mod store;
 pub mod tasks;
+pub mod telemetry;

@@ -26,7 +26,7 @@
 mod answer;
 mod crowd;
 mod exchange;
-mod head;
+pub mod head;
 mod http2;
 mod lobby;
 mod paced;
@@ -195,9 +195,9 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, desk: Desk) {
     }
 }
 
-async fn handshake(tls: TlsAcceptor, stream: Paced<TcpStream>) -> Option<TlsStream<Paced<TcpStream>>> {
+async fn handshake(tls: TlsAcceptor, stream: Paced<TcpStream>) -> Option<Box<TlsStream<Paced<TcpStream>>>> {
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => Some(stream),
+        Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {
             tracing::debug!(%error, "TLS handshake failed");
             None

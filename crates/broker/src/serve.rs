@@ -13,11 +13,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::assertion::Assertions;
 use crate::access::tokens::Tokens;
+use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
 use crate::broker::Broker;
 use crate::http::contents::Contents;
 use crate::index::Index;
 use crate::listener::{End, Limits, ListenError, Listener, tls_config};
+use crate::metrics::Metrics;
 use crate::router::router;
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
@@ -47,6 +49,8 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
+    #[error("`tls_cert` and `tls_key` belong together: only one of them is set")]
+    HalfTls,
     #[error("the outbox is no longer read")]
     Tail(#[source] Option<JoinError>),
 }
@@ -55,6 +59,7 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     pub address: SocketAddr,
+    pub admin_address: Option<SocketAddr>,
     pub broker: Arc<Broker>,
     stop_tasks: CancellationToken,
     listening: JoinHandle<()>,
@@ -67,7 +72,8 @@ impl Server {
     pub async fn start(args: ServeArgs) -> Result<Self, ServeError> {
         let tls = match (&args.tls_cert, &args.tls_key) {
             (Some(certificate), Some(key)) => Some(tls_config(certificate, key)?),
-            _ => None,
+            (None, None) => None,
+            _ => return Err(ServeError::HalfTls),
         };
         let webhooks = Arc::new(Webhooks::new(&args.webhooks)?);
         let url = args.database.database_url.expose_secret();
@@ -115,6 +121,7 @@ impl Server {
             trusted_proxies: args.trusted_proxies,
             contents: Contents::default(),
             webhooks,
+            metrics: Metrics::default(),
             leaving: end.leaving.clone(),
             draining: end.stop.clone(),
             drain_spread: args.drain / 2,
@@ -124,10 +131,20 @@ impl Server {
             Limits { connections: args.max_connections, per_address: args.max_connections_per_address };
         let listener = Listener::bind(args.listen, tls, limits).await?;
         let address = listener.address();
+        let admin = match args.admin_listen {
+            Some(listen) => Some(Listener::bind(listen, None, admin::LIMITS).await?),
+            None => None,
+        };
+        let admin_address = admin.as_ref().map(Listener::address);
+        if let Some(admin) = admin {
+            let router = admin_router(Arc::clone(&broker), listener.connections());
+            // Until the process ends: whoever asks sees how it drains.
+            tokio::spawn(admin.run(router, End::default(), Duration::ZERO));
+        }
         let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), end, args.drain));
-        tracing::info!(%address, tls = encrypted, %installation, "serving");
+        tracing::info!(%address, admin = ?admin_address, tls = encrypted, %installation, "serving");
         let drain_grace = args.drain_grace;
-        Ok(Self { address, broker, stop_tasks, listening, tasks, tail, drain_grace })
+        Ok(Self { address, admin_address, broker, stop_tasks, listening, tasks, tail, drain_grace })
     }
 
     /// Waits until told to stop, or until it can no longer serve.

@@ -10,6 +10,7 @@ mod copy;
 pub mod deployment_objects;
 pub mod events;
 pub mod facts;
+pub mod failures;
 pub mod fingerprints;
 pub mod grants;
 pub mod holds;
@@ -92,7 +93,10 @@ pub trait Doing<T> {
 
 impl<T> Doing<T> for Result<T, sqlx::Error> {
     fn doing(self, action: &'static str) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError { action, source })
+        self.map_err(|source| {
+            failures::count(action);
+            StoreError { action, source }
+        })
     }
 }
 

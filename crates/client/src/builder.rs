@@ -202,6 +202,9 @@ impl ClientBuilder {
         } else {
             builder.tls_certs_merge(authorities)
         };
+        // An agent waits most of the time, on one connection. That costs a broker a third on HTTP/1.
+        let builder =
+            if matches!(self.credential, Credential::Agent(_)) { builder.http1_only() } else { builder };
         let transport = builder.build().map_err(|error| BuildError::Tls(innermost(&error)))?;
         let (caller, identity) = caller_of(self.credential);
         Ok(Client {

@@ -33,13 +33,14 @@ pub async fn guard(
         return Ok(next.run(request).await);
     }
     let origin = Origin::of(request.extensions())?;
-    let caller = authenticate(&broker, request.headers(), &origin).await?;
+    // Boxed: it is over when a poll begins to wait.
+    let caller = Box::pin(authenticate(&broker, request.headers(), &origin)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
     let reading = request.method() == Method::GET;
     let admitted = match allow(permission, &caller, named.as_deref(), reading) {
-        Ok(()) => acting(&broker, &caller, request.headers()).await,
+        Ok(()) => Box::pin(acting(&broker, &caller, request.headers())).await,
         Err(error) => Err(error),
     };
     let caller = match admitted {

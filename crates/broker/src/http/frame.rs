@@ -12,6 +12,7 @@ use brokkr_api::ErrorCode;
 use brokkr_api::protocol::header::REQUEST_ID;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::error::{ApiError, Trouble};
@@ -33,7 +34,14 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
         address: peer.map(|Peer(peer)| address(*peer, request.headers(), &broker.trusted_proxies)),
     };
     request.extensions_mut().insert(Arc::new(origin));
-    let mut response = next.run(request).await;
+    // A poll waits for long, and fifty thousand of them do: their spans are for those who look closely.
+    let span = if method == Method::GET {
+        tracing::debug_span!("request", id, %method, route)
+    } else {
+        tracing::info_span!("request", id, %method, route)
+    };
+    let mut response = next.run(request).instrument(span).await;
+    broker.metrics.answered(&route, &method, response.status(), started.elapsed());
     let trouble = response.extensions_mut().remove::<Trouble>();
     let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());
     let line = Line { id: &id, method: &method, route: &route, caller: caller.as_deref(), started };

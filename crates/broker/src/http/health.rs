@@ -1,37 +1,82 @@
-//! Is the process alive, and can it serve.
+//! Is the process alive, and should requests come here.
+//!
+//! A database that is away makes a replica neither dead nor unready: agents are answered from memory, and every
+//! other replica has the same database. Starting it again would lose what it remembers, and sending requests
+//! elsewhere would gain nothing. It is told as a cause of trouble instead.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::error::ApiError;
 use crate::broker::Broker;
-use crate::store::installation::installation_reachable;
 
-/// A tail that has not looked for this long is not fresh.
+/// The tail looks several times a second; loading everything anew takes it seconds. So long, and it is stuck.
+const STUCK: Duration = Duration::from_secs(120);
+/// A tail that has not read for this long is told.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Alive.
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "The process is alive.")))]
-pub async fn livez() -> &'static str {
-    "ok\n"
+/// How a replica is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Health {
+    /// Whether it does everything that it should.
+    pub whole: bool,
+    /// What it cannot do, why, and what that means.
+    pub causes: Vec<Cause>,
 }
 
-/// Ready: the index is loaded and fresh, the database answers, and nobody told this replica to stop.
-#[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, description = "It can serve.")))]
-pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<&'static str, ApiError> {
-    let not_ready = |why: &str| Err(ApiError::new(ErrorCode::BRK3003, why).retry_after(1));
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Cause {
+    /// The part that is in trouble.
+    pub part: &'static str,
+    pub detail: String,
+}
+
+impl Health {
+    fn of(broker: &Broker) -> Self {
+        let unread = broker.index.seen().at.elapsed();
+        let causes: Vec<_> = (unread > FRESH)
+            .then(|| Cause {
+                part: "database",
+                detail: format!(
+                    "not read for {} s; agents are answered from memory, changes are refused until it is back",
+                    unread.as_secs()
+                ),
+            })
+            .into_iter()
+            .collect();
+        Self { whole: causes.is_empty(), causes }
+    }
+}
+
+/// Alive: it answers, and what feeds the index is not stuck. If not, it has to be started again.
+#[utoipa::path(get, path = "/livez", tag = "health", responses(
+    (status = 200, description = "It is alive.", body = Health),
+    (status = 503, description = "It is stuck, and has to be started again."),
+))]
+pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
+    let still = broker.poke.last_beat().elapsed();
+    if still > STUCK {
+        let detail =
+            format!("the outbox tail has not moved for {} s: start this replica again", still.as_secs());
+        return Err(ApiError::new(ErrorCode::BRK3003, detail));
+    }
+    Ok(axum::Json(Health::of(&broker)).into_response())
+}
+
+/// Ready: the index is loaded, and nobody told this replica to stop. The answer names what is in trouble.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, description = "Requests may come.", body = Health),
+    (status = 503, description = "Requests should go to another replica."),
+))]
+pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
     if broker.leaving.is_cancelled() {
-        return not_ready("this replica is stopping");
+        return Err(ApiError::new(ErrorCode::BRK3003, "this replica is stopping").retry_after(1));
     }
-    if broker.index.seen().at.elapsed() > FRESH {
-        return not_ready("the outbox tail is behind");
-    }
-    match tokio::time::timeout(Duration::from_secs(2), installation_reachable(&broker.pool)).await {
-        Ok(reachable) => reachable?,
-        Err(_) => return not_ready("the database does not answer"),
-    }
-    Ok("ok\n")
+    Ok(axum::Json(Health::of(&broker)).into_response())
 }

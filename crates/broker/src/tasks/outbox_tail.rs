@@ -8,8 +8,8 @@
 mod agreement;
 mod load;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brokkr_api::{AgentId, Position, StackId};
@@ -43,12 +43,32 @@ const STALLED: SignedDuration = SignedDuration::from_secs(30);
 pub struct Poke {
     bell: Arc<Notify>,
     highest: Arc<AtomicU64>,
+    beat: Arc<Beat>,
+}
+
+/// When the tail last moved, whatever came of it.
+#[derive(Debug)]
+struct Beat(Mutex<Instant>);
+
+impl Default for Beat {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
 }
 
 impl Poke {
     pub fn committed(&self, xid: u64) {
         self.highest.fetch_max(xid, Ordering::Relaxed);
         self.bell.notify_one();
+    }
+
+    /// When the tail last moved, whether or not the database answered.
+    pub fn last_beat(&self) -> Instant {
+        *self.beat.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moved(&self) {
+        *self.beat.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
 
@@ -84,6 +104,7 @@ impl OutboxTail {
         let mut failing = false;
         let mut rounds = Rounds::new(Instant::now());
         loop {
+            self.poke.moved();
             let slices = rounds.due(Instant::now(), self.index.picture().agents());
             let looked = match slices {
                 Some(slices) => self.check(cursor, slices).await,

@@ -42,6 +42,11 @@ impl Presence {
         self.lock().get(&agent).map(|seen| seen.at)
     }
 
+    /// How many agents were seen here since the start.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// The agent with what this replica has seen since the last storing.
     pub fn shown(&self, mut agent: Agent) -> Agent {
         agent.last_seen_at = agent.last_seen_at.max(self.here(agent.id));

@@ -9,7 +9,7 @@ use brokkr_api::{AgentId, InstallationId};
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_testkit::tls::Authority;
 use brokkr_testkit::{Database, Launch, Port, Postgres, Process, Scratch};
-use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder};
+use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, StatusCode};
 use serde_json::json;
 
 use crate::house::Key;
@@ -21,6 +21,7 @@ pub struct Fleet {
     pub process: Process,
     pub members: Vec<AgentId>,
     pub port: Port,
+    pub admin: Port,
     pub database: Database,
     pub authority: Authority,
     installation: InstallationId,
@@ -42,10 +43,12 @@ impl Fleet {
         sqlx::query("UPDATE agents SET public_key = $1").bind(key.bytes()?).execute(&mut connection).await?;
         let installation: uuid::Uuid =
             sqlx::query_scalar("SELECT id FROM installation").fetch_one(&mut connection).await?;
-        let (authority, scratch, port) = (Authority::new("fleet")?, Scratch::new("fleet")?, Port::free()?);
+        let (authority, scratch) = (Authority::new("fleet")?, Scratch::new("fleet")?);
+        let (port, admin) = (Port::free()?, Port::free()?);
         let identity = authority.server(&scratch, "broker", &[])?;
         let launch = Launch::new("brokkr-broker", PROGRAM)
             .args(["serve", "--listen", &port.address(), "--database-url", &database.url()])
+            .args(["--admin-listen", &admin.address()])
             .arg("--tls-cert")
             .arg(&identity.certificate)
             .arg("--tls-key")
@@ -56,6 +59,7 @@ impl Fleet {
             process,
             members,
             port,
+            admin,
             database,
             authority,
             installation: InstallationId(installation),
@@ -71,6 +75,20 @@ impl Fleet {
         let (client, url) = (self.client(false)?, self.url("/readyz"));
         let ready = async || client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success());
         self.process.ready_when(SOON, ready).await
+    }
+
+    /// What the listener for operators answers.
+    pub async fn asked(&self, path: &str) -> Result<(StatusCode, String)> {
+        let client = Client::builder().no_proxy().build()?;
+        let answer = client.get(format!("http://{}{path}", self.admin.address())).send().await?;
+        Ok((answer.status(), answer.text().await?))
+    }
+
+    /// A figure of the metrics that has no labels.
+    pub async fn figure(&self, name: &str) -> Result<f64> {
+        let (_, text) = self.asked("/metrics").await?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.with_context(|| format!("no {name} in {text}"))?.parse()?)
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -108,13 +126,6 @@ impl Fleet {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a figure")?;
         let kilobytes: usize = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kilobytes * 1024)
-    }
-
-    /// How long it has used a processor, in ticks of the system.
-    pub fn ticks(&self) -> Result<u64> {
-        let text = self.of_process("stat")?;
-        let figures: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        Ok(figures[11].parse::<u64>()? + figures[12].parse::<u64>()?)
     }
 
     fn of_process(&self, file: &str) -> Result<String> {

@@ -1,12 +1,13 @@
 //! The program itself: what it prints, when it refuses, and that nothing acknowledged is lost by `kill -9`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Output, Port, Postgres, Process, Scratch};
+use brokkr_testkit::{Database, Launch, Output, Port, Postgres, Process, Scratch, eventually};
 use reqwest::Method;
 use serde_json::json;
 
@@ -60,6 +61,7 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
     read::<serde_json::Value>(caller.send(Method::PUT, "stacks/web", &json!({})).await?).await?;
 
     let mut acknowledged = Vec::new();
+    let told = AtomicUsize::new(0);
     for round in 0..3 {
         let submitting = async {
             for count in 0.. {
@@ -67,16 +69,23 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
                 let request = request.header("idempotency-key", format!("{round}-{count}"));
                 let Ok(response) = request.body(YAML).send().await else { return };
                 match read::<DeploymentObject>(response).await {
-                    Ok(object) => acknowledged.push(object.sequence_id),
+                    Ok(object) => {
+                        acknowledged.push(object.sequence_id);
+                        told.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(_) => return,
                 }
             }
         };
         let killing = async {
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            // In the midst of it, however slow the machine is.
+            eventually(SOON, "submissions to flow", async || told.load(Ordering::Relaxed) >= (round + 1) * 5)
+                .await?;
             process.kill9();
+            anyhow::Ok(())
         };
-        tokio::join!(submitting, killing);
+        let ((), killed) = tokio::join!(submitting, killing);
+        killed?;
         process.start_again()?;
         process.ready_when(SOON, ready).await?;
     }

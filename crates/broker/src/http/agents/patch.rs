@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
-use brokkr_api::names::{DEFAULT_PROJECT, check_labels};
+use brokkr_api::names::{DEFAULT_PROJECT, check_annotations, check_labels};
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
 
@@ -31,6 +31,9 @@ pub async fn patch_agent(
     let patch: AgentPatch = change.json()?;
     if let Some(labels) = &patch.labels {
         check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    }
+    if let Some(annotations) = &patch.annotations {
+        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
     }
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
         Begun::New(write) => write,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Removal;
@@ -46,8 +46,10 @@ pub async fn target_state(
     caller: Caller,
     Path(agent): Path<String>,
     Extension(origin): Extension<Arc<Origin>>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, ApiError> {
+    // Headers taken, not copied: fifty thousand polls wait.
+    let headers = request.into_parts().0.headers;
     let ask = Ask::read(&headers)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
@@ -56,14 +58,15 @@ pub async fn target_state(
             .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
     });
     if envelope {
-        return poll(&broker, &caller, &agent, &headers, &ask).await;
+        return poll(&broker, &caller, &agent, headers, &ask).await;
     }
-    broker.catch_up_for(&caller, ask.position).await?;
+    Box::pin(broker.catch_up_for(&caller, ask.position)).await?;
     if let Caller::Token(_) = caller {
         // With contents, and so with whatever Secrets are among them.
-        broker.note_secrets_read(&caller, &origin).await?;
+        Box::pin(broker.note_secrets_read(&caller, &origin)).await?;
     }
-    plain(&broker, resolve(&broker, &agent)?).await
+    // Boxed here and below: what polls rarely do takes no room while they wait.
+    Box::pin(plain(&broker, resolve(&broker, &agent)?)).await
 }
 
 fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
@@ -113,9 +116,10 @@ async fn poll(
     broker: &Arc<Broker>,
     caller: &Caller,
     named: &str,
-    headers: &HeaderMap,
+    headers: HeaderMap,
     ask: &Ask,
 ) -> Result<Response, ApiError> {
+    let mut headers = Some(headers);
     if let Caller::Agent(agent) = caller {
         broker.presence.seen(agent.id, ask.wait);
     }
@@ -128,7 +132,7 @@ async fn poll(
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
         let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
-            && !broker.assertions.still(&broker.index, &broker.pool, agent).await?
+            && !Box::pin(broker.assertions.still(&broker.index, &broker.pool, agent)).await?
         {
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
@@ -136,11 +140,14 @@ async fn poll(
         unsettled(broker, caller, ask, now.as_ref().ok())?;
         let same = now.as_ref().is_ok_and(|now| {
             let etag = &now.answer.etag;
-            let same = has.as_ref().map_or_else(|| has_already(headers, etag), |has| has == etag);
+            let same = match (&has, &headers) {
+                (Some(has), _) => has == etag,
+                (None, headers) => headers.as_ref().is_some_and(|headers| has_already(headers, etag)),
+            };
             same && ask.position.is_none_or(|position| now.position >= position)
         });
         if !same && !vouched {
-            broker.catch_up_for(caller, ask.position).await?;
+            Box::pin(broker.catch_up_for(caller, ask.position)).await?;
             continue;
         }
         let now = now?;
@@ -148,12 +155,16 @@ async fn poll(
             return Ok(answer(broker, &now, ask, !same));
         }
         has.get_or_insert_with(|| now.answer.etag.clone());
+        headers = None;
         let Some(waiting) = &waiting else {
             waiting = Some(broker.index.wait(now.agent));
             continue;
         };
         over = tokio::select! {
-            () = waiting.woken() => false,
+            () = waiting.woken() => {
+                broker.metrics.woken();
+                false
+            }
             () = tokio::time::sleep_until(deadline) => true,
             () = broker.sent_away() => true,
         };

@@ -20,6 +20,7 @@ use crate::domain::envelope::wanted;
 use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::headers::{has_already, position, text};
+use crate::http::reading::reading;
 use crate::store::deployment_objects::StoredObject;
 
 /// The bytes of a deployment object, exactly as submitted. They never change. Whoever may not submit does not get
@@ -80,7 +81,8 @@ async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, Ap
     if stored.object.is_deletion_marker {
         return Ok(None);
     }
-    let shown = tokio::task::spawn_blocking(move || {
+    let failed = "the content could not be prepared";
+    let shown = reading(failed, move || {
         let manifest = brokkr_manifest::parse(&stored.content, &Budget::default())?;
         let shown: Vec<_> = manifest.objects.iter().map(|object| redacted(&object.body)).collect();
         let hidden = manifest.objects.iter().zip(&shown).any(|(object, shown)| object.body != *shown);
@@ -88,9 +90,7 @@ async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, Ap
         let text = shown.iter().map(|shown| format!("---\n{shown:#}\n")).collect::<String>();
         Ok::<_, ManifestErrors>(hidden.then_some(text))
     });
-    let failed = "the content could not be prepared";
-    let shown = shown.await.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))?;
-    shown.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
+    shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
 /// An active agent may read what is in its target state, and any version of what it holds.

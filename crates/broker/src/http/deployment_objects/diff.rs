@@ -16,6 +16,7 @@ use crate::broker::Broker;
 use crate::http::contents::present;
 use crate::http::error::ApiError;
 use crate::http::paging::Asked;
+use crate::http::reading::reading;
 use crate::store::deployment_objects::StoredObject;
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -48,14 +49,11 @@ pub async fn diff_deployment_objects(
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     let from = version(&broker, project, stack.id, query.from).await?;
     let to = version(&broker, project, stack.id, query.to).await?;
-    let compared = tokio::task::spawn_blocking(move || {
+    let compared = reading("the versions could not be compared", move || {
         let (before, after) = (objects(&from)?, objects(&to)?);
         Ok(shown(query, after.len(), diff(&before, &after)))
     });
-    let compared = compared.await.map_err(|error| {
-        ApiError::new(ErrorCode::BRK9001, "the versions could not be compared").because(error)
-    })?;
-    compared.map(Json)
+    compared.await?.map(Json)
 }
 
 async fn version(

@@ -18,6 +18,7 @@ use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::precondition;
+use crate::http::reading::reading;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
@@ -80,19 +81,15 @@ pub async fn submit_deployment_object(
     write.finish(StatusCode::CREATED, &object).await
 }
 
-/// Off the threads that serve: eight megabytes of YAML take a while.
 async fn read(body: Bytes) -> Result<Reading, ApiError> {
-    let read = tokio::task::spawn_blocking(move || {
+    let read = reading("the manifest could not be read", move || {
         brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
             checksum: Checksum::of(&body),
             parsed_digest: Checksum(manifest.digest()),
             resources: i32::try_from(manifest.objects.len()).unwrap_or(i32::MAX),
         })
     });
-    let read = read.await.map_err(|error| {
-        ApiError::new(ErrorCode::BRK9001, "the manifest could not be read").because(error)
-    })?;
-    read.map_err(|errors| refused(&errors))
+    read.await?.map_err(|errors| refused(&errors))
 }
 
 fn refused(errors: &ManifestErrors) -> ApiError {

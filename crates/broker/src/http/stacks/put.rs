@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use brokkr_api::names::check_labels;
+use brokkr_api::names::{check_annotations, check_labels};
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::{ErrorCode, Name, StackId};
 use http::StatusCode;
@@ -31,6 +31,9 @@ pub async fn put_stack(
     let wanted: PutStack = change.json_or_default()?;
     if let Some(labels) = &wanted.labels {
         check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    }
+    if let Some(annotations) = &wanted.annotations {
+        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
     }
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();

@@ -1,0 +1,246 @@
+//! The configuration: a file, the environment and flags, in that order; the later wins.
+//!
+//! A key of the file is the name of a flag, with `_` for `-`. So the flags of `args.rs` are the one list of what can
+//! be set, and what the file says becomes their default. Each value of the file is read by the flag's own reader
+//! before anything starts, and whatever is wrong is told with key and file.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
+
+use crate::args::Args;
+
+/// The command whose flags the file may set.
+const SERVE: &str = "serve";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}")]
+    Read { path: String, source: std::io::Error },
+    #[error("{path} is not TOML: {message}")]
+    Syntax { path: String, message: String },
+    #[error("{path}: there is no key `{key}`; the keys are: {known}")]
+    Unknown { path: String, key: String, known: String },
+    #[error("{path}: the value of `{key}` is neither text nor a number nor true or false")]
+    Kind { path: String, key: String },
+    #[error("{path}: the value of `{key}` is not right: {message}")]
+    Value { path: String, key: String, message: String },
+    #[error(transparent)]
+    Flags(#[from] clap::Error),
+}
+
+/// One setting as it is in force.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub key: String,
+    /// None: not set.
+    pub value: Option<String>,
+    /// Where it comes from: `flag`, `environment`, `file` or `default`.
+    pub origin: &'static str,
+}
+
+/// What was asked for, and every setting that is in force for it.
+#[derive(Debug)]
+pub struct Parsed {
+    pub args: Args,
+    pub settings: Vec<Setting>,
+}
+
+/// Reads the command line, the environment, and the file that they name.
+pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Parsed, ConfigError> {
+    let line: Vec<OsString> = line.into_iter().collect();
+    let mut command = Args::command();
+    let mut file = BTreeMap::new();
+    if let Some(path) = named_file(&line) {
+        file = read(&path)?;
+        command = with_defaults(command, &file);
+    }
+    let matches = command.try_get_matches_from(line)?;
+    let settings =
+        matches.subcommand().map(|(name, matches)| settings(name, matches, &file)).unwrap_or_default();
+    Ok(Parsed { args: Args::from_arg_matches(&matches)?, settings })
+}
+
+/// The file that flags or environment name. What else is wrong with them is told later.
+fn named_file(line: &[OsString]) -> Option<PathBuf> {
+    let matches = Args::command().ignore_errors(true).try_get_matches_from(line).ok()?;
+    let below = matches.subcommand().and_then(|(_, matches)| matches.get_one::<PathBuf>("config"));
+    below.or_else(|| matches.get_one::<PathBuf>("config")).cloned()
+}
+
+fn serve_command() -> Command {
+    let command = Args::command();
+    command.find_subcommand(SERVE).cloned().unwrap_or(command)
+}
+
+/// Every key that can be set.
+#[must_use]
+pub fn keys() -> Vec<String> {
+    let ids =
+        serve_command().get_arguments().map(|argument| argument.get_id().to_string()).collect::<Vec<_>>();
+    ids.into_iter().filter(|id| !["config", "help", "version"].contains(&id.as_str())).collect()
+}
+
+fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
+    // The line that is shown with the message may hold a secret.
+    let table: toml::Table = toml::from_str(&text).map_err(|error: toml::de::Error| ConfigError::Syntax {
+        path: name.clone(),
+        message: place(&text, &error),
+    })?;
+    let mut settings = BTreeMap::new();
+    for (key, value) in table {
+        if !keys().contains(&key) {
+            return Err(ConfigError::Unknown { path: name, key, known: keys().join(", ") });
+        }
+        let value = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(yes) => yes.to_string(),
+            _ => return Err(ConfigError::Kind { path: name, key }),
+        };
+        check(&name, &key, &value)?;
+        settings.insert(key, value);
+    }
+    Ok(settings)
+}
+
+fn place(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    format!("{}, at line {line}", error.message())
+}
+
+/// Whether the flag of that name would take the value.
+fn check(path: &str, key: &str, value: &str) -> Result<(), ConfigError> {
+    let mut command = serve_command().no_binary_name(true);
+    for other in keys() {
+        command = command.mut_arg(other, |argument| argument.required(false).env(None::<&str>));
+    }
+    let Err(error) = command.try_get_matches_from([format!("--{}={value}", key.replace('_', "-"))]) else {
+        return Ok(());
+    };
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), message })
+}
+
+/// What the file says is what holds where neither flag nor environment say anything.
+fn with_defaults(mut command: Command, file: &BTreeMap<String, String>) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    for name in names {
+        command = command.mut_subcommand(name, |mut below| {
+            for (key, value) in file {
+                if below.get_arguments().any(|argument| argument.get_id() == key.as_str()) {
+                    below =
+                        below.mut_arg(key, |argument| argument.required(false).default_value(value.clone()));
+                }
+            }
+            below
+        });
+    }
+    command
+}
+
+fn settings(name: &str, matches: &ArgMatches, file: &BTreeMap<String, String>) -> Vec<Setting> {
+    let command = Args::command();
+    let Some(below) = command.find_subcommand(name) else { return Vec::new() };
+    let arguments = below.get_arguments().filter(|argument| keys().contains(&argument.get_id().to_string()));
+    arguments
+        .map(|argument| {
+            let key = argument.get_id().to_string();
+            let given = matches.get_raw(&key).and_then(|mut values| values.next());
+            // What is a secret in the environment is one everywhere.
+            let value = match given {
+                Some(_) if argument.is_hide_env_values_set() => Some("(set, not shown)".to_owned()),
+                given => given.map(|value| value.to_string_lossy().into_owned()),
+            };
+            let origin = match matches.value_source(&key) {
+                Some(ValueSource::CommandLine) => "flag",
+                Some(ValueSource::EnvVariable) => "environment",
+                _ if file.contains_key(&key) => "file",
+                _ => "default",
+            };
+            Setting { key, value, origin }
+        })
+        .collect()
+}
+
+/// As a file that could be read again, but for secrets.
+#[must_use]
+pub fn shown(settings: &[Setting]) -> String {
+    let line = |setting: &Setting| match &setting.value {
+        Some(value) => format!("{} = {:?} # {}\n", setting.key, value, setting.origin),
+        None => format!("# {} is not set\n", setting.key),
+    };
+    settings.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(file: &str, flags: &[&str]) -> Result<Parsed, ConfigError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("broker.toml");
+        fs::write(&path, file).expect("a file");
+        let line = ["brokkr-broker", "config", "--config"].map(OsString::from);
+        let flags = flags.iter().map(OsString::from);
+        parse(line.into_iter().chain([path.into_os_string()]).chain(flags))
+    }
+
+    fn refused(file: &str) -> String {
+        parsed(file, &[]).expect_err("it is wrong").to_string()
+    }
+
+    const DATABASE: &str = "database_url = \"postgres://brokkr:hunter2@db/brokkr\"\n";
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_what_is_built_in() {
+        let file = format!("{DATABASE}max_connections = 7\nlisten = \"127.0.0.1:1\"\ndrain = \"3s\"\n");
+        let parsed = parsed(&file, &["--listen", "127.0.0.1:2"]).expect("it is right");
+        let text = shown(&parsed.settings);
+        assert!(text.contains("listen = \"127.0.0.1:2\" # flag\n"), "{text}");
+        assert!(text.contains("max_connections = \"7\" # file\n"), "{text}");
+        assert!(text.contains("database_connections = \"20\" # default\n"), "{text}");
+        assert!(text.contains("# tls_cert is not set\n"), "{text}");
+        assert!(
+            !text.contains("hunter2") && text.contains("database_url = \"(set, not shown)\" # file"),
+            "{text}"
+        );
+        let crate::args::Command::Config(args) = parsed.args.command else { panic!("the command") };
+        assert_eq!((args.max_connections, args.drain.as_secs()), (7, 3));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_key_and_file() {
+        let wrong = refused(&format!("{DATABASE}liten = \"a\"\n"));
+        assert!(
+            wrong.contains("broker.toml: there is no key `liten`") && wrong.contains("listen"),
+            "{wrong}"
+        );
+        let wrong = refused(&format!("{DATABASE}listen = \"nowhere\"\n"));
+        assert!(wrong.contains("broker.toml: the value of `listen` is not right: invalid value"), "{wrong}");
+        let wrong = refused(&format!("{DATABASE}listen = [1]\n"));
+        assert!(wrong.contains("`listen` is neither text"), "{wrong}");
+        let wrong = refused("database_url = \"postgres://a:hunter2@db\" x\n");
+        assert!(wrong.contains("broker.toml is not TOML") && wrong.contains("line 1"), "{wrong}");
+        assert!(!wrong.contains("hunter2"), "{wrong}");
+        assert!(refused("").contains("--database-url"));
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        let page = include_str!("../../../docs/configuration.md");
+        for key in keys() {
+            assert!(
+                page.contains(&format!("| `{key}` |")),
+                "docs/configuration.md says nothing about `{key}`"
+            );
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What this replica counts, and what it says about itself when it is asked.
+//!
+//! Nothing here has a label per agent, stack or project: the number of series depends on this program alone, not on
+//! how much it serves. `docs/metrics.md` explains each; a test compares.
+//!
+//! | module    | what lives there                                   |
+//! |-----------|----------------------------------------------------|
+//! | `figures` | what is read at the moment of asking               |
+//! | `process` | what the system knows about this process           |
+
+mod figures;
+mod process;
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+pub use figures::{MEDIA_TYPE, scrape};
+
+/// Seconds. Long polls are answered after up to five minutes.
+const BUCKETS: [f64; 11] = [0.002, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    route: String,
+    method: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Took {
+    route: String,
+}
+
+/// The counters. Cheap to clone, and then still the same counters.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    requests: Family<Answered, Counter>,
+    durations: Family<Took, Histogram, fn() -> Histogram>,
+    wakes: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            wakes: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A request was answered. The route is that of the table, not the path.
+    pub fn answered(&self, route: &str, method: &Method, status: StatusCode, took: Duration) {
+        let route = if route.is_empty() { "unknown" } else { route }.to_owned();
+        let answered = Answered { route: route.clone(), method: known(method), status: class(status) };
+        self.requests.get_or_create(&answered).inc();
+        self.durations.get_or_create(&Took { route }).observe(took.as_secs_f64());
+    }
+
+    /// A long poll was woken.
+    pub fn woken(&self) {
+        self.wakes.inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register("requests", "Requests answered", self.requests.clone());
+        registry.register(
+            "request_duration_seconds",
+            "From the head of a request to the head of its answer; long polls wait in it",
+            self.durations.clone(),
+        );
+        registry.register("wakes", "Long polls woken by a change", self.wakes.clone());
+    }
+}
+
+/// Callers may send any word as a method: only those that there are become a label.
+fn known(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_cannot_make_series() {
+        let metrics = Metrics::default();
+        for count in 0..1000 {
+            let method = Method::from_bytes(format!("M{count}").as_bytes()).unwrap();
+            metrics.answered("", &method, StatusCode::NOT_FOUND, Duration::ZERO);
+        }
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(
+            text.contains("requests_total{route=\"unknown\",method=\"other\",status=\"4xx\"} 1000"),
+            "{text}"
+        );
+        assert!(text.lines().count() < 30, "{text}");
+    }
+}

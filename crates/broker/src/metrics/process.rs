@@ -1,0 +1,41 @@
+//! What the system knows about this process. Where it does not tell, there is nothing to show.
+
+use std::fs;
+
+/// Ticks of the processor clock that Linux counts in, in a second.
+const TICKS: f64 = 100.0;
+
+/// Bytes in memory.
+pub fn resident_bytes() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Files that are open, sockets included.
+pub fn open_files() -> Option<i64> {
+    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
+}
+
+/// Seconds of a processor that were used.
+pub fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program comes second, in brackets, and may contain anything.
+    let mut figures = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let user: f64 = figures.next()?.parse().ok()?;
+    let system: f64 = figures.next()?.parse().ok()?;
+    Some((user + system) / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_files_and_time() {
+        assert!(resident_bytes().unwrap() > 1024 * 1024);
+        assert!(open_files().unwrap() > 2);
+        assert!(cpu_seconds().unwrap() >= 0.0);
+    }
+}

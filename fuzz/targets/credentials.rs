@@ -1,0 +1,38 @@
+//! Tokens and assertions: nothing that was made up is taken for one.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use brokkr_api::InstallationId;
+use brokkr_broker::access::assertion::Assertions;
+use brokkr_broker::access::secret::{Secret, SecretKind};
+use brokkr_broker::index::Index;
+use libfuzzer_sys::fuzz_target;
+use sqlx::PgPool;
+use tokio::runtime::Runtime;
+
+struct World {
+    runtime: Runtime,
+    assertions: Assertions,
+    index: Index,
+    /// Never connected: nobody is known, so nobody's other keys are looked for.
+    pool: PgPool,
+}
+
+static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let installation = InstallationId(uuid::Uuid::from_u128(1));
+    let pool = runtime.block_on(async { PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").expect("lazy") });
+    World { assertions: Assertions::new(installation), index: Index::new(installation), pool, runtime }
+});
+
+fuzz_target!(|text: &str| {
+    for kind in [SecretKind::ApiToken, SecretKind::JoinToken] {
+        if let Some(secret) = Secret::read(kind, text) {
+            assert_eq!(secret.expose(), text);
+        }
+    }
+    let world = &*WORLD;
+    let verified = world.runtime.block_on(world.assertions.verify(&world.index, &world.pool, text, 1_800_000_000));
+    assert!(verified.is_err());
+});
