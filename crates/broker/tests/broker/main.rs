@@ -13,6 +13,7 @@ mod history;
 mod house;
 mod index;
 mod listener;
+mod migrations;
 mod openapi;
 mod outbox;
 mod process;
