@@ -65,6 +65,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
     let holds = HeldStacks::new(broker.clone(), agent, session, stacks);
+    known.iter().for_each(|record| holds.note(record));
     let sweeping = records.clone();
     tokio::spawn(async move {
         if let Err(error) = sweeping.sweep(session.count, EARLIER_RUN_ENDS).await {
@@ -88,7 +89,11 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         cluster: Cluster::new(requests.clone(), arguments.in_flight),
         records,
         rights: Rights::new(scope.clone()),
-        content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
+        content: ContentSource {
+            broker: broker.clone(),
+            contents: contents.clone(),
+            kinds: Kinds::default(),
+        },
         holds: holds.clone(),
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
@@ -104,6 +109,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         interval: arguments.polling_interval,
         news: news_in,
         holds,
+        contents,
     };
     tokio::select! {
         () = reconciler.run(Inbox { news, changes, answers, acknowledged }) => {}

@@ -93,6 +93,14 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "DELETE /api/v1/grants/{grant}",                 routes!(grants::delete::delete_grant)),
         route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview::preview_selector)),
 
+        route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get::get_system)),
+        route(Token(Admin),        "GET /api/v1/system/ahead",                      routes!(system::ahead::list_ahead)),
+        route(Token(Admin),        "GET /api/v1/system/unknown",                    routes!(system::unknown::list_unknown)),
+        route(Token(Admin),        "POST /api/v1/system/stacks/{stack}/settlement", routes!(system::settle::settle_stack)),
+        route(Agent,               "GET /api/v1/agents/{agent}/wanted-contents",    routes!(agents::wanted_contents::list_wanted_contents)),
+        route(Agent,               "PUT /api/v1/agents/{agent}/wanted-contents/{stack}", routes!(agents::hand_over::hand_over_content)),
+        route(Agent,               "DELETE /api/v1/agents/{agent}/wanted-contents/{stack}", routes!(agents::hand_over_not::refuse_content)),
+
         route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list::list_events)),
 
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::summary::stack_summary)),

@@ -13,12 +13,14 @@ mod apply;
 mod delete;
 mod events;
 mod login;
+mod system;
 
 pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, SetStatus};
 pub use apply::Apply;
 pub use delete::{DeleteCommand, DeleteStack};
 pub use events::Events;
 pub use login::Login;
+pub use system::{Settle, SystemCommand};
 
 /// Deliver to many Kubernetes clusters, and see that it arrived.
 #[derive(Debug, Parser)]
@@ -88,6 +90,9 @@ pub enum Command {
     /// Agents: one for each cluster
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// The broker itself: on hold or not, and what a restore of its database left to settle
+    #[command(subcommand)]
+    System(SystemCommand),
     /// Who the broker takes you for
     Whoami,
     /// The version of this program

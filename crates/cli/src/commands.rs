@@ -12,6 +12,7 @@ mod events;
 mod history;
 mod login;
 mod status;
+mod system;
 mod targets;
 mod version;
 mod wait;
@@ -35,6 +36,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<(), Failure> {
         Command::Targets(targets) => {
             Box::pin(targets::run(targets, &connect(&global, printer)?, printer)).await
         }
+        Command::System(system) => Box::pin(system::run(system, &connect(&global, printer)?, printer)).await,
         Command::Whoami => Box::pin(whoami::run(&connect(&global, printer)?, printer)).await,
     }
 }

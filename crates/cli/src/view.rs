@@ -9,6 +9,7 @@ pub mod progress;
 pub mod samples;
 pub mod stacks;
 pub mod status;
+pub mod system;
 pub mod table;
 pub mod targets;
 pub mod text;

@@ -3,7 +3,7 @@
 //! A call walks through the rooms in this order:
 //!
 //! 1. a noun ([`agents`], [`sessions`], [`target_state`], [`deployment_objects`], [`reports`],
-//!    [`stacks`], [`events`], [`tokens`]) says which request it is and what the answer means;
+//!    [`stacks`], [`events`], [`tokens`], [`system`]) says which request it is and what the answer means;
 //! 2. [`retry`] sends it, again if it was lost, always under the same idempotency key;
 //! 3. [`exchange`] is one request and its whole answer: credential, headers, deadline, size limit;
 //! 4. [`answer`] refuses what the broker cannot have meant: portals, redirects, cut-off bodies.
@@ -41,6 +41,7 @@ pub mod reports;
 pub mod retry;
 pub mod sessions;
 pub mod stacks;
+pub mod system;
 pub mod target_state;
 pub mod tokens;
 

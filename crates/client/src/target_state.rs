@@ -8,7 +8,9 @@ use std::time::Duration;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
-use brokkr_api::protocol::{CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, header, same_etag};
+use brokkr_api::protocol::{
+    CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, WANTS_CONTENTS, header, same_etag,
+};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
@@ -42,26 +44,28 @@ pub enum Poll {
     NotModified {
         position: Position,
         spread: Option<Duration>,
+        /// The broker asks for contents that it lost: see [`Client::wanted_contents`].
+        wants_contents: bool,
     },
     Changed {
         envelope: Box<Envelope>,
         etag: String,
         position: Position,
         spread: Option<Duration>,
+        wants_contents: bool,
     },
     /// The broker does not know what the agent holds: send the list, then ask again.
     HoldsWanted,
     /// The replica is behind what the agent has seen: ask again, maybe another one answers.
-    Behind {
-        retry_after: Option<Duration>,
-        spread: Option<Duration>,
-    },
+    Behind { retry_after: Option<Duration>, spread: Option<Duration> },
     /// A newer session serves: stop writing.
     Superseded,
     /// Another process has the same count: hold.
     Tied,
     /// The broker's database was restored, and its epoch not yet raised: hold.
     Ahead,
+    /// The same, and the broker knows it: whatever is there is kept, and repaired.
+    Held { retry_after: Option<Duration> },
 }
 
 impl Client {
@@ -88,6 +92,7 @@ impl Client {
             Ok(answer) => answer,
             Err(error) => return refused(error, spread),
         };
+        let wants_contents = answer.text_of(header::WANTS) == Some(WANTS_CONTENTS);
         let position = answer.demand_position()?;
         if position < poll.position {
             return Err(WrongAnswer::Older { found: position, seen: poll.position }.at(&answer.url));
@@ -95,14 +100,14 @@ impl Client {
         if answer.status == StatusCode::NOT_MODIFIED {
             // Nobody may say "nothing new" to somebody who has nothing.
             return match poll.etag {
-                Some(_) => Ok(Poll::NotModified { position, spread }),
+                Some(_) => Ok(Poll::NotModified { position, spread, wants_contents }),
                 None => Err(WrongAnswer::EntityTag.at(&answer.url)),
             };
         }
         let (envelope, etag) = self.envelope_of(&answer, agent)?;
         // Contents are fetched next: a replica that lags must catch up first, or it would not know them.
         self.remember_written(position);
-        Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread })
+        Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants_contents })
     }
 
     fn envelope_of(&self, answer: &Answer, agent: AgentId) -> Result<(Envelope, String), ClientError> {
@@ -140,6 +145,7 @@ fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll, ClientE
         Some(ErrorCode::BRK1004) => Ok(Poll::Superseded),
         Some(ErrorCode::BRK1005) => Ok(Poll::Tied),
         Some(ErrorCode::BRK3004) => Ok(Poll::Ahead),
+        Some(ErrorCode::BRK3005) => Ok(Poll::Held { retry_after: error.retry_after() }),
         _ => Err(error),
     }
 }

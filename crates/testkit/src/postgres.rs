@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 pub use database::Database;
-pub use server::{Durability, Server};
+pub use server::{Backup, Durability, Server};
 
 use crate::shared;
 

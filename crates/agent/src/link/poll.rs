@@ -11,8 +11,10 @@ use brokkr_client::{AgentIdentity, Client as Broker, ClientError, Poll, PollRequ
 use rand::RngExt as _;
 use tokio::sync::{mpsc, watch};
 
+use super::hand_over::hand_over;
 use super::holds::{Held, HeldStacks};
 use super::memory::{Memory, open_session};
+use crate::keep::Contents;
 use crate::keep::own::RequestError;
 
 /// What the link tells the reconciler.
@@ -37,6 +39,7 @@ pub struct Link {
     pub interval: Duration,
     pub news: mpsc::UnboundedSender<News>,
     pub holds: HeldStacks,
+    pub contents: Contents,
 }
 
 impl Link {
@@ -70,8 +73,9 @@ impl Link {
                         let _ = self.news.send(News::StandUp);
                     }
                     match poll {
-                        Poll::NotModified { position, .. } => {
+                        Poll::NotModified { position, wants_contents, .. } => {
                             self.position = self.position.max(position);
+                            self.give(wants_contents).await;
                             // Answered before its time, by a broker that drains or a proxy that does not wait.
                             if asked.elapsed() < self.interval / 2 {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
@@ -82,8 +86,9 @@ impl Link {
                             self.position = self.position.max(position);
                             tokio::time::sleep(self.interval).await;
                         }
-                        Poll::Changed { envelope, etag: tag, position, .. } => {
+                        Poll::Changed { envelope, etag: tag, position, wants_contents, .. } => {
                             self.position = self.position.max(position);
+                            self.may_go_on_alone = false;
                             if let Err(error) = self.remember(envelope.status).await {
                                 tracing::warn!(%error, "position not kept; asking again");
                                 self.pause(&mut failures, None).await;
@@ -93,9 +98,15 @@ impl Link {
                             if self.news.send(News::Target(envelope)).is_err() {
                                 return;
                             }
+                            self.give(wants_contents).await;
                         }
                         Poll::HoldsWanted => self.tell_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
+                        Poll::Held { retry_after } => {
+                            tracing::warn!("the broker is on hold; keeping and repairing what is there");
+                            self.go_on_alone();
+                            self.pause(&mut failures, retry_after).await;
+                        }
                         Poll::Superseded => self.stand_down(&mut stood_down, "a newer session serves").await,
                         Poll::Tied => {
                             self.stand_down(&mut stood_down, "another process has the same session").await;
@@ -134,12 +145,29 @@ impl Link {
                         error.downcast_ref(),
                         Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
                     );
-                    if !refused && std::mem::take(&mut self.may_go_on_alone) {
-                        let _ = self.news.send(News::Silence);
+                    if !refused {
+                        self.go_on_alone();
                     }
                     self.pause(&mut failures, None).await;
                 }
             }
+        }
+    }
+
+    /// A9: if nothing was heard since this run began, what the cluster holds is what should be.
+    fn go_on_alone(&mut self) {
+        if std::mem::take(&mut self.may_go_on_alone) {
+            let _ = self.news.send(News::Silence);
+        }
+    }
+
+    /// What the broker lost and asks for.
+    async fn give(&self, wanted: bool) {
+        if !wanted {
+            return;
+        }
+        if let Err(error) = hand_over(&self.broker, self.identity.agent_id, &self.contents).await {
+            tracing::warn!(%error, "what the broker asked for was not handed over; trying again with the next poll");
         }
     }
 

@@ -74,6 +74,8 @@ impl StackState {
                 stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
                 "refused to go back to an older deployment object"
             );
+            // A run that has heard of nothing else keeps and repairs what the record says.
+            self.aim_as_recorded();
             return;
         }
         let newer = self.goal.as_ref().is_some_and(|goal| {

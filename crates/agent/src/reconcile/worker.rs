@@ -125,7 +125,10 @@ impl Worker {
         // run of this agent means that this run is the stale one, and it loses here.
         for _ in 0..3 {
             match self.records.write(&record).await {
-                Ok(version) => return Answer::RecordWritten { version },
+                Ok(version) => {
+                    self.holds.note(&record);
+                    return Answer::RecordWritten { version };
+                }
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
                     Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {

@@ -5,8 +5,9 @@ use http::Method;
 /// The gap that a raise leaves above every id that is known to be handed out: what was handed out in the lost time
 /// and is known to nobody any more lies in it.
 pub const JUMP: i64 = 1_000_000;
-/// And for each second since the database last handed one out. Two restores of the same backup, both unheard of by any
-/// agent, would else go on from the same id. Enough for a thousand submissions a second, and a raise every twenty minutes.
+/// At least this much for each second since the database last handed one out. Two restores of the same backup, both
+/// unheard of by any agent, would else go on from the same id. Enough for two thousand submissions a second, and a raise
+/// every ten minutes.
 pub const PER_SECOND: i64 = 2_000;
 /// An id that is further above the database's is not believed: nobody published that much in the lost time, and a
 /// single agent must not be able to use the ids up.
@@ -55,7 +56,7 @@ pub fn raise(remembered: Remembered, now: i64, claims: impl IntoIterator<Item = 
     let believed = claims.into_iter().filter(|claim| is_believed(here, *claim));
     let highest = believed.fold(here, i64::max);
     let lost = (now - remembered.at).max(0);
-    let sequence = (highest + JUMP).max(here + JUMP + lost.saturating_mul(PER_SECOND));
+    let sequence = (highest + JUMP).max(here + lost.saturating_mul(PER_SECOND));
     Raised { epoch: now.max(remembered.epoch + 1), highest, sequence }
 }
 
@@ -93,8 +94,8 @@ mod tests {
         let raised = Raised { epoch: 5, highest: 9, sequence: 9 + JUMP };
         assert_eq!(raise(remembered(1), 5, [i64::MAX, 9]), raised);
         assert_eq!(raise(remembered(9), 5, []), Raised { epoch: 10, highest: 7, sequence: 7 + JUMP });
-        let later = raise(remembered(1), 105, [9]);
-        assert_eq!(later.sequence, 7 + JUMP + 100 * PER_SECOND);
+        let later = raise(remembered(1), 1005, [9]);
+        assert_eq!(later.sequence, 7 + 1000 * PER_SECOND);
     }
 
     /// A history of submissions, backups, restores and raises. The database forgets; the agents do not.
@@ -137,7 +138,7 @@ mod tests {
                     }
                     Happens::Backup => backups.push(now),
                     Happens::RestoreAndRaise { which } => {
-                        time += 1200;
+                        time += 600;
                         let raised = raise(backups[which % backups.len()], time, [agents]);
                         prop_assert!(epochs.insert(raised.epoch), "epoch {} came twice", raised.epoch);
                         prop_assert!(raised.sequence > agents);

@@ -1,6 +1,8 @@
 //! Agents: joining, what they should have, what they hold and report; and how people see them.
 
 pub mod get;
+pub mod hand_over;
+pub mod hand_over_not;
 pub mod holds;
 pub mod list;
 pub mod patch;
@@ -14,3 +16,4 @@ pub mod target_state;
 pub mod targets;
 mod visible;
 pub mod why;
+pub mod wanted_contents;

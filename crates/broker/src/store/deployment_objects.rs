@@ -110,6 +110,23 @@ pub async fn deployment_object_fetch_on_conn(
     Ok(row.map(Into::into))
 }
 
+/// These objects, in no order.
+pub async fn deployment_object_fetch_many(
+    pool: &PgPool,
+    sequence_ids: &[i64],
+) -> Result<Vec<DeploymentObject>, StoreError> {
+    let rows: Vec<ObjectRow> = sqlx::query_as(
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                submitted_by, created_at
+         FROM deployment_objects WHERE sequence_id = ANY($1)",
+    )
+    .bind(sequence_ids)
+    .fetch_all(pool)
+    .await
+    .doing("read the deployment objects")?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
+
 /// The object with its content.
 pub async fn deployment_object_fetch_content(
     pool: &PgPool,

@@ -1,18 +1,35 @@
 //! Migrations: compiled in, run by a subcommand under PostgreSQL's advisory lock, never at start.
+//!
+//! Each expands what the broker before it still works with; what is no longer used goes one release later. A migration is
+//! one transaction with its own note of success, so whatever kills it leaves the schema as it was, or as it should be.
 
-use sqlx::migrate::Migrator;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use super::{Doing as _, StoreError, connect_options};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
+/// A statement that waits for a lock makes everybody else wait behind it, so it gives up soon and comes again.
+const LOCK_TIMEOUT: [(&str, &str); 1] = [("lock_timeout", "2s")];
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long it comes again, at most.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot migrate the schema")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[from] MigrateError),
+    #[error(
+        "cannot migrate the schema: another session has held a lock for {} s; look for it in pg_stat_activity, \
+         then run it again",
+        PATIENCE.as_secs()
+    )]
+    Locked(#[source] MigrateError),
     #[error(
         "the schema is not migrated: {missing} of {all} migrations are missing; run `brokkr-broker migrate`"
     )]
@@ -21,11 +38,40 @@ pub enum SchemaError {
 
 /// Brings the schema up to date. Running it again does nothing; two at once run one after the other.
 pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
-    let options = connect_options(url)?;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match attempt(url).await {
+            Err(SchemaError::Migrate(error)) if waits_for_a_lock(&error) => {
+                if tokio::time::Instant::now() >= until {
+                    return Err(SchemaError::Locked(error));
+                }
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "another session holds a lock; trying again"
+                );
+                tokio::time::sleep(PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// On a connection of its own: whatever an attempt leaves behind, a lock for one, goes with it.
+async fn attempt(url: &str) -> Result<(), SchemaError> {
+    let options = connect_options(url)?.application_name("brokkr-broker migrate").options(LOCK_TIMEOUT);
     let mut connection = PgConnection::connect_with(&options).await.doing("connect to the database")?;
-    MIGRATOR.run(&mut connection).await?;
+    let migrated = MIGRATOR.run(&mut connection).await;
     connection.close().await.doing("close the connection")?;
-    Ok(())
+    Ok(migrated?)
+}
+
+/// A lock that was not to be had in time, or a deadlock.
+fn waits_for_a_lock(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) = error else {
+        return false;
+    };
+    let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| ["55P03", "40P01"].contains(&code.as_ref()))
 }
 
 /// Refuses a database that lacks a migration. One that has more is fine: the newer broker comes after.

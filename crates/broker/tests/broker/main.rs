@@ -15,6 +15,7 @@ mod hostile;
 mod house;
 mod index;
 mod listener;
+mod migrations;
 mod openapi;
 mod operating;
 mod outbox;

@@ -7,15 +7,17 @@ use std::time::Duration;
 use anyhow::Result;
 use brokkr_api::agents::{AgentStatus, HeldStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
+use brokkr_api::system::{Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
-use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
+use brokkr_api::{ErrorCode, Name, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Database, Launch, Look, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::house::{Agent, Caller, House, Key, Polled, YAML, polled, refused};
+use crate::house::{Agent, Caller, House, Key, Polled, YAML, polled, read, refused};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
 const SOON: Duration = Duration::from_secs(30);
@@ -267,5 +269,175 @@ async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
     let object = house.submit("web", YAML).await?;
     assert!(object.sequence_id.0 < 10_000_000, "one agent cannot use the ids up: {}", object.sequence_id);
     assert!(shown.contains("not believed: the agent shop-1"), "{shown}");
+    Ok(())
+}
+
+/// What is left of a restore: three stacks of which an agent has more than the database.
+struct Aftermath {
+    house: House,
+    agent: Agent,
+    held: Vec<HeldStack>,
+}
+
+impl Aftermath {
+    /// `web` is known and older, `shop` and `cart` are unknown.
+    async fn open() -> Result<Self> {
+        let house = House::open().await?;
+        let agent = house.agent("shop-1", json!({})).await?;
+        let web = house.stack("web", json!({ "selectors": ["*"] })).await?;
+        house.submit("web", YAML).await?;
+        let held = |id: StackId, name: &str, sequence: i64| HeldStack {
+            stack_id: id,
+            project: "default".into(),
+            stack_name: name.into(),
+            sequence_id: SequenceId(sequence),
+            checksum: Some(Checksum::of(content(name).as_bytes())),
+            removing: false,
+        };
+        let held = vec![
+            held(web.id, "web", 40),
+            held(StackId::generate(), "shop", 41),
+            held(StackId::generate(), "cart", 42),
+        ];
+        epoch(&house.database, &["raise"]).await?;
+        let mut aftermath = Self { house, agent, held };
+        let stacks: Vec<StackId> = aftermath.held.iter().map(|held| held.stack_id).collect();
+        let told = json!({ "stacks": stacks, "held": aftermath.held });
+        let path = aftermath.agent.path("holds");
+        let response = aftermath.agent.caller().send(Method::PUT, &path, &told).await?;
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        aftermath.agent.holds = stacks;
+        Ok(aftermath)
+    }
+
+    async fn list(&self, list: &str) -> Result<Vec<UnsettledStack>> {
+        let page: Page<UnsettledStack> = self.house.admin.get_json(&format!("system/{list}")).await?;
+        Ok(page.items)
+    }
+
+    async fn settle(&self, stack: &str, how: Value) -> Result<reqwest::Response> {
+        self.house.admin.send(Method::POST, &format!("system/stacks/{stack}/settlement"), &how).await
+    }
+
+    async fn hand_over(&self, stack: StackId, bytes: &str) -> Result<reqwest::Response> {
+        let path = self.agent.path(&format!("wanted-contents/{stack}"));
+        Ok(self.agent.caller().request(Method::PUT, &path).body(bytes.to_owned()).send().await?)
+    }
+
+    async fn target(&self, stack: StackId) -> Result<Option<brokkr_api::envelope::TargetStack>> {
+        let envelope =
+            eventually(SOON, "an answer of the new epoch", async || match self.agent.poll().await {
+                Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
+                other => Look::NotYet(format!("{other:?}")),
+            })
+            .await?
+            .envelope()?;
+        Ok(envelope.stacks.into_iter().find(|target| target.stack_id == stack))
+    }
+}
+
+fn content(name: &str) -> String {
+    format!("{YAML}# the lost version of {name}\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> {
+    let aftermath = Aftermath::open().await?;
+    let [web, shop, cart] = [0, 1, 2].map(|at| aftermath.held[at].clone());
+    let ahead = aftermath.list("ahead").await?;
+    assert_eq!(ahead.len(), 1);
+    assert_eq!((ahead[0].stack_id, ahead[0].stack_name.as_str()), (web.stack_id, "web"));
+    assert_eq!(ahead[0].agents[0].agent_name.as_str(), "shop-1");
+    assert_eq!(ahead[0].agents[0].sequence_id, Some(web.sequence_id));
+    assert_eq!(ahead[0].agents[0].checksum, web.checksum);
+    assert!(ahead[0].restored.as_ref().is_some_and(|object| object.sequence_id < web.sequence_id));
+    let unknown = aftermath.list("unknown").await?;
+    let mut names: Vec<&str> = unknown.iter().map(|stack| stack.stack_name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["cart", "shop"]);
+    // What nobody knows is not told anything of: it is kept.
+    assert_eq!(aftermath.target(shop.stack_id).await?, None);
+
+    // The restored content again, above what the agent holds.
+    let settled: Settled = read(aftermath.settle("web", json!({ "kind": "keep_restored" })).await?).await?;
+    let object = settled.object.expect("it is published at once");
+    assert!(object.sequence_id > web.sequence_id && Some(object.checksum) != web.checksum);
+    assert_eq!(
+        aftermath.target(web.stack_id).await?.map(|target| target.sequence_id),
+        Some(object.sequence_id)
+    );
+    assert!(aftermath.list("ahead").await?.is_empty());
+    let again = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
+    assert_eq!(refused(again).await?, ErrorCode::BRK3006);
+
+    // What the agent has, under the old id; other bytes than those that it told of are refused.
+    assert_eq!(
+        refused(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?,
+        ErrorCode::BRK3006
+    );
+    let settled: Settled =
+        read(aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?).await?;
+    assert_eq!(settled.waiting_for.as_ref().map(Name::as_str), Some("shop-1"));
+    let polled = eventually(SOON, "the agent to be asked", async || match aftermath.agent.poll().await {
+        Ok(answer) if answer.headers.get(header::WANTS).is_some() => Look::Yes(answer),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?;
+    assert_eq!(polled.headers[header::WANTS], "contents");
+    let wanted: brokkr_api::system::WantedContents =
+        aftermath.agent.caller().get_json(&aftermath.agent.path("wanted-contents")).await?;
+    assert_eq!(wanted.items.iter().map(|wanted| wanted.stack_id).collect::<Vec<_>>(), [shop.stack_id]);
+    assert_eq!(
+        refused(aftermath.hand_over(shop.stack_id, &content("other")).await?).await?,
+        ErrorCode::BRK3006
+    );
+    let object: brokkr_api::objects::DeploymentObject =
+        read(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
+    let target = aftermath.target(shop.stack_id).await?.expect("it is targeted again");
+    assert_eq!((target.sequence_id, target.removal), (object.sequence_id, None));
+    assert_eq!(Some(target.checksum), shop.checksum);
+
+    // Or it goes, wherever it is.
+    let settled: Settled =
+        read(aftermath.settle(&cart.stack_id.to_string(), json!({ "kind": "delete" })).await?).await?;
+    let marker = settled.object.expect("it is published at once");
+    let target = aftermath.target(cart.stack_id).await?.expect("a removal");
+    let deleted = Some(brokkr_api::envelope::Removal::Deleted);
+    assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
+    assert!(aftermath.list("unknown").await?.is_empty());
+    let system: System = aftermath.house.admin.get_json("system").await?;
+    assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 1));
+    assert_eq!((system.hold, system.raised.len()), (None, 1));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e4_who_tells_late_keeps_a_stack_that_was_taken_back() -> Result<()> {
+    let aftermath = Aftermath::open().await?;
+    let shop = aftermath.held[1].clone();
+    // It was away while everything was settled.
+    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
+    aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?;
+    read::<Value>(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
+    late.hold(&[shop.stack_id]).await?;
+    let envelope =
+        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
+    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("told");
+    assert_eq!(target.removal, None, "it was asked, told, and kept");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_lost_the_content_says_so() -> Result<()> {
+    let aftermath = Aftermath::open().await?;
+    let web = aftermath.held[0].clone();
+    aftermath.settle("web", json!({ "kind": "take", "agent": "shop-1" })).await?;
+    let path = aftermath.agent.path(&format!("wanted-contents/{}?why=it+is+gone", web.stack_id));
+    let response = aftermath.agent.caller().request(Method::DELETE, &path).send().await?;
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    let wish = aftermath.list("ahead").await?[0].wish.clone().expect("it is shown");
+    assert_eq!(wish.refused.as_deref(), Some("it is gone"));
+    let settled = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
+    assert!(settled.status().is_success());
     Ok(())
 }

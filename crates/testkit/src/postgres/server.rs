@@ -1,7 +1,7 @@
 //! The server process: initdb, start, kill, restart.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::Facts;
 use crate::eventually::eventually;
+use crate::names::unique;
 use crate::port::Port;
 use crate::process::{Launch, Process, is_alive, run};
 use crate::scratch::Scratch;
@@ -33,7 +34,13 @@ pub struct Server {
     // Dropped first: the process must be gone before its folder is.
     process: Process,
     port: Port,
-    _scratch: Scratch,
+    scratch: Scratch,
+}
+
+/// A base backup of a server, beside its data.
+#[derive(Debug)]
+pub struct Backup {
+    folder: PathBuf,
 }
 
 impl Server {
@@ -81,7 +88,7 @@ impl Server {
                 .flat_map(|setting| ["-c", setting]),
             )
             .args(settings.iter().flat_map(|setting| ["-c", setting]));
-        let server = Self { process: Process::start(postgres, scratch.path())?, port, _scratch: scratch };
+        let server = Self { process: Process::start(postgres, scratch.path())?, port, scratch };
         server.ready().await?;
         Ok(server)
     }
@@ -113,6 +120,37 @@ impl Server {
     pub async fn start_again(&self) -> Result<()> {
         self.process.start_again()?;
         self.ready().await
+    }
+
+    /// Takes a base backup while the server runs.
+    pub async fn back_up(&self) -> Result<Backup> {
+        let folder = self.scratch.join(&unique("backup"));
+        fs::create_dir(&folder)?;
+        // PostgreSQL starts on nothing that others may read.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        let user = unprivileged_user()?;
+        if let Some((user, group)) = user {
+            chown(&folder, Some(user), Some(group))?;
+        }
+        let launch = Launch::new("pg_basebackup", programs()?.join("pg_basebackup"))
+            .args(["--host=127.0.0.1", "--username=postgres", "--checkpoint=fast", "--wal-method=stream"])
+            .args(["--no-sync".to_owned(), format!("--port={}", self.port.number())])
+            .arg("-D")
+            .arg(&folder)
+            .folder(self.scratch.path())
+            .user(user);
+        run(launch, START_DEADLINE).await?.ok()?;
+        Ok(Backup { folder })
+    }
+
+    /// Loses everything since the backup: the server is killed, its data replaced, and it starts again.
+    pub async fn restore(&self, backup: &Backup) -> Result<()> {
+        self.kill9().await?;
+        let data = self.scratch.join("data");
+        fs::rename(&data, self.scratch.join(&unique("lost")))?;
+        let copy = Launch::new("cp", "/bin/cp").arg("-a").arg(&backup.folder).arg(&data);
+        run(copy, START_DEADLINE).await?.ok()?;
+        self.start_again().await
     }
 
     async fn ready(&self) -> Result<()> {

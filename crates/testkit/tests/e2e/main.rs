@@ -20,6 +20,7 @@ mod pull;
 mod quiet;
 mod readme;
 mod records;
+mod restoring;
 mod retarget;
 mod rights;
 mod validation;

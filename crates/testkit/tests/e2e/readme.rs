@@ -13,8 +13,8 @@ use brokkr_testkit::{Launch, Process, Scratch, eventually};
 const STARTING: Duration = Duration::from_secs(120);
 const TYPING: Duration = Duration::from_secs(240);
 
-/// The lines that begin with `$` in the README's console blocks.
-fn commands(readme: &str) -> Vec<&str> {
+/// The lines that begin with `$` in the console blocks of a page.
+pub fn commands(readme: &str) -> Vec<&str> {
     let mut inside = false;
     let mut commands = Vec::new();
     for line in readme.lines() {

@@ -12,7 +12,8 @@ use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{
-    ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Session, header,
+    ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Session,
+    WANTS_CONTENTS, header,
 };
 use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
@@ -151,8 +152,14 @@ async fn poll(
             continue;
         }
         let now = now?;
-        if !same || over {
-            return Ok(answer(broker, &now, ask, !same));
+        // Somebody waits for a content of this agent: it is not kept in a long poll.
+        let wants = matches!(caller, Caller::Agent(agent) if broker.standing.asks_of(agent.id).content);
+        if !same || over || wants {
+            let mut answer = answer(broker, &now, ask, !same);
+            if wants {
+                answer.headers_mut().insert(header::WANTS, HeaderValue::from_static(WANTS_CONTENTS));
+            }
+            return Ok(answer);
         }
         has.get_or_insert_with(|| now.answer.etag.clone());
         headers = None;

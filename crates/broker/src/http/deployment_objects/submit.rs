@@ -26,10 +26,10 @@ use crate::store::outbox::Doorbell;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
 /// What a manifest turned out to be.
-struct Reading {
-    checksum: Checksum,
-    parsed_digest: Checksum,
-    resources: i32,
+pub struct Reading {
+    pub checksum: Checksum,
+    pub parsed_digest: Checksum,
+    pub resources: i32,
 }
 
 /// Submit a new version of a stack: the complete YAML, kept exactly as it is.
@@ -81,7 +81,7 @@ pub async fn submit_deployment_object(
     write.finish(StatusCode::CREATED, &object).await
 }
 
-async fn read(body: Bytes) -> Result<Reading, ApiError> {
+pub async fn read(body: Bytes) -> Result<Reading, ApiError> {
     let read = reading("the manifest could not be read", move || {
         brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
             checksum: Checksum::of(&body),

@@ -1,0 +1,56 @@
+//! `brokkr system …`
+
+use std::time::Duration;
+
+use brokkr_api::Name;
+use brokkr_api::system::Settlement;
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub enum SystemCommand {
+    /// The broker's epoch, whether it is on hold, and what a restore left to settle
+    Status,
+    /// Stacks on which agents have a newer version than the restored database
+    Ahead,
+    /// Stacks that agents have and the restored database does not know
+    Unknown,
+    Settle(Settle),
+}
+
+/// Settle a stack on which agents and the restored database differ
+///
+/// Whatever is chosen is published as a new version, so that it reaches every agent.
+#[derive(Debug, clap::Args)]
+pub struct Settle {
+    /// By id, or by name
+    pub stack: Name,
+    #[command(flatten)]
+    pub how: How,
+    /// How long to wait for an agent to hand its content over
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct How {
+    /// Publish what the database has
+    #[arg(long)]
+    pub keep_restored: bool,
+    /// Publish what this agent has; a stack that the database lost is made again
+    #[arg(long, value_name = "AGENT")]
+    pub take: Option<Name>,
+    /// Remove a stack that the database lost from every agent that has it
+    #[arg(long)]
+    pub delete: bool,
+}
+
+impl How {
+    pub fn settlement(&self) -> Settlement {
+        match &self.take {
+            Some(agent) => Settlement::Take { agent: agent.to_string() },
+            None if self.delete => Settlement::Delete,
+            None => Settlement::KeepRestored,
+        }
+    }
+}

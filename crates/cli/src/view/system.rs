@@ -1,0 +1,189 @@
+//! The broker itself, and what a restore left to settle.
+
+use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
+
+use super::table::Table;
+use super::text::count;
+
+/// Agents named in a row of a table, at most.
+const NAMED: usize = 3;
+
+pub fn status(system: &System) -> String {
+    let mut lines = vec![
+        format!("installation: {}", system.installation),
+        format!(
+            "version:      {}, protocol {} to {}",
+            system.version, system.oldest_protocol, system.protocol
+        ),
+        format!("epoch:        {}", system.epoch),
+        format!("position:     {}", system.position),
+    ];
+    match &system.hold {
+        Some(hold) => {
+            lines.push(format!("on hold:      since {:.0}, because {}", hold.since, hold.because));
+            lines.push(String::new());
+            lines.push(
+                "Agents keep and repair what they have. Nothing can be changed until an operator runs"
+                    .to_owned(),
+            );
+            lines.push("`brokkr-broker epoch raise` on the database.".to_owned());
+        }
+        None => lines.push("on hold:      no".to_owned()),
+    }
+    if system.agents_to_tell + system.stacks_ahead + system.stacks_unknown + system.targets_kept > 0 {
+        lines.push(String::new());
+    }
+    for (number, what, next) in [
+        (system.agents_to_tell, "agent", "not told yet what it holds"),
+        (system.stacks_ahead, "stack", "newer on agents than here: brokkr system ahead"),
+        (system.stacks_unknown, "stack", "on agents and not known here: brokkr system unknown"),
+        (
+            system.targets_kept,
+            "target",
+            "kept because the agent has the stack, though the database did not target it",
+        ),
+    ] {
+        if number > 0 {
+            lines.push(format!("{}: {next}", count(usize::try_from(number).unwrap_or(usize::MAX), what)));
+        }
+    }
+    for raised in &system.raised {
+        lines.push(String::new());
+        lines.push(format!(
+            "{:.0} {} raised the epoch from {} to {}; sequence ids went on above {}",
+            raised.raised_at, raised.raised_by, raised.epoch_before, raised.epoch, raised.sequence_after
+        ));
+    }
+    lines.join("\n")
+}
+
+pub fn ahead(stacks: &[UnsettledStack]) -> String {
+    if stacks.is_empty() {
+        return "No agent is ahead of the database.".to_owned();
+    }
+    let how = "brokkr system settle STACK --keep-restored, or --take AGENT";
+    format!("{}\n\nsettle each with: {how}", table(stacks))
+}
+
+pub fn unknown(stacks: &[UnsettledStack]) -> String {
+    if stacks.is_empty() {
+        return "Every stack that an agent has is known.".to_owned();
+    }
+    format!("{}\n\nsettle each with: brokkr system settle STACK --take AGENT, or --delete", table(stacks))
+}
+
+fn table(stacks: &[UnsettledStack]) -> String {
+    let mut table = Table::new(&["PROJECT", "STACK", "ID", "RESTORED", "AGENTS"]);
+    for stack in stacks {
+        let restored =
+            stack.restored.as_ref().map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
+        let mut agents: Vec<String> = stack.agents.iter().take(NAMED).map(holder).collect();
+        let more = usize::try_from(stack.agent_count).unwrap_or(usize::MAX).saturating_sub(agents.len());
+        if more > 0 {
+            agents.push(format!("and {more} more"));
+        }
+        if let Some(wish) = &stack.wish {
+            agents.push(match &wish.refused {
+                Some(why) => format!("({} could not hand it over: {why})", wish.agent_name),
+                None => format!("(waiting for {})", wish.agent_name),
+            });
+        }
+        table.row([
+            stack.project.clone(),
+            if stack.stack_name.is_empty() { "-".to_owned() } else { stack.stack_name.clone() },
+            stack.stack_id.to_string(),
+            restored,
+            agents.join(", "),
+        ]);
+    }
+    table.print()
+}
+
+fn holder(holder: &Holder) -> String {
+    let version = holder.sequence_id.map_or_else(|| "?".to_owned(), |sequence| sequence.to_string());
+    let digest =
+        holder.checksum.map(|checksum| format!(" {}", &checksum.to_string()[..12])).unwrap_or_default();
+    let removing = if holder.removing { " removing it" } else { "" };
+    format!("{}: {version}{digest}{removing}", holder.agent_name)
+}
+
+pub fn settled(stack: &str, settled: &Settled) -> String {
+    match (&settled.object, &settled.waiting_for) {
+        (Some(object), _) if object.is_deletion_marker => {
+            format!("stack {stack}: its removal is published as {}", object.sequence_id)
+        }
+        (Some(object), _) => format!("stack {stack}: published as {}", object.sequence_id),
+        (None, Some(agent)) => format!("stack {stack}: waiting for {agent}"),
+        (None, None) => format!("stack {stack}: settled"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::ids::Checksum;
+    use brokkr_api::system::{Hold, RaisedEpoch, Wish};
+    use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
+
+    use super::super::samples::now;
+    use super::*;
+
+    fn stack(name: &str, agent: &str) -> UnsettledStack {
+        let id = "01900000-0000-7000-8000-000000000001";
+        UnsettledStack {
+            project: "default".into(),
+            stack_id: id.parse::<StackId>().expect("an id"),
+            stack_name: name.into(),
+            restored: None,
+            agent_count: 5,
+            agents: vec![Holder {
+                agent_id: id.parse::<AgentId>().expect("an id"),
+                agent_name: agent.parse().expect("a name"),
+                sequence_id: Some(SequenceId(57)),
+                checksum: Some(Checksum::of(b"content")),
+                removing: false,
+            }],
+            wish: None,
+        }
+    }
+
+    #[test]
+    fn system() {
+        let id = "01900000-0000-7000-8000-000000000001";
+        let mut system = System {
+            installation: id.parse::<InstallationId>().expect("an id"),
+            version: "0.1.0".into(),
+            protocol: 1,
+            oldest_protocol: 1,
+            epoch: 1,
+            position: "1.700".into(),
+            hold: Some(Hold { since: now(), because: "the agent shop-1 has seen 1.900".into() }),
+            agents_to_tell: 2,
+            stacks_ahead: 0,
+            stacks_unknown: 0,
+            targets_kept: 0,
+            raised: Vec::new(),
+        };
+        let held = status(&system);
+        system.hold = None;
+        (system.agents_to_tell, system.stacks_ahead, system.stacks_unknown, system.targets_kept) =
+            (0, 1, 1, 3);
+        system.raised.push(RaisedEpoch {
+            epoch: 1_700_000_000,
+            epoch_before: 1,
+            raised_at: now(),
+            raised_by: "ada".into(),
+            sequence_before: SequenceId(57),
+            sequence_after: SequenceId(1_000_057),
+        });
+        let mut waiting = stack("shop", "store-7");
+        waiting.wish =
+            Some(Wish { agent_name: "store-7".parse().expect("a name"), wanted_at: now(), refused: None });
+        insta::assert_snapshot!(format!(
+            "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
+            status(&system),
+            ahead(&[stack("web", "eu-1"), waiting]),
+            unknown(&[stack("lost", "eu-1")]),
+            ahead(&[])
+        ));
+    }
+}
