@@ -27,6 +27,7 @@ pub mod index;
 mod limits;
 pub mod listener;
 pub mod router;
+pub mod seeded;
 pub mod serve;
 pub mod store;
 pub mod tasks;
