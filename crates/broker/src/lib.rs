@@ -31,6 +31,7 @@ mod limits;
 pub mod listener;
 pub mod metrics;
 pub mod router;
+pub mod seeded;
 pub mod serve;
 pub mod store;
 pub mod tasks;

@@ -119,6 +119,13 @@ impl Broker {
         self.start_again().await
     }
 
+    /// Kills it, and starts it again with other arguments or another environment.
+    pub async fn relaunch(&mut self, change: impl FnOnce(Launch) -> Launch) -> Result<()> {
+        self.kill9();
+        self.process.relaunch_with(change);
+        self.start_again().await
+    }
+
     async fn ready(&self) -> Result<()> {
         let url = format!("{}/readyz", self.url());
         let is_ready = async || {

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 pub use rules::{Fault, Matcher, Moment, Rule, When};
 use serve::Shared;
+pub use wire::Passed;
 
 /// What the whole link does, beside what single rules do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
+use crate::seeded::{Bug, has};
 
 /// Rows that are deleted at once.
 const SLICE: u64 = 5000;
@@ -94,6 +95,7 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     .fetch_one(connection)
     .await
     .doing("read the snapshot")?;
+    let horizon = if has(Bug::GlobalCursor) { ceiling } else { horizon };
     Ok(Snapshot {
         epoch,
         horizon: horizon.cast_unsigned(),

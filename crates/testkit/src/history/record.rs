@@ -155,6 +155,16 @@ impl Recorder {
         self.history().acknowledged()
     }
 
+    /// How many acknowledgements came from this replica.
+    pub fn acknowledged_at(&self, replica: usize) -> usize {
+        let history = self.history();
+        let attempts = history.operations.iter().flat_map(|operation| &operation.attempts);
+        let told = |attempt: &&Attempt| {
+            attempt.replica == replica && matches!(attempt.outcome, Outcome::Acknowledged(_))
+        };
+        attempts.filter(told).count()
+    }
+
     pub fn snapshot(&self) -> History {
         self.history().clone()
     }

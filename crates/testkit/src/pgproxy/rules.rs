@@ -9,6 +9,7 @@ use anyhow::Result;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::wire::Passed;
 use crate::eventually::{Look, eventually};
 
 /// One statement on its way to the server.
@@ -16,8 +17,10 @@ use crate::eventually::{Look, eventually};
 pub struct Moment<'a> {
     /// In one line, lower case.
     pub statement: &'a str,
+    /// The message that carries it, with its parameters.
+    pub bytes: &'a [u8],
     /// What the same transaction has done before it.
-    pub transaction: &'a [String],
+    pub transaction: &'a [Passed],
 }
 
 type Test = Arc<dyn Fn(Moment<'_>) -> bool + Send + Sync>;
@@ -50,8 +53,19 @@ impl Matcher {
         let part = part.to_lowercase();
         Self::new(move |moment| {
             moment.statement.starts_with("commit")
-                && moment.transaction.iter().any(|statement| statement.contains(&part))
+                && moment.transaction.iter().any(|passed| passed.statement.contains(&part))
         })
+    }
+
+    /// Only where a parameter of the statement, or of an earlier one in its transaction, contains this text.
+    pub fn carrying(self, text: &str) -> Self {
+        let (earlier, text) = (self.test, text.as_bytes().to_vec());
+        let carries = move |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+        let test = move |moment: Moment<'_>| {
+            let carried = carries(moment.bytes) || moment.transaction.iter().any(|one| carries(&one.bytes));
+            earlier(moment) && carried
+        };
+        Self { test: Arc::new(test), ..self }
     }
 
     /// Only the match with this number, counted from 1 after the rule was installed.

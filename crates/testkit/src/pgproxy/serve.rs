@@ -169,9 +169,10 @@ impl<'a> Connection<'a> {
     fn look(&self, message: &Message) -> Option<Arc<RuleState>> {
         let mut session = locked(&self.session);
         let statement = session.statement(message)?;
-        let moment = Moment { statement: &statement, transaction: &session.transaction };
+        let moment =
+            Moment { statement: &statement, bytes: &message.bytes, transaction: &session.transaction };
         let rule = self.shared.rule_for(moment);
-        session.passed(&statement);
+        session.passed(statement, message);
         rule
     }
 

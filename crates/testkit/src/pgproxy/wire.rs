@@ -65,7 +65,16 @@ async fn read_counted(from: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) 
 pub(super) struct Session {
     prepared: HashMap<String, String>,
     /// Every statement since BEGIN, without it.
-    pub transaction: Vec<String>,
+    pub transaction: Vec<Passed>,
+}
+
+/// A statement that was passed on, with the message that carried it.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// In one line, lower case.
+    pub statement: String,
+    /// With its parameters, as they travel.
+    pub bytes: Vec<u8>,
 }
 
 impl Session {
@@ -84,11 +93,11 @@ impl Session {
     }
 
     /// Takes in what was passed on.
-    pub fn passed(&mut self, statement: &str) {
+    pub fn passed(&mut self, statement: String, message: &Message) {
         if statement.starts_with("begin") {
             self.transaction.clear();
         } else {
-            self.transaction.push(statement.to_owned());
+            self.transaction.push(Passed { statement, bytes: message.bytes.clone() });
         }
     }
 }

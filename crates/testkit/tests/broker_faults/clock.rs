@@ -1,0 +1,37 @@
+//! Row 18: replicas whose clocks are wrong, each in another direction.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::{Launch, Scratch, process};
+
+use crate::rounds;
+use crate::world::World;
+
+const SOURCE: &str = include_str!("clock.c");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_18_clocks_ten_minutes_off_lock_nobody_out_and_put_nothing_in_another_order() -> Result<()> {
+    let scratch = Scratch::new("clock")?;
+    let (source, library) = (scratch.write("clock.c", SOURCE)?, scratch.join("clock.so"));
+    let compile = Launch::new("cc", "cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
+    process::run(compile, Duration::from_secs(60)).await?.ok().context("a C compiler is needed")?;
+
+    let mut world = World::start().await?;
+    for (replica, shift) in world.replicas.iter_mut().zip(["600", "-600"]) {
+        replica
+            .relaunch(|launch| launch.env("LD_PRELOAD", &library).env("BROKKR_CLOCK_SHIFT", shift))
+            .await?;
+    }
+    for (replica, shift) in [(0, 600), (1, -600)] {
+        let answer = world.caller.request(replica, reqwest::Method::GET, "whoami").send().await?;
+        let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).context("a date")?;
+        let told = jiff::fmt::rfc2822::parse(date)?.timestamp();
+        let off = told.as_second() - jiff::Timestamp::now().as_second();
+        ensure!((off - shift).abs() < 60, "replica {replica} is {off} s off: the shift had no effect");
+        ensure!(answer.status() == 200, "a token is judged by the database's clock");
+    }
+    world.load().await?;
+    world.gets_on_within(rounds(15, 100), crate::PATIENCE).await?;
+    world.settled().await
+}

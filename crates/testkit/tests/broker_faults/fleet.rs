@@ -1,0 +1,165 @@
+//! Rows 17, 45 and 46: a replica that is cut off from its database without a word, a herd that comes back at once, keys
+//! that are taken away or changed while somebody waits with them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use brokkr_api::agents::RotateKey;
+use brokkr_api::{ErrorCode, Position};
+use brokkr_client::{AgentKey, Client, Credential, Poll};
+use brokkr_testkit::eventually;
+use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
+
+use crate::agents::FakeAgent;
+use crate::clients::{Wish, object};
+use crate::world::World;
+use crate::{PATIENCE, SOON, rounds};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it_is() -> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    for _ in 0..rounds(1, 3) {
+        world.proxies[0].set_link(Link::Black);
+        world.one_gets_on(1, 5).await?;
+        let answered = eventually(SOON, "replica 0 to say that it is not ready", async || {
+            matches!(world.caller.get(0, "/readyz").await, Ok((503, _)))
+        });
+        answered.await?;
+        let agent = &world.agents[0];
+        let polled = agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
+        ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
+        world.proxies[0].heal();
+        // What was open then stays silent for ever: it has to be given up.
+        world.ready(0, Duration::from_secs(30)).await?;
+        world.gets_on(3).await?;
+    }
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_disturbed() -> Result<()> {
+    let mut world = World::start().await?;
+    let count = rounds(80, 2000);
+    let herd = herd(&world, count).await?;
+    world.load().await?;
+    world.replicas[0].restart().await?;
+    let started = Instant::now();
+    let polling = herd.iter().map(|agent| async move {
+        let mut failures = 0;
+        loop {
+            match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await {
+                Ok(Poll::Changed { spread, .. }) => break Ok((failures, spread)),
+                Ok(Poll::HoldsWanted | Poll::Behind { .. }) | Err(_) if started.elapsed() < PATIENCE => {
+                    failures += 1
+                }
+                other => break Err(anyhow::anyhow!("{other:?}")),
+            }
+            tokio::time::sleep(Duration::from_millis(rand::random_range(100..1000))).await;
+        }
+    });
+    let served: Vec<(usize, Option<Duration>)> = futures::future::try_join_all(polling).await?;
+    let failures: usize = served.iter().map(|(failures, _)| failures).sum();
+    println!("{count} agents served within {:?}, {failures} tries in vain", started.elapsed());
+    ensure!(failures <= count, "an error storm: {failures} failures of {count} agents");
+    ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer tells how far to spread");
+    world.gets_on(5).await?;
+    world.settled().await
+}
+
+/// Agents with a connection each.
+async fn herd(world: &World, count: usize) -> Result<Vec<FakeAgent>> {
+    let mut herd = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut agent =
+            FakeAgent::join(&world.admins, &format!("herd-{number}"), "h", Arc::default()).await?;
+        agent.clients = world.clients(&Credential::Agent(agent.identity.clone()))?;
+        herd.push(agent);
+    }
+    Ok(herd)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_46_a_revoked_key_gets_nothing_more_at_any_replica_and_a_changed_one_strands_nobody() -> Result<()>
+{
+    let mut world = World::start().await?;
+    world.load().await?;
+    for round in 0..rounds(2, 6) {
+        revoked(&world, round).await?;
+        rotated(&world, round).await?;
+    }
+    world.gets_on(3).await?;
+    world.settled().await
+}
+
+/// It waits at one replica while its key is revoked at the other.
+async fn revoked(world: &World, round: usize) -> Result<()> {
+    let (here, there) = (round % 2, (round + 1) % 2);
+    let agent = FakeAgent::join(&world.admins, &format!("leaver-{round}"), "none", Arc::default()).await?;
+    let Poll::Changed { etag, position, .. } = eventually(SOON, "both replicas to know it", async || {
+        match agent.poll(there, &agent.ask(Position::default(), None, Duration::ZERO)).await {
+            Ok(poll @ Poll::Changed { .. }) => Some(poll),
+            _ => None,
+        }
+    })
+    .await?
+    else {
+        anyhow::bail!("an answer")
+    };
+    let waiting = tokio::spawn({
+        let (agent, ask) = (agent.clone(), agent.ask(position, Some(etag), Duration::from_secs(60)));
+        async move { agent.poll(there, &ask).await }
+    });
+    world.admins[here].revoke_agent_keys(&agent.name).await?;
+    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    let refused = |polled: &Result<Poll, brokkr_client::ClientError>| {
+        polled
+            .as_ref()
+            .is_err_and(|error| matches!(error.code(), Some(ErrorCode::BRK1001 | ErrorCode::BRK1009)))
+    };
+    ensure!(
+        ended.as_ref().is_ok_and(|ended| ended.as_ref().is_ok_and(&refused)),
+        "S16: it waits on: {ended:?}"
+    );
+    for replica in 0..2 {
+        let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await;
+        ensure!(refused(&polled), "S16: replica {replica} still serves a revoked key: {polled:?}");
+    }
+    Ok(())
+}
+
+/// The answer to the change is lost; both keys work; the change is asked for again and is the same.
+async fn rotated(world: &World, round: usize) -> Result<()> {
+    let (here, there) = (round % 2, (round + 1) % 2);
+    let agent = FakeAgent::join(&world.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
+    let key = AgentKey::generate()?;
+    let wanted = RotateKey { public_key: key.public_key_base64url() };
+    let lost = world.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
+    let first = agent.clients[here].rotate_key(agent.id, &wanted).await;
+    ensure!(first.is_err() && lost.count() == 1, "the answer was to be lost: {first:?}");
+    let changed = agent.with_key(&world.admins, key);
+    for replica in [here, there] {
+        for (which, agent) in [("old", &agent), ("new", &changed)] {
+            eventually(SOON, &format!("replica {replica} to take the {which} key"), async || {
+                agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await
+            })
+            .await?;
+        }
+    }
+    changed.clients[there].rotate_key(agent.id, &wanted).await?;
+    object(&world.caller.until_told(here, Wish::submit("web", 10)).await)?;
+    Ok(())
+}
+
+impl World {
+    /// A client of each replica with connections of its own.
+    pub fn clients(&self, credential: &Credential) -> Result<Vec<Client>> {
+        let build = |replica: &brokkr_testkit::Broker| {
+            let pem = std::fs::read(replica.authority_file())?;
+            let client = Client::builder(replica.url().parse()?).ca_pem(pem).credential(credential.clone());
+            Ok(client.build()?)
+        };
+        self.replicas.iter().map(build).collect()
+    }
+}

@@ -1,0 +1,34 @@
+//! The broker's fault matrix: rows 1 to 18 and 45 to 50 of the reliability report, on two real replicas over a real
+//! PostgreSQL of their own with fsync, with a proxy that knows its statements before each of them.
+//!
+//! A row starts a load (writers and agents over both replicas), brings its fault about in the middle of it, heals, wants
+//! both replicas to get on within a deadline, and ends with `settled`: every client was told, every replica tells every
+//! agent the same, and the history of every call fits what is in the database.
+//! `BROKKR_FAULTS=all` runs each row in full; without it, rows take fewer rounds.
+
+mod agents;
+mod clients;
+mod world;
+
+mod clock;
+mod database;
+mod fleet;
+mod pairs;
+mod submissions;
+
+use std::time::Duration;
+
+/// How long anything may take that has to happen after all.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take until both replicas get on after a fault has ended.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Whether rows are to be run in full, however long that takes.
+fn in_full() -> bool {
+    std::env::var("BROKKR_FAULTS").is_ok_and(|value| value == "all")
+}
+
+/// So many rounds in an ordinary run, so many in full.
+fn rounds(ordinary: usize, full: usize) -> usize {
+    if in_full() { full } else { ordinary }
+}

@@ -1,0 +1,214 @@
+//! Pairs of faults, drawn by seed: two at the same time in the middle of the load; then everything heals, both replicas
+//! get on, and the history has to hold. Faults that are harmless alone are not always so together.
+//!
+//! `BROKKR_FAULT_PAIRS` says how many, `BROKKR_SEED` replays.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
+use brokkr_testkit::seed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use sqlx::Connection as _;
+
+use crate::PATIENCE;
+use crate::world::World;
+
+/// Without the variable: so many that an ordinary run stays short.
+const FIXED: usize = 2;
+/// How long a fault lasts that does not end by itself.
+const WHILE: Duration = Duration::from_secs(3);
+const WRITES: [&str; 4] = [
+    "insert into deployment_objects",
+    "insert into events",
+    "insert into outbox",
+    "insert into idempotency_keys",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    KillReplica,
+    PauseReplica,
+    CutAfterCommit,
+    CutBeforeCommit,
+    CutStatement,
+    SilentConnection,
+    SilentLink,
+    NoLink,
+    SlowStatements,
+    KillBackend,
+    TerminateBackends,
+    CrashServer,
+    ReadOnly,
+    OpenTransaction,
+    LockedStack,
+}
+
+const ALL: [Trouble; 15] = [
+    Trouble::KillReplica,
+    Trouble::PauseReplica,
+    Trouble::CutAfterCommit,
+    Trouble::CutBeforeCommit,
+    Trouble::CutStatement,
+    Trouble::SilentConnection,
+    Trouble::SilentLink,
+    Trouble::NoLink,
+    Trouble::SlowStatements,
+    Trouble::KillBackend,
+    Trouble::TerminateBackends,
+    Trouble::CrashServer,
+    Trouble::ReadOnly,
+    Trouble::OpenTransaction,
+    Trouble::LockedStack,
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_pairs_by_seed() -> Result<()> {
+    let seed = seed();
+    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
+    let mut failed = Vec::new();
+    let mut world = World::start().await?;
+    for number in 0..pairs {
+        let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
+        let one = ALL[random.random_range(0..ALL.len())];
+        let two = ALL[random.random_range(0..ALL.len())];
+        let what = format!("pair {number}: {one:?} + {two:?}");
+        println!("{what}");
+        if let Err(error) = withstand(&mut world, one, two, &mut random).await {
+            failed.push(format!("{what}: {error:#}"));
+            // What went wrong once would be found again in every later history.
+            world = World::start().await?;
+        }
+    }
+    println!("pairs: {pairs}, violations: {}", failed.len());
+    anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
+    Ok(())
+}
+
+async fn withstand(world: &mut World, one: Trouble, two: Trouble, random: &mut StdRng) -> Result<()> {
+    world.load().await?;
+    let (here, there) = (random.random_range(0..2), random.random_range(0..2));
+    let nth = random.random_range(1..4);
+    // One may make the other impossible, a crashed server for instance. What counts is what holds afterwards.
+    let (first, second) = tokio::join!(bring(world, one, here, nth), bring(world, two, there, nth));
+    for (trouble, outcome) in [(one, first), (two, second)] {
+        if let Err(error) = outcome {
+            println!("  {trouble:?}: {error:#}");
+        }
+    }
+    for proxy in &world.proxies {
+        proxy.heal();
+    }
+    for replica in 0..2 {
+        world.ready(replica, PATIENCE).await?;
+    }
+    world.gets_on_within(3, PATIENCE).await?;
+    world.settle().await
+}
+
+/// Brings one trouble about at a replica, and ends it.
+async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result<()> {
+    let proxy = &world.proxies[at];
+    let write = Matcher::statement(WRITES[nth]);
+    match trouble {
+        Trouble::KillReplica => {
+            world.replicas[at].kill9();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            world.replicas[at].start_again().await?;
+        }
+        Trouble::PauseReplica => {
+            world.replicas[at].pause()?;
+            tokio::time::sleep(WHILE).await;
+            world.replicas[at].resume()?;
+        }
+        Trouble::CutAfterCommit => {
+            proxy
+                .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
+                .reached(1, PATIENCE)
+                .await?
+        }
+        Trouble::CutBeforeCommit => {
+            proxy
+                .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
+                .reached(1, PATIENCE)
+                .await?
+        }
+        Trouble::CutStatement => {
+            proxy.when(write.first(nth), When::After, Fault::Cut).reached(1, PATIENCE).await?
+        }
+        Trouble::SilentConnection => {
+            proxy.when(write.nth(1), When::After, Fault::Silence).reached(1, PATIENCE).await?;
+        }
+        Trouble::SilentLink => {
+            proxy.set_link(Link::Black);
+            tokio::time::sleep(WHILE).await;
+            proxy.set_link(Link::Up);
+        }
+        Trouble::NoLink => {
+            proxy.set_link(Link::Refusing);
+            proxy.cut_all();
+            tokio::time::sleep(WHILE).await;
+            proxy.set_link(Link::Up);
+        }
+        Trouble::SlowStatements => {
+            proxy.when(Matcher::any().first(50), When::Before, Fault::Delay(Duration::from_millis(60)));
+            tokio::time::sleep(WHILE).await;
+        }
+        Trouble::KillBackend => {
+            let victim: i32 = sqlx::query_scalar(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'brokkr-broker' ORDER BY random() LIMIT 1",
+            )
+            .fetch_one(&mut world.beside().await?)
+            .await?;
+            kill(Pid::from_raw(victim), Signal::SIGKILL)?;
+        }
+        Trouble::TerminateBackends => {
+            sqlx::query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'brokkr-broker'",
+            )
+            .execute(&mut world.beside().await?)
+            .await?;
+        }
+        Trouble::CrashServer => {
+            world.server()?.kill9().await?;
+            world.server()?.start_again().await?;
+        }
+        Trouble::ReadOnly => {
+            let mut beside = world.beside().await?;
+            sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut beside).await?;
+            sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
+            tokio::time::sleep(WHILE).await;
+            writable(world).await?;
+        }
+        Trouble::OpenTransaction => {
+            let mut beside = world.beside().await?;
+            let mut open = beside.begin().await?;
+            sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
+            tokio::time::sleep(WHILE).await;
+            open.commit().await?;
+        }
+        Trouble::LockedStack => {
+            let mut beside = world.beside().await?;
+            let mut lock = beside.begin().await?;
+            sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
+            tokio::time::sleep(WHILE * 2).await;
+            lock.rollback().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends read-only, however long the server takes to be there.
+async fn writable(world: &World) -> Result<()> {
+    brokkr_testkit::eventually(PATIENCE, "the database to be writable", async || {
+        let mut beside = world.beside().await?;
+        sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
+        sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut beside).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
+        anyhow::Ok(())
+    })
+    .await
+}

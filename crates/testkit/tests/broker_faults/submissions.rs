@@ -1,0 +1,230 @@
+//! Rows 1 to 4, 12 and 13: a submission that is killed, cut, slowed down or refused at any of its statements.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::pgproxy::{Fault, Matcher, When};
+use sqlx::Connection as _;
+
+use crate::clients::{Wish, object};
+use crate::world::World;
+use crate::{PATIENCE, SOON, in_full, rounds};
+
+const INSERT: &str = "insert into deployment_objects";
+
+/// Every statement of a submission, in order; the last is the COMMIT.
+const STEPS: [&str; 6] = [
+    "insert into idempotency_keys",
+    "from stacks where project",
+    INSERT,
+    "update stacks set newest",
+    "insert into outbox",
+    "update idempotency_keys",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_a_retry_makes_one()
+-> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    let mut places: Vec<(&str, fn(&str) -> Matcher)> = vec![(INSERT, Matcher::commit_of)];
+    if in_full() {
+        places.extend(STEPS.map(|step| (step, Matcher::statement as fn(&str) -> Matcher)));
+    }
+    for (step, place) in places {
+        let wish = Wish::submit("web", 200);
+        let place = if step == INSERT { place(step).carrying(&wish.mark) } else { place(step) };
+        let held = world.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
+        let (caller, key) = (world.caller.clone(), wish.key.clone());
+        let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
+        held.reached(1, PATIENCE).await?;
+        world.replicas[0].kill9();
+        held.discard();
+        let visible: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE status IS NULL")
+            .fetch_one(&mut world.beside().await?)
+            .await?;
+        assert_eq!(visible, 0, "what was not committed is not visible");
+        world.replicas[0].start_again().await?;
+        object(&tokio::time::timeout(PATIENCE, submitting).await??).with_context(|| key)?;
+        world.gets_on(3).await?;
+    }
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_02_killed_between_the_commit_and_the_reply_a_retry_gets_the_same_object() -> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    for round in 0..rounds(2, 10) {
+        let killed = round % 2;
+        let stack = format!("only-{round}");
+        world.caller.put_stack(0, &stack).await?;
+        let wish = Wish::submit(&stack, 200);
+        let commit = Matcher::commit_of(INSERT).carrying(&wish.mark).nth(1);
+        let held = world.proxies[killed].when(commit, When::After, Fault::Hold);
+        let caller = world.caller.clone();
+        let submitting = tokio::spawn(async move { caller.until_told(killed, wish).await });
+        held.reached(1, PATIENCE).await?;
+        world.replicas[killed].kill9();
+        held.discard();
+        let sequence = object(&tokio::time::timeout(PATIENCE, submitting).await??)?;
+        world.replicas[killed].start_again().await?;
+        let stored: Vec<i64> = sqlx::query_scalar(
+            "SELECT o.sequence_id FROM deployment_objects o JOIN stacks s ON s.id = o.stack_id WHERE s.name = $1",
+        )
+        .bind(&stack)
+        .fetch_all(&mut world.beside().await?)
+        .await?;
+        assert_eq!(stored, [sequence.0], "once, and the same");
+        world.gets_on(3).await?;
+    }
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_03_a_connection_cut_between_commit_and_its_answer_leaves_the_outcome_open_and_the_key_tells()
+-> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    let cuts: Vec<_> = world
+        .proxies
+        .iter()
+        .flat_map(|proxy| {
+            [INSERT, "insert into events", "stack_selectors"].map(|what| {
+                proxy.when(Matcher::commit_of(what).first(rounds(3, 20)), When::After, Fault::Cut)
+            })
+        })
+        .collect();
+    for cut in &cuts[..2] {
+        cut.reached(1, PATIENCE).await?;
+    }
+    world.gets_on_within(rounds(10, 60), PATIENCE).await?;
+    assert!(
+        world.unknown("503") > 0,
+        "who committed and was not told says so, and that trying again is right"
+    );
+    assert_eq!(world.unknown("500 Internal"), 0, "an open outcome is not an error of the broker's own");
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    for proxy in &world.proxies {
+        let slow = Fault::Delay(Duration::from_millis(150));
+        proxy.when(Matcher::statement("update stacks set newest").first(rounds(10, 60)), When::Before, slow);
+        proxy.when(Matcher::statement("insert into outbox").first(rounds(10, 60)), When::After, slow);
+    }
+    for round in 0..rounds(2, 8) {
+        // Begun before many others, committed after them: its place in the feed is behind the reader.
+        let stack = format!("late-{round}");
+        world.caller.put_stack(0, &stack).await?;
+        world.caller.until_told(0, Wish::target(&stack, &["group=a"])).await;
+        let wish = Wish::submit(&stack, 200);
+        let commit = Matcher::commit_of(INSERT).carrying(&wish.mark).nth(1);
+        let held = world.proxies[0].when(commit, When::Before, Fault::Hold);
+        let caller = world.caller.clone();
+        let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
+        held.reached(1, PATIENCE).await?;
+        world.one_gets_on(1, 5).await?;
+        held.release();
+        object(&submitting.await?)?;
+    }
+    world.proxies.iter().for_each(brokkr_testkit::PgProxy::heal);
+    world.gets_on(3).await?;
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_says_that_it_may_be_repeated()
+-> Result<()> {
+    let mut world = World::start().await?;
+    let mut beside = world.beside().await?;
+    for statement in [
+        "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(120); RETURN NEW; END $$",
+        "CREATE TRIGGER slowly BEFORE UPDATE ON stacks FOR EACH ROW WHEN (NEW.name = 'slow') EXECUTE FUNCTION slowly()",
+    ] {
+        sqlx::query(statement).execute(&mut beside).await?;
+    }
+    world.caller.put_stack(0, "slow").await?;
+    world.load().await?;
+    let wish = Wish::submit("slow", 200);
+    let submitting = tokio::spawn({
+        let (caller, wish) = (world.caller.clone(), wish.clone());
+        async move {
+            let request = caller.request(0, reqwest::Method::POST, "stacks/slow/deployment-objects");
+            let request = request.header("idempotency-key", &wish.key).timeout(Duration::from_secs(60));
+            request.body(wish.body().to_vec()).send().await
+        }
+    });
+    if !in_full() {
+        // What PostgreSQL says after 30 s, said now: the same error.
+        brokkr_testkit::eventually(PATIENCE, "the slow statement to be cancelled", async || {
+            let cancelled: Vec<bool> = sqlx::query_scalar(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+            )
+            .fetch_all(&mut beside)
+            .await?;
+            ensure!(!cancelled.is_empty(), "nobody sleeps");
+            Ok(())
+        })
+        .await?;
+    }
+    let response = submitting.await??;
+    assert_eq!(response.status(), 503);
+    assert!(response.headers().contains_key("retry-after"));
+    let problem: serde_json::Value = serde_json::from_slice(&response.bytes().await?)?;
+    assert_eq!(problem["code"], "BRK3003");
+    let left: i64 = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM deployment_objects o JOIN stacks s ON s.id = o.stack_id WHERE s.name = 'slow')
+              + (SELECT count(*) FROM idempotency_keys WHERE status IS NULL)",
+    )
+    .fetch_one(&mut beside)
+    .await?;
+    assert_eq!(left, 0, "nothing of it is left");
+    sqlx::query("DROP TRIGGER slowly ON stacks").execute(&mut beside).await?;
+    object(&world.caller.until_told(1, wish).await)?;
+    world.gets_on(3).await?;
+    world.settled().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_effect_once() -> Result<()> {
+    let mut world = World::start().await?;
+    let mut beside = world.beside().await?;
+    for statement in [
+        "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF random() < 0.2 THEN RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001'; END IF;
+            IF random() < 0.1 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END IF;
+            RETURN NEW; END $$",
+        "CREATE TRIGGER fails BEFORE INSERT ON deployment_objects FOR EACH ROW EXECUTE FUNCTION fails()",
+        "CREATE TRIGGER fails BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fails()",
+        "CREATE TRIGGER fails BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fails()",
+    ] {
+        sqlx::query(statement).execute(&mut beside).await?;
+    }
+    world.load().await?;
+    world.gets_on_within(rounds(10, 60), PATIENCE).await?;
+    for table in ["deployment_objects", "outbox", "events"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("DROP TRIGGER fails ON {table}")))
+            .execute(&mut beside)
+            .await?;
+    }
+    // And a real one: two who lock the same two rows in opposite order.
+    let wish = Wish::submit("web", 200);
+    let mut foreign = beside.begin().await?;
+    sqlx::query("SELECT FROM project_usage FOR UPDATE").execute(&mut *foreign).await?;
+    let caller = world.caller.clone();
+    let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
+    let waits =
+        world.proxies[0].when(Matcher::statement(INSERT).nth(1), When::Before, Fault::Delay(Duration::ZERO));
+    waits.reached(1, SOON).await?;
+    // Whoever is chosen, the other goes on.
+    let _ = sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *foreign).await;
+    foreign.rollback().await?;
+    object(&tokio::time::timeout(PATIENCE, submitting).await??)?;
+    assert_eq!(world.unknown("500 Internal"), 0);
+    world.gets_on(3).await?;
+    world.settled().await
+}

@@ -1,0 +1,259 @@
+//! Two replicas over one PostgreSQL of their own, a proxy before it for each, and a load of writers and agents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_client::{Client, Credential};
+use brokkr_testkit::broker::{bootstrap, migrate};
+use brokkr_testkit::history::{Outcome, Recorder, Truth, check};
+use brokkr_testkit::postgres::{Durability, Server};
+use brokkr_testkit::tls::Authority;
+use brokkr_testkit::{Broker, Database, Look, PgProxy, Postgres, Tell, eventually};
+use sqlx::PgConnection;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::FakeAgent;
+use crate::clients::{Caller, STACKS, Wish, write_on};
+use crate::{PATIENCE, SOON};
+
+const WRITERS: usize = 3;
+const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
+
+/// What a row wants of its world, where it is not the usual one.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Bytes of one submission.
+    pub bytes: usize,
+    /// Further arguments of both replicas.
+    pub arguments: &'static [&'static str],
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { bytes: 200, arguments: &["--drain-grace", "0s"] }
+    }
+}
+
+pub struct World {
+    // Dropped in this order: the load, the replicas, their proxies, the database, the server.
+    load: JoinSet<Result<()>>,
+    pub replicas: [Broker; 2],
+    pub proxies: [PgProxy; 2],
+    pub agents: Vec<FakeAgent>,
+    pub admins: Vec<Client>,
+    pub caller: Caller,
+    pub recorder: Arc<Recorder>,
+    pub database: Database,
+    pub postgres: Postgres,
+    stop_writers: CancellationToken,
+    stop_agents: CancellationToken,
+    setup: Setup,
+}
+
+impl World {
+    pub async fn start() -> Result<Self> {
+        Self::start_with(Setup::default(), async |_, _| Ok(())).await
+    }
+
+    /// With a chance to do something to the migrated database before anybody serves it.
+    pub async fn start_with(
+        setup: Setup,
+        prepare: impl AsyncFnOnce(&Postgres, &Database) -> Result<()>,
+    ) -> Result<Self> {
+        let postgres = Postgres::start_with(Durability::Full).await?;
+        let database = postgres.database().await?;
+        migrate(&database.url()).await?;
+        let token = bootstrap(&database.url()).await?;
+        prepare(&postgres, &database).await?;
+        let authority = Authority::new("brokkr-test-broker")?;
+        let port = postgres.facts().port;
+        let proxies = [PgProxy::in_front_of(port).await?, PgProxy::in_front_of(port).await?];
+        let urls = proxies.each_ref().map(|proxy| proxy.url(database.name()));
+        let start = |url| Broker::start(url, &authority, Tell::Always, setup.arguments);
+        let (one, two) = tokio::try_join!(start(&urls[0]), start(&urls[1]))?;
+        let replicas = [one, two];
+        let recorder = Arc::new(Recorder::default());
+        let admins = replicas
+            .iter()
+            .map(|replica| {
+                Client::builder(replica.url().parse()?)
+                    .ca_pem(authority.pem())
+                    .credential(Credential::Token(token.clone().into()))
+                    .build()
+                    .context("a client")
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let caller = Caller {
+            http: replicas.iter().map(|replica| replica.http().clone()).collect(),
+            base: replicas.iter().map(Broker::url).collect(),
+            token,
+            recorder: Arc::clone(&recorder),
+        };
+        let mut agents = Vec::new();
+        for (name, group) in AGENTS {
+            agents.push(FakeAgent::join(&admins, name, group, Arc::clone(&recorder)).await?);
+        }
+        for stack in STACKS {
+            caller.put_stack(0, stack).await?;
+        }
+        for (stack, selector) in STACKS.into_iter().zip(["group=a", "group=b", "group=a", "group=b"]) {
+            caller.until_told(0, Wish::target(stack, &[selector])).await;
+        }
+        Ok(Self {
+            load: JoinSet::new(),
+            replicas,
+            proxies,
+            agents,
+            admins,
+            caller,
+            recorder,
+            database,
+            postgres,
+            stop_writers: CancellationToken::new(),
+            stop_agents: CancellationToken::new(),
+            setup,
+        })
+    }
+
+    /// Lets writers write and agents poll, and waits until both replicas are at it.
+    pub async fn load(&mut self) -> Result<()> {
+        let seed = brokkr_testkit::seed();
+        for writer in 0..WRITERS {
+            let (caller, stop) = (self.caller.clone(), self.stop_writers.clone());
+            self.load.spawn(write_on(caller, writer, seed, self.setup.bytes, stop));
+        }
+        for (number, agent) in self.agents.iter().enumerate() {
+            self.load.spawn(agent.clone().run(number, self.stop_agents.clone()));
+        }
+        self.gets_on(3).await
+    }
+
+    /// Both replicas acknowledge so many more changes each, soon.
+    pub async fn gets_on(&self, count: usize) -> Result<()> {
+        self.gets_on_within(count, SOON).await
+    }
+
+    pub async fn gets_on_within(&self, count: usize, deadline: Duration) -> Result<()> {
+        let at = || [0, 1].map(|replica| self.recorder.acknowledged_at(replica));
+        let before = at();
+        eventually(deadline, &format!("both replicas to acknowledge {count} more"), async || {
+            let now = at();
+            if now.iter().zip(before).all(|(now, before)| *now >= before + count) {
+                Look::Yes(())
+            } else {
+                Look::NotYet(format!("{before:?} became {now:?}"))
+            }
+        })
+        .await
+    }
+
+    /// One replica acknowledges so many more changes, soon.
+    pub async fn one_gets_on(&self, replica: usize, count: usize) -> Result<()> {
+        let before = self.recorder.acknowledged_at(replica);
+        eventually(SOON, &format!("replica {replica} to acknowledge {count} more"), async || {
+            self.recorder.acknowledged_at(replica) >= before + count
+        })
+        .await
+    }
+
+    pub fn server(&self) -> Result<&Server> {
+        self.postgres.server().context("a server of one's own")
+    }
+
+    /// A connection that passes no proxy.
+    pub async fn beside(&self) -> Result<PgConnection> {
+        self.database.connect().await
+    }
+
+    pub async fn ready(&self, replica: usize, deadline: Duration) -> Result<()> {
+        eventually(deadline, &format!("replica {replica} to be ready"), async || {
+            match self.caller.get(replica, "/readyz").await {
+                Ok((200, _)) => Look::Yes(()),
+                other => Look::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// How many attempts had an outcome that nobody knew, and whose text contains this.
+    pub fn unknown(&self, part: &str) -> usize {
+        (0..2).map(|replica| self.unknown_at(replica, part)).sum()
+    }
+
+    pub fn unknown_at(&self, replica: usize, part: &str) -> usize {
+        let history = self.recorder.snapshot();
+        let attempts = history.operations.iter().flat_map(|operation| &operation.attempts);
+        let counts = |outcome: &Outcome| matches!(outcome, Outcome::Unknown(why) if why.contains(part));
+        attempts.filter(|attempt| attempt.replica == replica && counts(&attempt.outcome)).count()
+    }
+
+    /// The end: everybody is told, every replica shows everything, and the history holds.
+    pub async fn settled(mut self) -> Result<()> {
+        self.settle().await
+    }
+
+    /// The same for a world that is used again.
+    pub async fn settle(&mut self) -> Result<()> {
+        for proxy in &self.proxies {
+            proxy.heal();
+        }
+        self.stop_writers.cancel();
+        let writers = WRITERS.min(self.load.len());
+        for _ in 0..writers {
+            let told = tokio::time::timeout(PATIENCE, self.load.join_next()).await;
+            let told = told.context("not every client was told how its change ended")?;
+            told.context("a writer")???;
+        }
+        self.shown().await?;
+        self.stop_agents.cancel();
+        while let Some(ended) =
+            tokio::time::timeout(PATIENCE, self.load.join_next()).await.context("an agent was never told")?
+        {
+            ended??;
+        }
+        let mut truth = Truth::read(&mut self.beside().await?).await?;
+        for agent in &self.agents {
+            for replica in 0..self.replicas.len() {
+                truth.views.push(agent.view(replica).await?);
+            }
+        }
+        let history = self.recorder.snapshot();
+        let attempts: usize = history.operations.iter().map(|operation| operation.attempts.len()).sum();
+        println!(
+            "history: {} changes and batches, {} acknowledged, {attempts} attempts; {} objects, {} events",
+            history.operations.len(),
+            history.acknowledged(),
+            truth.objects.len(),
+            truth.events.len()
+        );
+        let violations: Vec<String> = check(&history, &truth).iter().map(ToString::to_string).collect();
+        println!("violations: {}", violations.len());
+        ensure!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
+        (self.stop_writers, self.stop_agents) = (CancellationToken::new(), CancellationToken::new());
+        Ok(())
+    }
+
+    /// Waits until every replica tells every agent what the database says.
+    pub async fn shown(&self) -> Result<()> {
+        let mut beside = self.beside().await?;
+        eventually(PATIENCE, "every replica to tell every agent what is wanted", async || {
+            let truth = Truth::read(&mut beside).await?;
+            for agent in &self.agents {
+                let wanted = truth.wanted(agent.id);
+                for replica in 0..self.replicas.len() {
+                    let view = agent.view(replica).await.with_context(|| format!("replica {replica}"))?;
+                    ensure!(
+                        view.stacks == wanted,
+                        "L1: replica {replica} tells {} {:?}, not {wanted:?}",
+                        agent.name,
+                        view.stacks
+                    );
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}
