@@ -39,7 +39,7 @@ pub struct TargetStack {
     /// What the project may do on this agent. None until there are grants: the agent's own role applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
-    /// Approvals of held prunes. Empty until they exist.
+    /// Approvals of held prunes.
     #[serde(default)]
     pub approvals: Vec<Approval>,
     pub published_at: Timestamp,
@@ -73,7 +73,7 @@ pub struct Grant {
 }
 
 /// Permission to carry out one held prune.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct Approval {
     pub sequence_id: SequenceId,
     pub objects: u32,

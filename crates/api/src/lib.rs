@@ -22,6 +22,7 @@
 //! | [`page`]      | keyset paging                                                            |
 
 pub mod agents;
+pub mod approvals;
 pub mod audit;
 pub mod envelope;
 pub mod events;

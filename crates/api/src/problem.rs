@@ -61,6 +61,8 @@ pub enum ErrorCode {
     BRK2012,
     /// There is no version to go back to.
     BRK2013,
+    /// The version is not the newest of its stack.
+    BRK2014,
     /// The change takes stacks away from agents indirectly, and does not say from how many.
     BRK2009,
     /// The content of the deployment object has had its time.
@@ -99,7 +101,7 @@ impl ErrorCode {
             Self::BRK2001 => 404,
             Self::BRK1008 | Self::BRK1009 => 409,
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
-            Self::BRK2011 | Self::BRK2013 => 409,
+            Self::BRK2011 | Self::BRK2013 | Self::BRK2014 => 409,
             Self::BRK2012 => 412,
             Self::BRK3006 => 409,
             Self::BRK2009 => 409,
@@ -138,6 +140,7 @@ impl ErrorCode {
             Self::BRK2011 => "content barred by a roll-back",
             Self::BRK2012 => "changed meanwhile",
             Self::BRK2013 => "nothing to go back to",
+            Self::BRK2014 => "not the newest version",
             Self::BRK2009 => "takes stacks away from agents",
             Self::BRK2019 => "content no longer kept",
             Self::BRK2020 => "too many streams",
@@ -177,6 +180,7 @@ impl ErrorCode {
             Self::BRK2008 => "apply it again under the same name to start a new stack",
             Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
             Self::BRK2012 => "read it again, and decide again",
+            Self::BRK2014 => "look at what is waiting now, and approve that",
             Self::BRK2013 => "name the version to go back to; the history lists them",
             Self::BRK2009 => {
                 "look at the examples; if it is meant, do it again with `--expect NUMBER` (in the API: `?expect=NUMBER`)"

@@ -33,6 +33,7 @@ pub mod openapi;
 pub mod paging;
 pub mod precondition;
 pub mod projects;
+pub mod prune_approvals;
 pub mod reading;
 pub mod selectors;
 pub mod stacks;

@@ -22,7 +22,7 @@ use crate::access::guard::guard;
 use crate::broker::Broker;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
-    join_tokens, openapi, projects, selectors, stacks, streams, system, webhooks, whoami,
+    join_tokens, openapi, projects, prune_approvals, selectors, stacks, streams, system, webhooks, whoami,
 };
 
 /// One line of the table.
@@ -81,6 +81,8 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit::submit_deployment_object)),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/roll-back",         routes!(stacks::roll_back::roll_back)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/prune-approvals",   routes!(prune_approvals::create::approve_prune)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/prune-approvals",    routes!(prune_approvals::list::list_prune_approvals)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/diff",               routes!(deployment_objects::diff::diff_deployment_objects)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/barred-contents",    routes!(barred_contents::list::list_barred_contents)),
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}/barred-contents/{checksum}", routes!(barred_contents::delete::delete_barred_content)),

@@ -31,6 +31,7 @@ pub mod duties;
 pub mod hops;
 pub mod partitions;
 pub mod presence;
+pub mod prune_approvals;
 pub mod reasons;
 pub mod status_counts;
 pub mod webhook_alarms;

@@ -1,7 +1,7 @@
 //! What an agent should have, and what must go: a function of (facts, agent) and nothing else.
 
 use brokkr_api::agents::AgentStatus;
-use brokkr_api::envelope::{Envelope, Removal, TargetStack};
+use brokkr_api::envelope::{Approval, Envelope, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::PROTOCOL_VERSION;
 use brokkr_api::{InstallationId, SequenceId};
@@ -92,11 +92,17 @@ fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         parsed_digest: wanted.object.parsed_digest,
         removal: wanted.removal,
         grant: wanted.right.into_grant(),
-        approvals: Vec::new(),
+        approvals: approvals(agent, stack, wanted.object.sequence_id),
         published_at: wanted.object.published_at,
         targeted_at: wanted.targeted_at,
         released_at: wanted.released_at,
     })
+}
+
+/// What was approved for this agent and this very object.
+fn approvals(agent: &AgentFacts, stack: &StackFacts, sequence_id: SequenceId) -> Vec<Approval> {
+    let given = stack.approvals.iter().filter(|one| one.is_for(agent.id));
+    given.map(|one| &one.approval).filter(|approval| approval.sequence_id == sequence_id).cloned().collect()
 }
 
 /// The envelope as bytes, with its tag.

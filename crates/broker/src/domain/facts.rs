@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use brokkr_api::agents::AgentStatus;
+use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
 use brokkr_api::{Selector, protocol};
@@ -71,6 +72,8 @@ pub struct StackFacts {
     pub selectors: Vec<SelectorTarget>,
     /// What its project may do, on whom. One copy per project, kept by the picture.
     pub grants: Arc<ProjectGrants>,
+    /// Prunes of the newest object that may go on.
+    pub approvals: Vec<ApprovalFacts>,
     /// Private to this folder's release rule: ask [`super::targeting::released_to`] instead.
     pub(super) newest: Option<ObjectFacts>,
 }
@@ -80,7 +83,8 @@ impl StackFacts {
     pub fn new(project: String, id: StackId, name: String) -> Self {
         let grants = Arc::new(ProjectGrants::new(&project, Vec::new()));
         let (targets, selectors) = (Vec::new(), Vec::new());
-        Self { project, id, name, deleted: false, targets, selectors, grants, newest: None }
+        let approvals = Vec::new();
+        Self { project, id, name, deleted: false, targets, selectors, grants, approvals, newest: None }
     }
 
     #[must_use]
@@ -106,6 +110,20 @@ pub struct ExplicitTarget {
 pub struct SelectorTarget {
     pub selector: Selector,
     pub since: Timestamp,
+}
+
+/// So many objects may go, of one version; on one agent, or on all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ApprovalFacts {
+    pub agent: Option<AgentId>,
+    pub approval: Approval,
+}
+
+impl ApprovalFacts {
+    #[must_use]
+    pub fn is_for(&self, agent: AgentId) -> bool {
+        self.agent.is_none_or(|one| one == agent)
+    }
 }
 
 /// A deployment object without its content.

@@ -63,7 +63,7 @@ pub fn stack_line(stack: &StackFacts) -> String {
     let selectors = selectors.iter().map(|(selector, since)| format!("{selector}@{since}"));
     let (targets, selectors): (Vec<_>, Vec<_>) = (targets.collect(), selectors.collect());
     // Writing to a text cannot fail.
-    let _ = write!(line, "{}|{}", targets.join(","), selectors.join(","));
+    let _ = write!(line, "{}|{}|{}", targets.join(","), selectors.join(","), stack.approvals.len());
     line
 }
 

@@ -3,6 +3,7 @@
 
 mod all;
 
+use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
 use futures::TryStreamExt as _;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, checksum, known};
 use crate::domain::facts::{
-    AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
+    AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
 use crate::domain::labels::LabelSet;
 
@@ -36,6 +37,11 @@ macro_rules! stacks_where {
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selectors,
                     ARRAY(SELECT t.created_at FROM stack_selectors t
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selector_times,
+                    coalesce((SELECT jsonb_agg(jsonb_build_object('agent', p.agent_id, 'objects', p.objects,
+                                                                  'by', p.approved_by, 'at', p.created_at)
+                                               ORDER BY p.agent_id)
+                              FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
+                                AND p.sequence_id = s.newest_sequence_id), '[]') AS approvals,
                     o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.resources,
                     o.created_at AS published_at
              FROM stacks s
@@ -112,6 +118,22 @@ impl AgentRow {
     }
 }
 
+#[derive(serde::Deserialize)]
+struct ApprovalRow {
+    agent: Option<AgentId>,
+    objects: u32,
+    by: String,
+    at: jiff::Timestamp,
+}
+
+impl ApprovalRow {
+    fn facts(self, sequence_id: SequenceId) -> ApprovalFacts {
+        let (objects, approved_by, approved_at) = (self.objects, self.by, self.at);
+        let approval = Approval { sequence_id, objects, approved_by, approved_at };
+        ApprovalFacts { agent: self.agent, approval }
+    }
+}
+
 #[derive(sqlx::FromRow)]
 struct StackRow {
     project: String,
@@ -122,6 +144,7 @@ struct StackRow {
     target_times: Vec<jiff_sqlx::Timestamp>,
     selectors: Vec<String>,
     selector_times: Vec<jiff_sqlx::Timestamp>,
+    approvals: Json<Vec<ApprovalRow>>,
     sequence_id: Option<i64>,
     checksum: Option<Vec<u8>>,
     parsed_digest: Option<Vec<u8>>,
@@ -135,6 +158,10 @@ impl StackRow {
         let newest = self.newest();
         let mut facts = StackFacts::new(self.project, StackId(self.id), self.name).with_newest(newest);
         facts.deleted = self.deleted;
+        if let Some(newest) = newest {
+            let approvals = self.approvals.0.into_iter();
+            facts.approvals = approvals.map(|approval| approval.facts(newest.sequence_id)).collect();
+        }
         facts.targets = self
             .target_agents
             .into_iter()

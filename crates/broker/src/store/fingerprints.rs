@@ -40,7 +40,9 @@ const STACKS: &str = fingerprint_of!(
                FROM stack_targets t WHERE t.project = s.project AND t.stack_id = s.id), ''),
      coalesce((SELECT string_agg(t.selector || '@' || (extract(epoch FROM t.created_at) * 1000000)::bigint, ','
                                  ORDER BY t.selector COLLATE \"C\")
-               FROM stack_selectors t WHERE t.project = s.project AND t.stack_id = s.id), '')",
+               FROM stack_selectors t WHERE t.project = s.project AND t.stack_id = s.id), ''),
+     (SELECT count(*) FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
+                                               AND p.sequence_id = s.newest_sequence_id)",
     "FROM stacks s
      WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
 );

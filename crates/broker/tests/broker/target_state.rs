@@ -15,7 +15,7 @@ use brokkr_api::{ErrorCode, SequenceId, StackId};
 use brokkr_broker::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
 use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use crate::house::{Agent, House, Polled, YAML, polled, position, refused};
@@ -352,5 +352,38 @@ async fn an_agent_reads_only_contents_that_concern_it() -> Result<()> {
     assert_eq!(refused(other.caller().get(&path(&new)).await?).await?, ErrorCode::BRK2001);
     agent.hold(&[web.id]).await?;
     assert_eq!(agent.caller().get(&path(&old)).await?.text().await?, YAML, "any version of what it holds");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b5_an_approval_reaches_the_agent_that_it_is_for_and_is_for_the_newest_version_alone() -> Result<()> {
+    let house = House::open().await?;
+    let (one, two) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
+    house.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let approve =
+        async |body: Value| house.admin.send(Method::POST, "stacks/web/prune-approvals", &body).await;
+    let approvals = async |agent: &Agent| -> Result<Vec<u32>> {
+        let stacks = agent.poll().await?.envelope()?.stacks;
+        Ok(stacks[0].approvals.iter().map(|approval| approval.objects).collect())
+    };
+    let wanted = json!({ "sequence_id": object.sequence_id, "objects": 70, "agent": "shop-1" });
+    assert_eq!(approve(wanted).await?.status(), StatusCode::CREATED);
+    assert_eq!((approvals(&one).await?, approvals(&two).await?), (vec![70], vec![]));
+    let before = two.poll().await?.etag;
+    approve(json!({ "sequence_id": object.sequence_id, "objects": 80 })).await?;
+    assert_ne!(two.poll().await?.etag, before);
+    assert_eq!(approvals(&two).await?, [80]);
+    let list: brokkr_api::page::Page<brokkr_api::approvals::PruneApproval> =
+        house.admin.get_json("stacks/web/prune-approvals?limit=1").await?;
+    assert_eq!((list.items[0].agent_id, list.items[0].objects), (None, 80));
+    let path = format!("stacks/web/prune-approvals?after={}", list.next.unwrap_or_default());
+    let rest: brokkr_api::page::Page<brokkr_api::approvals::PruneApproval> =
+        house.admin.get_json(&path).await?;
+    assert_eq!(rest.items.len(), 1);
+    house.submit("web", YAML).await?;
+    assert_eq!(approvals(&one).await?, Vec::<u32>::new(), "it was for the version before");
+    let late = approve(json!({ "sequence_id": object.sequence_id, "objects": 70 })).await?;
+    assert_eq!(refused(late).await?, ErrorCode::BRK2014);
     Ok(())
 }

@@ -1,0 +1,83 @@
+//! Approvals of prunes that wait.
+
+use brokkr_api::approvals::PruneApproval;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::stacks::LockedStack;
+use super::{Doing as _, StoreError};
+
+#[derive(sqlx::FromRow)]
+struct ApprovalRow {
+    sequence_id: i64,
+    objects: i32,
+    agent_id: Option<Uuid>,
+    approved_by: String,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl From<ApprovalRow> for PruneApproval {
+    fn from(row: ApprovalRow) -> Self {
+        Self {
+            sequence_id: SequenceId(row.sequence_id),
+            objects: row.objects.unsigned_abs(),
+            agent_id: row.agent_id.map(AgentId),
+            approved_by: row.approved_by,
+            approved_at: row.created_at.to_jiff(),
+        }
+    }
+}
+
+/// Approves, or changes how many objects an earlier approval was for.
+pub async fn prune_approval_put_on_conn(
+    connection: &mut PgConnection,
+    stack: &LockedStack,
+    sequence_id: SequenceId,
+    agent: Option<AgentId>,
+    objects: i32,
+    approved_by: &str,
+) -> Result<PruneApproval, StoreError> {
+    let row: ApprovalRow = sqlx::query_as(
+        "INSERT INTO prune_approvals (project, stack_id, sequence_id, agent_id, objects, approved_by)
+         VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (project, stack_id, sequence_id, agent_id)
+         DO UPDATE SET objects = excluded.objects, approved_by = excluded.approved_by, created_at = now()
+         RETURNING sequence_id, objects, agent_id, approved_by, created_at",
+    )
+    .bind(&stack.project)
+    .bind(stack.id.0)
+    .bind(sequence_id.0)
+    .bind(agent.map(|agent| agent.0))
+    .bind(objects)
+    .bind(approved_by)
+    .fetch_one(connection)
+    .await
+    .doing("store the approval")?;
+    Ok(row.into())
+}
+
+/// The approvals of one version, those for every agent first.
+pub async fn prune_approval_list(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    sequence_id: SequenceId,
+    after: Option<AgentId>,
+    limit: usize,
+) -> Result<Vec<PruneApproval>, StoreError> {
+    let rows: Vec<ApprovalRow> = sqlx::query_as(
+        "SELECT sequence_id, objects, agent_id, approved_by, created_at FROM prune_approvals
+         WHERE project = $1 AND stack_id = $2 AND sequence_id = $3 AND ($4::uuid IS NULL OR agent_id > $4)
+         ORDER BY agent_id NULLS FIRST LIMIT $5",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .bind(sequence_id.0)
+    .bind(after.map(|agent| agent.0))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the approvals")?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
