@@ -8,6 +8,7 @@
 //! | `change`   | a request that changes something: read in full, repeatable by its key         |
 //! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
 //! | `precondition` | `If-Match`: changed only if nothing else was                            |
+//! | `quota`    | how much a project may have                                                   |
 //! | `paging`   | `after` and `limit`                                                           |
 //! | `contents` | the bounded cache of contents                                                 |
 
@@ -28,6 +29,7 @@ pub mod openapi;
 pub mod paging;
 pub mod precondition;
 pub mod projects;
+pub mod quota;
 pub mod stacks;
 pub mod whoami;
 pub mod write;

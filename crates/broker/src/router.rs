@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
+use crate::access::limits::Bucket;
 use crate::broker::Broker;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, events, frame, health, join_tokens,
@@ -96,7 +97,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
-        let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), permission), guard));
+        let guarded = methods
+            .route_layer(from_fn_with_state((Arc::clone(&broker), permission, Bucket::of(name)), guard));
         router = router.route(&path, guarded);
     }
     router

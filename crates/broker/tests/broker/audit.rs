@@ -63,7 +63,8 @@ async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take() -> Result<()> {
+async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take()
+-> Result<()> {
     let house = House::open().await?;
     let viewer = house.with_role(Role::Viewer).await?;
     house.stack("web", json!({})).await?;
@@ -121,9 +122,21 @@ async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Res
         .fetch_one(&mut connection)
         .await?;
     for (tamper, number, restore) in [
-        ("UPDATE audit SET name = 'somebody' WHERE id = $1", 3, "UPDATE audit SET name = 'test' WHERE id = $1"),
-        ("UPDATE audit SET path = path || '/' WHERE id = $1", 3, "UPDATE audit SET path = rtrim(path, '/') WHERE id = $1"),
-        ("UPDATE audit_chain SET number = 99 WHERE audit_id = $1", 4, "UPDATE audit_chain SET number = 3 WHERE audit_id = $1"),
+        (
+            "UPDATE audit SET name = 'somebody' WHERE id = $1",
+            3,
+            "UPDATE audit SET name = 'test' WHERE id = $1",
+        ),
+        (
+            "UPDATE audit SET path = path || '/' WHERE id = $1",
+            3,
+            "UPDATE audit SET path = rtrim(path, '/') WHERE id = $1",
+        ),
+        (
+            "UPDATE audit_chain SET number = 99 WHERE audit_id = $1",
+            4,
+            "UPDATE audit_chain SET number = 3 WHERE audit_id = $1",
+        ),
         ("DELETE FROM audit WHERE id = $1", 3, ""),
     ] {
         sqlx::query(tamper).bind(third).execute(&mut connection).await?;

@@ -135,6 +135,7 @@ pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) ->
         database_connections: 10,
         max_connections: 1000,
         trusted_proxies: Vec::new(),
+        rate_limits: true,
         log_format: LogFormat::Text,
     };
     Ok(Server::start(args).await?)
