@@ -35,6 +35,10 @@ pub enum ErrorCode {
     BRK1004,
     /// Two processes claim to be this agent.
     BRK1005,
+    /// More requests came than are allowed.
+    BRK1006,
+    /// The project has as much as it may have.
+    BRK1007,
     /// The project still has something in it.
     BRK1008,
     /// The agent's key was changed by another request.
@@ -99,6 +103,8 @@ impl ErrorCode {
             Self::BRK1001 | Self::BRK1003 => 401,
             Self::BRK1002 => 403,
             Self::BRK2001 => 404,
+            Self::BRK1006 => 429,
+            Self::BRK1007 => 403,
             Self::BRK1008 | Self::BRK1009 => 409,
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
             Self::BRK2011 | Self::BRK2013 | Self::BRK2014 => 409,
@@ -127,6 +133,8 @@ impl ErrorCode {
             Self::BRK1003 => "join token refused",
             Self::BRK1004 => "a newer session of this agent exists",
             Self::BRK1005 => "two processes claim to be this agent",
+            Self::BRK1006 => "too many requests",
+            Self::BRK1007 => "quota used up",
             Self::BRK1008 => "project not empty",
             Self::BRK1009 => "key already changed",
             Self::BRK2001 => "not found",
@@ -166,6 +174,8 @@ impl ErrorCode {
             Self::BRK1003 => "make a new one with `brokkr agent join-token`",
             Self::BRK1004 => "stop this process: another one serves",
             Self::BRK1005 => "find the second process; a cloned cluster needs a join token of its own",
+            Self::BRK1006 => "wait as long as Retry-After says",
+            Self::BRK1007 => "delete what is no longer needed, or ask an admin for more",
             Self::BRK1008 => "delete its stacks, revoke its tokens, and remove its webhooks and grants first",
             Self::BRK1009 => {
                 "sign with the key that was registered last, or join again with a new join token"
@@ -207,6 +217,7 @@ impl ErrorCode {
     #[must_use]
     pub fn is_transient(self) -> bool {
         matches!(self, Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
+        matches!(self, Self::BRK1006 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
     }
 
     #[must_use]

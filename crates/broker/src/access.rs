@@ -5,6 +5,7 @@
 //! | `permission` | what a route asks for                                                   |
 //! | `guard`      | the one place where it is checked                                       |
 //! | `caller`     | who it turned out to be                                                 |
+//! | `limits`     | how often somebody may ask                                              |
 //! | `origin`     | where a request comes from                                              |
 //! | `audit`      | what goes into the audit log, and its chain                             |
 //! | `tokens`     | who a token is, remembered for seconds                                  |
@@ -17,6 +18,7 @@ pub mod audit;
 pub mod caller;
 pub mod guard;
 pub mod keys;
+pub mod limits;
 pub mod origin;
 pub mod permission;
 pub mod secret;

@@ -173,6 +173,9 @@ pub struct ServeArgs {
     pub trusted_proxies: Vec<Network>,
     #[command(flatten)]
     pub retention: RetentionArgs,
+    /// Whether requests are counted per token, agent and address, and refused if there are too many.
+    #[arg(long, env = "BROKKR_RATE_LIMITS", default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub rate_limits: bool,
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -196,6 +199,7 @@ impl ServeArgs {
             drain_grace: Duration::ZERO,
             drain: Duration::from_secs(2),
             trusted_proxies: Vec::new(),
+            rate_limits: true,
             retention: RetentionArgs::default(),
             log_format: LogFormat::Text,
             webhooks: webhooks::WebhookArgs::default(),

@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::access::assertion::Assertions;
 use crate::access::audit::Deed;
 use crate::access::caller::Caller;
+use crate::access::limits::Limits;
 use crate::access::origin::{Network, Origin};
 use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
 use crate::http::error::ApiError;
+use crate::http::quota::Usage;
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::store::audit::audit_insert;
@@ -45,6 +47,8 @@ pub struct Broker {
     pub streams: Streams,
     pub assertions: Assertions,
     pub tokens: Tokens,
+    pub limits: Limits,
+    pub usage: Usage,
     /// Takes refused attempts to the audit log.
     pub refusals: Refusals,
     /// Whose word about addresses is believed.

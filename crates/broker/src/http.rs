@@ -10,6 +10,7 @@
 //! | `precondition` | `If-Match`: changed only if nothing else was                            |
 //! | `expect`   | the number that a change has to name if it takes stacks away                  |
 //! | `reading`  | reading manifests, a few at a time                                            |
+//! | `quota`    | how much a project may have                                                   |
 //! | `paging`   | `after` and `limit`                                                           |
 //! | `contents` | the bounded cache of contents                                                 |
 
@@ -36,6 +37,7 @@ pub mod projects;
 pub mod prune_approvals;
 pub mod reading;
 pub mod selectors;
+pub mod quota;
 pub mod stacks;
 pub mod streams;
 pub mod system;

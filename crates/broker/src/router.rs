@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::guard::guard;
+use crate::access::limits::Bucket;
 use crate::broker::Broker;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
@@ -133,7 +134,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
         let (path, _) = only(&paths, name);
         // Inside the guard: it has to be known who calls.
         let methods = methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::unless_held));
-        let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), permission), guard));
+        let guarded = methods
+            .route_layer(from_fn_with_state((Arc::clone(&broker), permission, Bucket::of(name)), guard));
         router = router.route(&path, guarded);
     }
     router

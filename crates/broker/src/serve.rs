@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::assertion::Assertions;
+use crate::access::limits::Limits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
 use crate::broker::Broker;
 use crate::http::contents::Contents;
+use crate::http::quota::Usage;
 use crate::index::Index;
 use crate::listener::{End, Limits, ListenError, Listener, tls_config};
 use crate::metrics::Metrics;
@@ -117,6 +119,8 @@ impl Server {
             streams,
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
+            limits: Limits::new(args.rate_limits),
+            usage: Usage::default(),
             refusals,
             trusted_proxies: args.trusted_proxies,
             contents: Contents::default(),

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use super::assertion::BadAssertion;
 use super::audit::Deed;
 use super::caller::{AgentCaller, Caller};
+use super::limits::Bucket;
 use super::origin::Origin;
 use super::permission::Permission;
 use super::secret::{Secret, SecretKind};
@@ -24,17 +25,34 @@ use crate::http::error::{ApiError, Trouble};
 use crate::http::headers::position;
 
 pub async fn guard(
-    State((broker, permission)): State<(Arc<Broker>, Permission)>,
+    State((broker, permission, bucket)): State<(Arc<Broker>, Permission, Bucket)>,
     parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if permission == Permission::Public {
-        return Ok(next.run(request).await);
-    }
     let origin = Origin::of(request.extensions())?;
+    if permission == Permission::Public {
+        if bucket == Bucket::Registering {
+            broker.limits.listens_to(origin.address).await?;
+        }
+        let response = next.run(request).await;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            broker.limits.failed(origin.address).await?;
+        }
+        return Ok(response);
+    }
     // Boxed: it is over when a poll begins to wait.
-    let caller = Box::pin(authenticate(&broker, request.headers(), &origin)).await?;
+    let caller = match Box::pin(authenticate(&broker, request.headers(), &origin)).await {
+        Ok(caller) => caller,
+        Err(error) => {
+            // Only those who fail are counted by address: many may share one.
+            if error.status() == StatusCode::UNAUTHORIZED {
+                broker.limits.failed(origin.address).await?;
+            }
+            return Err(error);
+        }
+    };
+    broker.limits.known(bucket, &caller).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });

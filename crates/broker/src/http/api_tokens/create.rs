@@ -12,6 +12,7 @@ use crate::access::secret::{Secret, SecretKind};
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::api_tokens::{self, api_token_insert_on_conn};
 
@@ -49,6 +50,7 @@ pub async fn create_api_token(
         expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
     };
     let info = api_token_insert_on_conn(write.conn(), token).await?;
+    quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
     tracing::info!(token_id = %info.id, name = info.name, role = %info.role, project = info.project, "API token made");
     let made = NewApiToken { token: secret.expose().to_owned(), info };
     write.finish(StatusCode::CREATED, &made).await

@@ -47,6 +47,8 @@ pub async fn submit_deployment_object(
     if let Some(again) = Write::again(&broker, &change, Keep::Plain).await? {
         return Ok(again);
     }
+    let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
+    broker.usage.submission(&broker.pool, project, bytes).await?;
     let reading = read(change.body.clone()).await?;
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
         Begun::New(write) => write,

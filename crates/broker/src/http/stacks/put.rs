@@ -13,6 +13,7 @@ use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::precondition;
+use crate::http::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{
@@ -50,6 +51,9 @@ pub async fn put_stack(
             stack_insert_on_conn(write.conn(), project, StackId::generate(), name.as_str()).await?
         }
     };
+    if created {
+        quota_check_on_conn(write.conn(), project, Added::Stack).await?;
+    }
     let locked = stack_lock_on_conn(write.conn(), project, &named).await?;
     let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
     if locked.deleted_at.is_some() {

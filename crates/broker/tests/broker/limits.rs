@@ -1,0 +1,84 @@
+//! How often, and how much: rate limits and quotas.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::ErrorCode;
+use brokkr_api::tokens::Role;
+use brokkr_testkit::eventually;
+use futures::StreamExt as _;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::house::{Caller, House, Key, YAML, refused, register};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let guess = Caller::new(house.server.address, Some("brk_wrong".to_owned()));
+    let guesses = (0..600).map(|_| async { guess.get("stacks").await });
+    let answers: Vec<_> = futures::stream::iter(guesses).buffer_unordered(20).collect().await;
+    let mut slowed = Vec::new();
+    for answer in answers {
+        let answer = answer?;
+        if answer.status() == 429 {
+            slowed.push(answer);
+        }
+    }
+    let one = slowed.pop().context("some are slowed down")?;
+    let seconds: u64 = one.headers()["retry-after"].to_str()?.parse()?;
+    assert!((1..=20).contains(&seconds), "{seconds}");
+    assert_eq!(refused(one).await?, ErrorCode::BRK1006);
+    // Whoever says who they are is not concerned.
+    assert_eq!(agent.poll().await?.status, 200);
+    assert!(house.admin.get("stacks").await?.status().is_success());
+    // Nobody joins from there for a moment.
+    let token = house.join_token("shop-2", json!({})).await?;
+    let joined = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    assert_eq!(refused(joined).await?, ErrorCode::BRK1006);
+    eventually(Duration::from_secs(30), "it to be listened to again", async || {
+        let key = Key::generate().expect("a key");
+        register(&house.anybody(), &token.token, &key).await.is_ok_and(|joined| joined.status() != 429)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_has_no_more_than_it_may_have_and_is_told_what_it_uses() -> Result<()> {
+    let house = House::open().await?;
+    let shop = house.project("shop", Role::Owner).await?;
+    let allow = async |quotas: serde_json::Value| -> Result<()> {
+        let put = house.admin.send(Method::PUT, "projects/shop", &json!({ "allowed": quotas })).await?;
+        put.error_for_status()?;
+        Ok(())
+    };
+    allow(json!({ "stacks": 1, "tokens": 2 })).await?;
+    let stack = async |name: &str| shop.send(Method::PUT, &format!("stacks/{name}"), &json!({})).await;
+    assert_eq!(stack("one").await?.status(), 201);
+    let second = stack("two").await?;
+    assert_eq!(second.status(), 403);
+    let told = second.text().await?;
+    assert!(told.contains("would use 2 of 1 stacks") && told.contains("BRK1007"), "{told}");
+    assert_eq!(stack("one").await?.status(), 200, "what is there can be changed");
+    shop.request(Method::DELETE, "stacks/one").send().await?.error_for_status()?;
+    assert_eq!(stack("two").await?.status(), 201, "and made room for");
+
+    let token = json!({ "name": "ci", "role": "viewer" });
+    assert_eq!(shop.send(Method::POST, "api-tokens", &token).await?.status(), 201);
+    let third = shop.send(Method::POST, "api-tokens", &token).await?;
+    assert_eq!(refused(third).await?, ErrorCode::BRK1007);
+
+    let submit = || shop.request(Method::POST, "stacks/two/deployment-objects").body(YAML).send();
+    assert_eq!(submit().await?.status(), 201);
+    for quotas in
+        [json!({ "stored_bytes": 1 }), json!({ "stored_bytes": 1_000_000, "submissions_per_hour": 1 })]
+    {
+        allow(quotas).await?;
+        eventually(Duration::from_secs(20), "the quota to hold", async || {
+            submit().await.is_ok_and(|answer| answer.status() == 403)
+        })
+        .await?;
+    }
+    Ok(())
+}

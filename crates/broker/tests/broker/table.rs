@@ -1,0 +1,155 @@
+//! Every route, called by everybody: who gets in, and what the others are told.
+//!
+//! The table is a snapshot. A new route is a new row, and until somebody has looked at it and accepted it, the
+//! test fails: `INSTA_UPDATE=always`, then read the difference.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::tokens::{NewApiToken, Role};
+use brokkr_api::{Problem, TokenId};
+use brokkr_broker::access::Permission;
+use brokkr_broker::router;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::house::{Caller, House, YAML, read};
+
+/// In the order of the columns: those who may change something come last.
+async fn everybody(house: &House, path_agent: &crate::house::Agent) -> Result<Vec<(&'static str, Caller)>> {
+    let other = house.agent("other", json!({})).await?;
+    let revoked = house.agent("revoked", json!({})).await?;
+    house.admin.request(Method::DELETE, "agents/revoked/keys").send().await?.error_for_status()?;
+    let wanted = json!({ "name": "short", "role": "owner", "ttl_seconds": 3600 });
+    let expired: NewApiToken = read(house.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    let mut connection = house.database.connect().await?;
+    sqlx::query("UPDATE api_tokens SET expires_at = now() WHERE id = $1")
+        .bind(expired.info.id.0)
+        .execute(&mut connection)
+        .await?;
+    let address = house.server.address;
+    Ok(vec![
+        ("nobody", house.anybody()),
+        ("expired token", Caller::new(address, Some(expired.token))),
+        ("revoked agent", revoked.caller()),
+        ("other agent", other.caller()),
+        ("agent itself", path_agent.caller()),
+        ("other project", house.project("elsewhere", Role::Owner).await?),
+        ("viewer", house.with_role(Role::Viewer).await?),
+        ("auditor", house.with_role(Role::Auditor).await?),
+        ("deployer", house.with_role(Role::Deployer).await?),
+        ("owner", house.with_role(Role::Owner).await?),
+        ("admin", house.admin.clone()),
+    ])
+}
+
+/// What is there for the next call, whatever the one before has done.
+async fn furnish(house: &House) -> Result<BTreeMap<&'static str, String>> {
+    // By id: under a name that is another's, anybody may make one of their own.
+    let stack = house.stack("web", json!({ "agents": ["itself"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    house.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;
+    let wanted = json!({ "name": "spare", "role": "viewer" });
+    let token: NewApiToken = read(house.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    Ok(BTreeMap::from([
+        ("{stack}", stack.id.to_string()),
+        ("{sequence_id}", object.sequence_id.to_string()),
+        ("{token}", token.info.id.to_string()),
+    ]))
+}
+
+/// The path with what is there in its place; what has no place here yet is one that nobody has.
+fn filled(path: &str, there: &BTreeMap<&'static str, String>) -> String {
+    path.split('/')
+        .map(|part| match there.get(part) {
+            Some(value) => value.clone(),
+            None if part.starts_with('{') => Uuid::nil().to_string(),
+            None => part.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+async fn call(caller: &Caller, method: &str, path: &str) -> Result<(StatusCode, Option<Problem>)> {
+    let request = caller.request(method.parse::<Method>()?, path);
+    let request = if method == "GET" { request } else { request.json(&json!({})) };
+    let response = request.send().await?;
+    let status = response.status();
+    // A stream has no end; what matters came with its head.
+    let problem = if status.is_success() { None } else { response.json().await.ok() };
+    Ok((status, problem))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_by_everybody() -> Result<()> {
+    let house = House::open().await?;
+    let (itself, _victim) =
+        (house.agent("itself", json!({})).await?, house.agent("victim", json!({})).await?);
+    let everybody = everybody(&house, &itself).await?;
+    let mut table = String::new();
+    for route in router::table() {
+        let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
+        writeln!(table, "{}\n  {}", route.name, route.permission)?;
+        let mut outcomes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (who, caller) in &everybody {
+            let mut there = furnish(&house).await?;
+            // What only people do to an agent is done to another one, so that this one goes on.
+            let own = !matches!(route.permission, Permission::Token(_));
+            there.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
+            there.insert("{project}", if method == "GET" { "default" } else { "spare" }.to_owned());
+            let (status, problem) = call(caller, method, &filled(path, &there)).await?;
+            let told = match problem {
+                Some(problem) => format!("{} {}", status.as_u16(), problem.code),
+                None => status.as_u16().to_string(),
+            };
+            assert!(!status.is_server_error(), "{} by {who}: {told}", route.name);
+            outcomes.entry(told).or_default().push(who);
+        }
+        for (told, who) in outcomes {
+            writeln!(table, "    {told:<12} {}", who.join(", "))?;
+        }
+    }
+    insta::assert_snapshot!("every_route_by_everybody", table);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_may_not_see_answers_as_if_it_were_not_there() -> Result<()> {
+    let house = House::open().await?;
+    let (itself, other) = (house.agent("itself", json!({})).await?, house.agent("other", json!({})).await?);
+    let stranger = house.project("elsewhere", Role::Owner).await?;
+    let there = furnish(&house).await?;
+    let mut compared = 0;
+    for route in router::table() {
+        let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
+        let of_project = ["{stack}", "{sequence_id}", "{token}"].iter().any(|part| path.contains(part));
+        let caller = match route.permission {
+            Permission::Token(least) if of_project && Role::Owner.includes(least) => &stranger,
+            Permission::AnyAgentOr(_) => &stranger,
+            Permission::Agent | Permission::AgentOr(_) => &other.caller(),
+            _ => continue,
+        };
+        let mut missing: BTreeMap<&'static str, String> = BTreeMap::from([
+            ("{stack}", Uuid::now_v7().to_string()),
+            ("{sequence_id}", "999999".to_owned()),
+            ("{token}", TokenId::generate().to_string()),
+        ]);
+        missing.insert("{agent}", Uuid::now_v7().to_string());
+        let mut there = there.clone();
+        there.insert("{agent}", itself.id.to_string());
+        let ask = async |at: &BTreeMap<&'static str, String>| -> Result<(StatusCode, Value)> {
+            let (status, problem) = call(caller, method, &filled(path, at)).await?;
+            let problem = problem.map(|problem| Problem { request_id: String::new(), ..problem });
+            Ok((status, serde_json::to_value(problem)?))
+        };
+        let (seen, absent) = (ask(&there).await?, ask(&missing).await?);
+        assert_eq!(seen, absent, "{}", route.name);
+        // A request that is wrong in itself is told so before anybody looks whether the thing is there.
+        assert!(matches!(seen.0.as_u16(), 404 | 422), "{}: {}", route.name, seen.0);
+        compared += 1;
+    }
+    assert!(compared > 12, "{compared}");
+    Ok(())
+}
