@@ -28,6 +28,7 @@ mod sizes;
 mod streams;
 mod target_state;
 mod tokens;
+mod version1;
 mod waiting;
 mod webhooks;
 mod why;
