@@ -30,6 +30,7 @@ mod streams;
 mod table;
 mod target_state;
 mod tokens;
+mod version1;
 mod waiting;
 mod webhooks;
 mod why;

@@ -23,7 +23,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
 const SOON: Duration = Duration::from_secs(30);
 
 /// `brokkr-broker epoch …` on the database.
-async fn epoch(database: &Database, arguments: &[&str]) -> Result<Output> {
+pub async fn epoch(database: &Database, arguments: &[&str]) -> Result<Output> {
     let launch = Launch::new("brokkr-broker", PROGRAM)
         .args(["epoch"])
         .args(arguments)
