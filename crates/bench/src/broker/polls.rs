@@ -46,6 +46,12 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             quiet.others,
             busy.presence
         ));
+    let wal = (busy.wal - quiet.wal).max(0.0);
+    figures.add("presence_wal_bytes_per_s", wal).note(format!(
+        "of {} agents that poll all the time; the rest of the log is {:.0}",
+        agents.len(),
+        quiet.wal
+    ));
     cpu(args, &ground, &agents, figures).await?;
     ground.linger(args).await
 }
@@ -55,6 +61,7 @@ struct Rates {
     polls: f64,
     presence: f64,
     others: f64,
+    wal: f64,
 }
 
 async fn counted(
@@ -63,11 +70,14 @@ async fn counted(
     polls: impl AsyncFn() -> Result<u64>,
 ) -> Result<Rates> {
     let (begun, before, polled) = (Instant::now(), ground.statements().await?, polls().await?);
+    let wal = ground.engine.wal_bytes().await?;
     tokio::time::sleep(args.turn).await;
+    let wal = ground.engine.wal_bytes().await? - wal;
     let (seconds, after, polls) = (begun.elapsed().as_secs_f64(), ground.statements().await?, polls().await?);
     let rate = |of: fn(&Statements) -> i64| (of(&after) - of(&before)) as f64 / seconds;
     let polls = (polls - polled) as f64 / seconds;
-    Ok(Rates { polls, presence: rate(|counted| counted.presence), others: rate(|counted| counted.others) })
+    let (presence, others) = (rate(|counted| counted.presence), rate(|counted| counted.others));
+    Ok(Rates { polls, presence, others, wal: wal / seconds })
 }
 
 async fn cpu(
