@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_swarm::{Duty, Swarm};
+use brokkr_swarm::wire::Dialer;
+use brokkr_swarm::{Duty, Swarm, Transport};
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::args::BrokerArgs;
 use super::bare::Bare;
@@ -95,6 +96,14 @@ async fn cpu(
         .await?;
     let asked: Arc<[Asked]> = asked.into();
     let broker = ground.address()?;
+    let dialer = Dialer::new(&ground.authorities(), Transport::Own, 1, 1)?;
+    let answer = dialer.connect(&broker, 0).await?.exchange(asked[0].clone()).await?;
+    let path = asked[0].uri().path().len() + "GET  HTTP/1.1".len();
+    figures
+        .add("poll_bytes_in", head_bytes(asked[0].headers(), path))
+        .note("of a request, before TLS, TCP and IP");
+    let line = "HTTP/1.1 304 Not Modified".len();
+    figures.add("poll_bytes_out", head_bytes(&answer.headers, line)).note("of its answer");
     let bare_broker = brokkr_swarm::Broker { address: bare.address, ..broker.clone() };
     let mut figures_of = [Vec::new(), Vec::new()];
     let mut rates = [Vec::new(), Vec::new()];
@@ -122,4 +131,10 @@ async fn cpu(
         .note("of CPU a poll, 304 at once");
     figures.add("polls_per_s", broker_rate).bare(bare_rate).note("with the clients on the same cores");
     Ok(())
+}
+
+/// As HTTP/1.1 writes it.
+fn head_bytes(headers: &HeaderMap, line: usize) -> f64 {
+    let lines: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    (line + lines + 4) as f64
 }
