@@ -26,8 +26,9 @@ use crate::config::{Broker, Transport};
 
 /// What the broker gives a handshake, and a little more.
 const CONNECT: Duration = Duration::from_secs(15);
-/// Agents behind one loopback address: there are fewer ports than agents.
-const BEHIND_AN_ADDRESS: usize = 10_000;
+/// Agents behind one loopback address: a pair of addresses has only so many ports, and the broker lets nobody have all
+/// connections.
+const BEHIND_AN_ADDRESS: usize = 500;
 const LARGEST: usize = 16 * 1024 * 1024;
 
 /// Why there was no answer, or none that counts.
@@ -144,12 +145,13 @@ impl Dialer {
     }
 }
 
-/// On the loopback address, agents come from several: a pair of addresses has only so many ports.
+/// On the loopback address, agents come from several.
 async fn dial(address: SocketAddr, number: usize) -> std::io::Result<tokio::net::TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
-        let place = u8::try_from(2 + number / BEHIND_AN_ADDRESS).unwrap_or(u8::MAX);
-        socket.bind(SocketAddr::from(([127, 0, 0, place], 0)))?;
+        let place = number / BEHIND_AN_ADDRESS;
+        let [.., high, low] = (place / 250 * 256 + place % 250 + 2).to_be_bytes();
+        socket.bind(SocketAddr::from(([127, 0, high, low], 0)))?;
     }
     socket.connect(address).await
 }

@@ -39,6 +39,14 @@ impl Engine {
         Ok(Self { postgres, watch })
     }
 
+    /// Bytes of write-ahead log so far.
+    pub async fn wal_bytes(&self) -> Result<f64> {
+        let bytes: i64 = sqlx::query_scalar("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
+            .fetch_one(&self.watch)
+            .await?;
+        Ok(bytes as f64)
+    }
+
     /// User and system time of all its processes so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         let pid = self.postgres.server().and_then(|server| server.process().pid());

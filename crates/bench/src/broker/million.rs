@@ -13,6 +13,12 @@ use crate::results::percentile;
 
 /// Agents that each stack reaches, and that have a word about it: one site.
 const SITE: usize = 100;
+/// Selectors that are previewed: of a fortieth, of a third, and of nearly everybody.
+const PREVIEWS: [(&str, &str); 3] = [
+    ("preview_few_p99_ms", "region%3Dr{}"),
+    ("preview_third_p99_ms", "env%3Dprod,region!%3Dr{}"),
+    ("preview_most_p99_ms", "tier%20notin%20(t{})"),
+];
 /// Requests of each kind of page.
 const PAGES: usize = 100;
 
@@ -20,17 +26,28 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let ground = Ground::start(args, engine).await?;
     fill(args, &ground).await?;
     restart(args, &ground, figures).await?;
-    let status = async |number: usize| {
-        let stack = number * 7919 % args.stacks + 1;
-        format!("/api/v1/stacks/stack-{stack}/status?limit=500")
-    };
-    let seconds = pages(&ground, status).await?;
-    figures.add("status_page_p99_ms", percentile(&seconds, 99) * 1e3).note(format!(
-        "{} rows of status; the half in {:.1} ms",
-        args.fleet,
-        percentile(&seconds, 50) * 1e3
-    ));
+    let stack = |number: usize| number * 7919 % args.stacks + 1;
+    let status = |number| format!("/api/v1/stacks/stack-{}/status?limit=500", stack(number));
+    told(figures, "status_page_p99_ms", &pages(&ground, status).await?, &format!("{} rows", args.fleet));
+    let summary = |number| format!("/api/v1/stacks/stack-{}/status/summary", stack(number));
+    told(figures, "status_summary_p99_ms", &pages(&ground, summary).await?, "counts of one stack");
+    let agents =
+        |number: usize| format!("/api/v1/agents?limit=500&after=fleet-{}", number * 7919 % args.fleet);
+    told(figures, "agents_page_p99_ms", &pages(&ground, agents).await?, &format!("{} agents", args.fleet));
+    for (key, selectors) in PREVIEWS {
+        let preview = |number: usize| {
+            let selector = selectors.replace("{}", &(number % 40).to_string());
+            format!("/api/v1/selectors/preview?limit=500&selector={selector}")
+        };
+        let what = selectors.replace("%20", " ").replace("%3D", "=");
+        told(figures, key, &pages(&ground, preview).await?, &what);
+    }
     ground.linger(args).await
+}
+
+fn told(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
+    let (most, half) = (percentile(seconds, 99) * 1e3, percentile(seconds, 50) * 1e3);
+    figures.add(key, most).note(format!("{what}; the half in {half:.1} ms"));
 }
 
 /// Written straight into the tables: what is measured comes after.
@@ -68,11 +85,11 @@ async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
             .to_owned(),
         format!(
             "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, transition, reason, message, objects,
-                                       hops, ready, total, at)
+                                       hops, ready, total, at, agent_name)
              SELECT 'default', s.id, a.id, s.newest_sequence_id, 'healthy', '', '', '[]',
-                    jsonb_build_object('reported', now()), 3, 3, now()
+                    jsonb_build_object('reported', now()), 3, 3, now(), a.name
              FROM (SELECT id, newest_sequence_id, substr(name, 7)::int % {sites} AS site FROM stacks) AS s
-             JOIN (SELECT id, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
+             JOIN (SELECT id, name, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
         ),
         "ANALYZE".to_owned(),
     ];
@@ -115,10 +132,10 @@ async fn restart(args: &BrokerArgs, ground: &Ground<'_>, figures: &mut Figures) 
 }
 
 /// Seconds of each of many requests, one after the other.
-async fn pages(ground: &Ground<'_>, path: impl AsyncFn(usize) -> String) -> Result<Vec<f64>> {
+async fn pages(ground: &Ground<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
     let mut seconds = Vec::with_capacity(PAGES);
     for number in 0..PAGES {
-        let url = format!("{}{}", ground.broker.url(), path(number).await);
+        let url = format!("{}{}", ground.broker.url(), path(number));
         let begun = Instant::now();
         let answer = ground.broker.http().get(&url).bearer_auth(&ground.token).send().await?;
         let (status, body) = (answer.status(), answer.text().await?);

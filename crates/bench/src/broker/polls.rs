@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_swarm::{Duty, Swarm};
+use brokkr_swarm::wire::Dialer;
+use brokkr_swarm::{Duty, Swarm, Transport};
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::args::BrokerArgs;
 use super::bare::Bare;
@@ -46,6 +47,12 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             quiet.others,
             busy.presence
         ));
+    let wal = (busy.wal - quiet.wal).max(0.0);
+    figures.add("presence_wal_bytes_per_s", wal).note(format!(
+        "of {} agents that poll all the time; the rest of the log is {:.0}",
+        agents.len(),
+        quiet.wal
+    ));
     cpu(args, &ground, &agents, figures).await?;
     ground.linger(args).await
 }
@@ -55,6 +62,7 @@ struct Rates {
     polls: f64,
     presence: f64,
     others: f64,
+    wal: f64,
 }
 
 async fn counted(
@@ -63,11 +71,14 @@ async fn counted(
     polls: impl AsyncFn() -> Result<u64>,
 ) -> Result<Rates> {
     let (begun, before, polled) = (Instant::now(), ground.statements().await?, polls().await?);
+    let wal = ground.engine.wal_bytes().await?;
     tokio::time::sleep(args.turn).await;
+    let wal = ground.engine.wal_bytes().await? - wal;
     let (seconds, after, polls) = (begun.elapsed().as_secs_f64(), ground.statements().await?, polls().await?);
     let rate = |of: fn(&Statements) -> i64| (of(&after) - of(&before)) as f64 / seconds;
     let polls = (polls - polled) as f64 / seconds;
-    Ok(Rates { polls, presence: rate(|counted| counted.presence), others: rate(|counted| counted.others) })
+    let (presence, others) = (rate(|counted| counted.presence), rate(|counted| counted.others));
+    Ok(Rates { polls, presence, others, wal: wal / seconds })
 }
 
 async fn cpu(
@@ -85,6 +96,14 @@ async fn cpu(
         .await?;
     let asked: Arc<[Asked]> = asked.into();
     let broker = ground.address()?;
+    let dialer = Dialer::new(&ground.authorities(), Transport::Own, 1, 1)?;
+    let answer = dialer.connect(&broker, 0).await?.exchange(asked[0].clone()).await?;
+    let path = asked[0].uri().path().len() + "GET  HTTP/1.1".len();
+    figures
+        .add("poll_bytes_in", head_bytes(asked[0].headers(), path))
+        .note("of a request, before TLS, TCP and IP");
+    let line = "HTTP/1.1 304 Not Modified".len();
+    figures.add("poll_bytes_out", head_bytes(&answer.headers, line)).note("of its answer");
     let bare_broker = brokkr_swarm::Broker { address: bare.address, ..broker.clone() };
     let mut figures_of = [Vec::new(), Vec::new()];
     let mut rates = [Vec::new(), Vec::new()];
@@ -112,4 +131,10 @@ async fn cpu(
         .note("of CPU a poll, 304 at once");
     figures.add("polls_per_s", broker_rate).bare(bare_rate).note("with the clients on the same cores");
     Ok(())
+}
+
+/// As HTTP/1.1 writes it.
+fn head_bytes(headers: &HeaderMap, line: usize) -> f64 {
+    let lines: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    (line + lines + 4) as f64
 }

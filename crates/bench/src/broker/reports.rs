@@ -32,13 +32,26 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let (mine, theirs) = agents.split_at(args.connections);
     for (name, batch) in [("report", args.batch), ("report_single", 1)] {
         let maker = Arc::new(Maker { stacks: stacks[..batch].to_vec(), clock: AtomicI64::new(0) });
-        let mut rates = [Vec::new(), Vec::new()];
+        let (mut rates, mut wals) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for _ in 0..args.rounds {
-            rates[0].push(through_the_broker(args, &ground, mine, &maker).await?.rate() * batch as f64);
-            rates[1].push(bare(args, &ground, theirs, &maker).await?.rate() * batch as f64);
+            for which in [0, 1] {
+                let wal = engine.wal_bytes().await?;
+                let done = match which {
+                    0 => through_the_broker(args, &ground, mine, &maker).await?,
+                    _ => bare(args, &ground, theirs, &maker).await?,
+                };
+                let reports = batch as f64;
+                rates[which].push(done.rate() * reports);
+                wals[which].push((engine.wal_bytes().await? - wal) / done.answers as f64 / reports);
+            }
         }
         let [broker, bare] = rates.map(median);
+        let [broker_wal, bare_wal] = wals.map(median);
         figures.add(&format!("{name}s_per_s"), broker).bare(bare);
+        figures
+            .add(&format!("{name}_wal_bytes"), broker_wal)
+            .bare(bare_wal)
+            .note("write-ahead log of one report");
         let row = figures.add(&format!("{name}_ratio"), broker / bare);
         row.at_least(0.5).note(format!("batches of {batch}, each an agent's, each a transaction"));
     }

@@ -28,13 +28,22 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let yaml = Bytes::from(Workload::application("shop", "web").yaml());
     for (name, count) in [("submit_1", 1), ("submit_200", MANY)] {
         let stacks: Arc<[Uuid]> = stacks[..count].into();
-        let mut rates = [Vec::new(), Vec::new()];
+        let (mut rates, mut wals) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for _ in 0..args.rounds {
-            rates[0].push(through_the_broker(args, &ground, &stacks, &yaml).await?.rate());
-            rates[1].push(bare(args, &ground, &stacks, &yaml).await?.rate());
+            for which in [0, 1] {
+                let wal = engine.wal_bytes().await?;
+                let done = match which {
+                    0 => through_the_broker(args, &ground, &stacks, &yaml).await?,
+                    _ => bare(args, &ground, &stacks, &yaml).await?,
+                };
+                rates[which].push(done.rate());
+                wals[which].push((engine.wal_bytes().await? - wal) / done.answers as f64);
+            }
         }
         let [broker, bare] = rates.map(median);
+        let [broker_wal, bare_wal] = wals.map(median);
         figures.add(&format!("{name}_per_s"), broker).bare(bare);
+        figures.add(&format!("{name}_wal_bytes"), broker_wal).bare(bare_wal).note("write-ahead log of one");
         let key = if count == 1 { "submit_ratio_1" } else { "submit_ratio" };
         figures.add(key, broker / bare).at_least(0.5).note(format!(
             "{count} stacks, {} bytes, {} connections to the database",
@@ -92,7 +101,7 @@ async fn bare(args: &BrokerArgs, ground: &Ground<'_>, stacks: &Arc<[Uuid]>, yaml
     Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// The rows of a submission: its idempotency key with the result, the object, the stack's newest, the doorbell.
+/// The rows of a submission: its idempotency key with the result, the object, the stack's newest, the doorbell, the audit.
 async fn transaction(pool: &PgPool, stack: Uuid, yaml: &[u8]) -> Result<()> {
     let digest = Sha256::digest(yaml).to_vec();
     let key = Sha256::digest(Uuid::new_v4()).to_vec();
@@ -120,6 +129,15 @@ async fn transaction(pool: &PgPool, stack: Uuid, yaml: &[u8]) -> Result<()> {
         .bind(stack)
         .execute(&mut *transaction)
         .await?;
+    sqlx::query(
+        "INSERT INTO audit (project, kind, principal, name, method, route, path, address, status, request_id, after)
+         VALUES ('default', 'change', 'bare', 'bare', 'POST', '/api/v1/stacks/{stack}/deployment-objects', $1,
+                 '127.0.0.1', 201, $1, $2)",
+    )
+    .bind(stack.to_string())
+    .bind(&digest)
+    .execute(&mut *transaction)
+    .await?;
     sqlx::query(
         "INSERT INTO idempotency_keys (project, principal, key, request_digest, status, body)
          VALUES ('default', 'bare', $1, $2, 201, $3)",

@@ -128,7 +128,8 @@ async fn poll(
     // The tag of what the caller has, once it is known to be the answer.
     let mut has: Option<String> = None;
     let mut waiting: Option<Waiting> = None;
-    let mut over = false;
+    // Who does not wait is answered by the first look.
+    let mut over = ask.wait.unwrap_or_default() == 0;
     loop {
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
         let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
