@@ -153,29 +153,6 @@ impl Server {
         self.start_again().await
     }
 
-    /// Keeps a copy of everything as it is now, for [`Server::go_back`].
-    pub async fn save(&self) -> Result<()> {
-        self.process.stop_by(Signal::SIGINT).await?;
-        self.copy("data", "saved").await?;
-        self.start_again().await
-    }
-
-    /// Puts everything back to what was saved, as from a backup. Whoever is connected is disconnected.
-    pub async fn go_back(&self) -> Result<()> {
-        self.process.stop_by(Signal::SIGINT).await?;
-        self.copy("saved", "data").await?;
-        self.start_again().await
-    }
-
-    async fn copy(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.scratch.join(from), self.scratch.join(to));
-        if to.exists() {
-            fs::remove_dir_all(&to).context("cannot remove the data")?;
-        }
-        run(Launch::new("cp", "cp").arg("-a").arg(from).arg(to), START_DEADLINE).await?.ok()?;
-        Ok(())
-    }
-
     async fn ready(&self) -> Result<()> {
         let url = self.facts().url("postgres");
         self.process.ready_when(START_DEADLINE, async || PgConnection::connect(&url).await.is_ok()).await

@@ -58,24 +58,36 @@ async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_08_a_failover_that_lost_the_last_transactions_sends_no_agent_back_and_gives_no_id_twice()
+-> Result<()> {
+    goes_back(true).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn row_09_a_database_put_back_in_time_sends_no_agent_back_and_gives_no_id_twice() -> Result<()> {
+    goes_back(false).await
+}
+
+/// The replicas either serve on over what has taken the database's place, or are started anew on it.
+async fn goes_back(serving: bool) -> Result<()> {
     let mut world = World::start().await?;
     world.load().await?;
     world.settle().await?;
-    world.server()?.save().await?;
-    for replica in 0..2 {
-        world.ready(replica, PATIENCE).await?;
-    }
+    let backup = world.server()?.back_up().await?;
     world.load().await?;
     world.gets_on(10).await?;
     world.settle().await?;
     let known = known(&world).await?;
     let highest = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
 
-    world.replicas.iter().for_each(|replica| replica.kill9());
-    world.server()?.go_back().await?;
-    for replica in &world.replicas {
-        replica.start_again().await?;
+    if serving {
+        world.server()?.restore(&backup).await?;
+    } else {
+        world.replicas.iter().for_each(|replica| replica.kill9());
+        world.server()?.restore(&backup).await?;
+        for replica in &world.replicas {
+            replica.start_again().await?;
+        }
     }
     for replica in 0..2 {
         let what = format!("replica {replica} to hold everybody");
