@@ -4,7 +4,7 @@
 //! commands/engines.rs    builds the real engines that tests run on
 //! commands/test.rs       every test, with shared engines: what CI runs
 //! commands/e2e.rs        the end-to-end tests
-//! commands/faults.rs     the agent's fault matrix in full, and bugs that it has to find
+//! commands/faults.rs     the fault matrix in full, and bugs that it has to find
 //! commands/fuzz.rs       made-up input for everything that reads what strangers send
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/bench.rs      Brokkr measured beside its peers

@@ -10,6 +10,10 @@ pub enum Bug {
     EventWithoutUniqueKey,
     /// A repeated request is a new one.
     RetryWithoutIdempotencyKey,
+    /// Who once had a lease goes on as if it had it still.
+    LockWithoutFence,
+    /// Messages to webhooks are stored by themselves, whatever becomes of what they tell.
+    WebhookOutsideTransaction,
 }
 
 impl Bug {
@@ -20,6 +24,8 @@ impl Bug {
             Self::GlobalCursor => "global-cursor",
             Self::EventWithoutUniqueKey => "event-without-unique-key",
             Self::RetryWithoutIdempotencyKey => "retry-without-idempotency-key",
+            Self::LockWithoutFence => "lock-without-fence",
+            Self::WebhookOutsideTransaction => "webhook-outside-transaction",
         }
     }
 }

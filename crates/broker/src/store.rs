@@ -43,8 +43,8 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use brokkr_api::ids::Checksum;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgPool};
 
 /// A statement that failed, by the action that it was for.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,9 @@ impl<T> Doing<T> for Result<T, sqlx::Error> {
 const SESSION: [(&str, &str); 3] =
     [("statement_timeout", "30s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")];
 
+/// How long a connection that is given back may take to answer.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// Reads the address of the database.
 pub fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
     PgConnectOptions::from_str(url).doing("read the address of the database")
@@ -119,6 +122,16 @@ pub async fn connect(url: &str, connections: u32) -> Result<PgPool, StoreError> 
         // Overload sheds: a request that gets no connection soon is told to come back.
         .acquire_timeout(Duration::from_secs(3))
         .idle_timeout(Duration::from_secs(300))
+        // A request that was given up may leave a connection to a server that no longer says anything. Asked without a
+        // limit whether it is still good, it would take its place in the pool for as long as the kernel hopes.
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                match tokio::time::timeout(SILENT, connection.ping()).await {
+                    Ok(answered) => answered.map(|()| true),
+                    Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
+                }
+            })
+        })
         .connect_with(options)
         .await
         .doing("connect to the database")

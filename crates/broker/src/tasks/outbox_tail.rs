@@ -32,6 +32,8 @@ use agreement::Rounds;
 const TICK: Duration = Duration::from_millis(200);
 const HURRY: Duration = Duration::from_millis(10);
 const HURRY_AT_MOST: Duration = Duration::from_secs(1);
+/// The server ends a statement after 30 s. Longer than this only one takes whose server cannot be heard any more.
+const SILENT: Duration = Duration::from_secs(40);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Rows live an hour. A cursor that is nearly as old loads everything anew.
 const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
@@ -155,9 +157,15 @@ impl OutboxTail {
 
     /// Takes in what is between the cursor and the horizon, and moves the cursor there.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
-        let next = self.step_on_conn(&mut transaction, cursor).await?;
-        transaction.commit().await.doing("end reading the outbox")?;
+        let reading = async {
+            let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
+            let next = self.step_on_conn(&mut transaction, cursor).await?;
+            transaction.commit().await.doing("end reading the outbox")?;
+            Ok(next)
+        };
+        let next = tokio::time::timeout(SILENT, reading).await.unwrap_or_else(|_| {
+            Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())).doing("read the outbox in time")
+        })?;
         match next {
             Some(next) => Ok(next),
             None => self.load().await,

@@ -32,6 +32,8 @@ pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
     in_order(history, &mut broken);
     newest_is_newest(truth, &mut broken);
     reports_once(history, truth, &mut broken);
+    messages_once(truth, &mut broken);
+    audited_once(history, truth, &mut broken);
     never_back(history, &mut broken);
     shown_everywhere(truth, &mut broken);
     found
@@ -166,6 +168,41 @@ fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
         if !sent.contains(&event) {
             broken("S12", format!("nobody sent the report {event}"));
         }
+    }
+}
+
+/// S13: there is a message for every object, and none for what did not happen.
+fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
+    let Some(messages) = &truth.messages else { return };
+    let mut told: HashMap<SequenceId, usize> = HashMap::new();
+    for sequence in messages {
+        *told.entry(*sequence).or_default() += 1;
+    }
+    for row in &truth.objects {
+        match told.remove(&row.sequence) {
+            Some(1) => {}
+            count => {
+                let count = count.unwrap_or_default();
+                broken("S13", format!("{} has {count} messages to the webhook", row.sequence));
+            }
+        }
+    }
+    for sequence in told.keys() {
+        broken("S13", format!("the webhook is told of {sequence}, which does not exist"));
+    }
+}
+
+/// S20: every submission that took effect is in the audit log, once.
+fn audited_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+    let submissions = || {
+        let asked = |operation: &&Operation| matches!(operation.ask, Ask::Submit { .. });
+        history.operations.iter().filter(asked)
+    };
+    let done = submissions().filter(|operation| operation.acknowledged().is_some()).count();
+    let open = submissions().filter(|one| one.acknowledged().is_none() && !one.refused()).count();
+    let audited = truth.audited_submissions;
+    if audited < done || audited > done + open {
+        broken("S20", format!("{done} submissions were acknowledged, {audited} are in the audit log"));
     }
 }
 

@@ -64,6 +64,8 @@ fn story() -> Story {
             }],
             agents: vec![(agent, Labels::from([("group".into(), "a".into())]))],
             events: vec![report],
+            messages: Some((1..=3).map(SequenceId).collect()),
+            audited_submissions: 3,
             views: vec![view(0), view(1)],
         },
         stack,
@@ -110,6 +112,8 @@ fn what_nobody_knows_may_or_may_not_have_happened_but_only_once() {
     story.history.operations.push(open);
     assert_eq!(check(&story.history, &story.truth), []);
     story.truth.objects.push(row(story.stack, 4));
+    story.truth.audited_submissions = 4;
+    story.truth.messages = None;
     story.truth.stacks[0].newest = Some(SequenceId(4));
     story.truth.views.clear();
     assert_eq!(check(&story.history, &story.truth), []);
@@ -159,6 +163,23 @@ fn lost_doubled_and_unsent_reports_are_found() {
         story.truth.events.push(twin);
     });
     finds("S12", "nobody sent", |story| story.truth.events.push(EventId::generate()));
+}
+
+#[test]
+fn a_webhook_that_hears_too_little_or_too_much_is_found() {
+    finds("S13", "has 0 messages", |story| story.truth.messages = Some(vec![SequenceId(1), SequenceId(2)]));
+    finds("S13", "has 2 messages", |story| {
+        story.truth.messages = Some([1, 2, 3, 3].map(SequenceId).to_vec());
+    });
+    finds("S13", "does not exist", |story| {
+        story.truth.messages = Some((1..=4).map(SequenceId).collect());
+    });
+}
+
+#[test]
+fn a_gap_in_the_audit_log_and_an_entry_too_many_are_found() {
+    finds("S20", "2 are in the audit log", |story| story.truth.audited_submissions = 2);
+    finds("S20", "4 are in the audit log", |story| story.truth.audited_submissions = 4);
 }
 
 #[test]

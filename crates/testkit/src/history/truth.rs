@@ -42,6 +42,10 @@ pub struct Truth {
     pub agents: Vec<(AgentId, Labels)>,
     /// With repetitions, if there are any.
     pub events: Vec<EventId>,
+    /// The object that each message to the webhook tells of; none where there is no webhook.
+    pub messages: Option<Vec<SequenceId>>,
+    /// How many submissions the audit log knows of.
+    pub audited_submissions: usize,
     pub views: Vec<View>,
 }
 
@@ -72,7 +76,27 @@ impl Truth {
             .fetch_all(&mut *connection)
             .await
             .context("cannot read the events")?;
+        let hooked: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM webhooks)")
+            .fetch_one(&mut *connection)
+            .await
+            .context("cannot read the webhooks")?;
+        let messages: Vec<i64> = sqlx::query_scalar(
+            "SELECT (body->'data'->>'sequence_id')::bigint FROM webhook_deliveries
+             WHERE event IN ('deployment_object.submitted', 'stack.deleted') ORDER BY 1",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .context("cannot read the messages to webhooks")?;
+        let audited: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM audit
+             WHERE kind = 'change' AND method = 'POST' AND route LIKE '%/deployment-objects' AND status = 201",
+        )
+        .fetch_one(&mut *connection)
+        .await
+        .context("cannot read the audit log")?;
         Ok(Self {
+            messages: hooked.then(|| messages.into_iter().map(SequenceId).collect()),
+            audited_submissions: usize::try_from(audited)?,
             objects: objects
                 .into_iter()
                 .map(|(stack, sequence, checksum, content, is_deletion_marker)| ObjectRow {

@@ -13,7 +13,11 @@ mod world;
 mod clock;
 mod database;
 mod fleet;
+mod leaders;
+mod lies;
+mod migrations;
 mod pairs;
+mod restore;
 mod submissions;
 
 use std::time::Duration;

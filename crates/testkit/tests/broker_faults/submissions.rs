@@ -141,13 +141,13 @@ async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_s
 -> Result<()> {
     let mut world = World::start().await?;
     let mut beside = world.beside().await?;
+    world.caller.put_stack(0, "slow").await?;
     for statement in [
         "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(120); RETURN NEW; END $$",
         "CREATE TRIGGER slowly BEFORE UPDATE ON stacks FOR EACH ROW WHEN (NEW.name = 'slow') EXECUTE FUNCTION slowly()",
     ] {
         sqlx::query(statement).execute(&mut beside).await?;
     }
-    world.caller.put_stack(0, "slow").await?;
     world.load().await?;
     let wish = Wish::submit("slow", 200);
     let submitting = tokio::spawn({

@@ -21,6 +21,15 @@ use crate::{PATIENCE, SOON};
 const WRITERS: usize = 3;
 const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
 
+/// A webhook is told of everything, at an address where nobody listens: what counts here is what it is to be told.
+const ALWAYS: &[&str] = &[
+    "--drain-grace=0s",
+    "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    "--webhook-networks=127.0.0.0/8",
+    "--webhook-http",
+    "--webhook-any-port",
+];
+
 /// What a row wants of its world, where it is not the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -32,7 +41,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { bytes: 200, arguments: &["--drain-grace", "0s"] }
+        Self { bytes: 200, arguments: &[] }
     }
 }
 
@@ -44,6 +53,7 @@ pub struct World {
     pub agents: Vec<FakeAgent>,
     pub admins: Vec<Client>,
     pub caller: Caller,
+    pub authority: Authority,
     pub recorder: Arc<Recorder>,
     pub database: Database,
     pub postgres: Postgres,
@@ -71,7 +81,8 @@ impl World {
         let port = postgres.facts().port;
         let proxies = [PgProxy::in_front_of(port).await?, PgProxy::in_front_of(port).await?];
         let urls = proxies.each_ref().map(|proxy| proxy.url(database.name()));
-        let start = |url| Broker::start(url, &authority, Tell::Always, setup.arguments);
+        let arguments = [ALWAYS, setup.arguments].concat();
+        let start = |url| Broker::start(url, &authority, Tell::Always, &arguments);
         let (one, two) = tokio::try_join!(start(&urls[0]), start(&urls[1]))?;
         let replicas = [one, two];
         let recorder = Arc::new(Recorder::default());
@@ -91,6 +102,9 @@ impl World {
             token,
             recorder: Arc::clone(&recorder),
         };
+        let hook = serde_json::json!({ "name": "everything", "url": "http://127.0.0.1:9/" });
+        let answer = caller.request(0, reqwest::Method::POST, "webhooks").json(&hook).send().await?;
+        ensure!(answer.status().is_success(), "a webhook: {}", answer.text().await?);
         let mut agents = Vec::new();
         for (name, group) in AGENTS {
             agents.push(FakeAgent::join(&admins, name, group, Arc::clone(&recorder)).await?);
@@ -108,6 +122,7 @@ impl World {
             agents,
             admins,
             caller,
+            authority,
             recorder,
             database,
             postgres,
@@ -213,6 +228,7 @@ impl World {
         {
             ended??;
         }
+        self.chained().await?;
         let mut truth = Truth::read(&mut self.beside().await?).await?;
         for agent in &self.agents {
             for replica in 0..self.replicas.len() {
@@ -232,6 +248,24 @@ impl World {
         println!("violations: {}", violations.len());
         ensure!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
         (self.stop_writers, self.stop_agents) = (CancellationToken::new(), CancellationToken::new());
+        Ok(())
+    }
+
+    /// S20: every entry of the audit log is in its chain, and the chain holds, whoever made it.
+    async fn chained(&self) -> Result<()> {
+        let mut beside = self.beside().await?;
+        eventually(PATIENCE, "the whole audit log to be chained", async || {
+            let left: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM audit a WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.audit_id = a.id)",
+            )
+            .fetch_one(&mut beside)
+            .await?;
+            ensure!(left == 0, "{left} entries are in no link");
+            Ok(())
+        })
+        .await?;
+        let (status, verdict) = self.caller.get(0, "audit/verify").await?;
+        ensure!(status == 200 && verdict["broken"].is_null(), "S20: {status} {verdict}");
         Ok(())
     }
 

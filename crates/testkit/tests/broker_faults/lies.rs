@@ -1,0 +1,67 @@
+//! Row 47, without signatures: a broker that was taken over serves altered, cut-off or other agents' answers. Whoever asks
+//! takes none of them, and keeps what it has.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_api::Position;
+use brokkr_client::{Client, Credential, Poll};
+use brokkr_testkit::FaultProxy;
+use brokkr_testkit::proxy::{Action, Matcher};
+use bytes::Bytes;
+
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobody() -> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    let pem = world.authority.pem();
+    let liar = FaultProxy::in_front_of(&world.replicas[0].url(), &pem, &world.authority).await?;
+    let (agent, other) = (&world.agents[0], &world.agents[1]);
+    let ask = agent.ask(Position::default(), None, Duration::ZERO);
+    let client = Client::builder(liar.url().parse()?)
+        .ca_pem(pem)
+        .credential(Credential::Agent(agent.identity.clone()))
+        .build()?;
+    let Poll::Changed { position, .. } = client.target_state(agent.id, &ask).await? else {
+        anyhow::bail!("the truth is taken")
+    };
+    let foreign = Bytes::from(other_answer(&world, other.id).await?);
+    let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
+    let lies = [
+        ("altered", Action::rewrite(|_, body| flipped(&body))),
+        ("empty", Action::rewrite(|_, _| Bytes::from_static(b"{}"))),
+        ("another agent's", Action::rewrite(move |_, _| foreign.clone())),
+        ("endless", Action::rewrite(move |_, _| endless.clone())),
+        ("cut off", Action::Truncate),
+    ];
+    for (what, lie) in lies {
+        let rule = liar.when(Matcher::path("target-state"), lie);
+        let told = client.target_state(agent.id, &ask).await;
+        ensure!(told.is_err(), "S2, S8: an answer that is {what} was taken: {told:?}");
+        rule.remove();
+    }
+    // What is older than what was seen is refused, too, whoever says it.
+    let future = Position { horizon: position.horizon + 1_000_000, ..position };
+    let told = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
+    ensure!(!matches!(told, Ok(Poll::Changed { .. })), "S2: {told:?}");
+    liar.heal();
+    world.gets_on(3).await?;
+    Ok(())
+}
+
+async fn other_answer(world: &World, other: brokkr_api::AgentId) -> Result<Vec<u8>> {
+    let request = world.caller.request(0, reqwest::Method::GET, &format!("agents/{other}/target-state"));
+    let answer = request.header("accept", brokkr_api::protocol::ENVELOPE_MEDIA_TYPE).send().await?;
+    Ok(answer.bytes().await.context("the answer of another agent")?.to_vec())
+}
+
+/// One digit of a sequence id or checksum becomes another.
+fn flipped(body: &Bytes) -> Bytes {
+    let mut bytes = body.to_vec();
+    if let Some(digit) = bytes.iter_mut().rev().find(|byte| byte.is_ascii_digit()) {
+        *digit = if *digit == b'1' { b'2' } else { b'1' };
+    }
+    Bytes::from(bytes)
+}

@@ -1,0 +1,112 @@
+//! Rows 8 and 9: a database that has lost what was acknowledged, because a standby or a backup took its place.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use brokkr_api::{AgentId, Position, SequenceId, StackId};
+use brokkr_client::Poll;
+use brokkr_testkit::process::run;
+use brokkr_testkit::programs::program;
+use brokkr_testkit::{Launch, eventually};
+
+use crate::clients::{Wish, object};
+use crate::world::World;
+use crate::{PATIENCE, SOON};
+
+type Known = HashMap<AgentId, (Position, HashMap<StackId, SequenceId>)>;
+
+/// What every agent has seen, and where.
+async fn known(world: &World) -> Result<Known> {
+    let mut known = Known::new();
+    for agent in &world.agents {
+        match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await? {
+            Poll::Changed { envelope, position, .. } => {
+                let stacks =
+                    envelope.stacks.iter().map(|stack| (stack.stack_id, stack.sequence_id)).collect();
+                known.insert(agent.id, (position, stacks));
+            }
+            other => bail!("{other:?}"),
+        }
+    }
+    Ok(known)
+}
+
+/// Nobody is told less than it knew; answers whether everybody is told to hold.
+async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool {
+    let mut held = true;
+    for agent in &world.agents {
+        let (position, stacks) = &known[&agent.id];
+        match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
+            Ok(Poll::Changed { envelope, .. }) => {
+                held = false;
+                for stack in &envelope.stacks {
+                    let before = stacks.get(&stack.stack_id);
+                    assert!(
+                        before.is_none_or(|before| *before <= stack.sequence_id),
+                        "S2: replica {replica} sends {} from {before:?} back to {}",
+                        agent.name,
+                        stack.sequence_id
+                    );
+                }
+            }
+            Ok(Poll::Ahead) => {}
+            _ => held = false,
+        }
+    }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_08_a_failover_that_lost_the_last_transactions_sends_no_agent_back_and_gives_no_id_twice()
+-> Result<()> {
+    goes_back(true).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_09_a_database_put_back_in_time_sends_no_agent_back_and_gives_no_id_twice() -> Result<()> {
+    goes_back(false).await
+}
+
+/// The replicas either serve on over what has taken the database's place, or are started anew on it.
+async fn goes_back(serving: bool) -> Result<()> {
+    let mut world = World::start().await?;
+    world.load().await?;
+    world.settle().await?;
+    let backup = world.server()?.back_up().await?;
+    world.load().await?;
+    world.gets_on(10).await?;
+    world.settle().await?;
+    let known = known(&world).await?;
+    let highest = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
+
+    if serving {
+        world.server()?.restore(&backup).await?;
+    } else {
+        world.replicas.iter().for_each(|replica| replica.kill9());
+        world.server()?.restore(&backup).await?;
+        for replica in &world.replicas {
+            replica.start_again().await?;
+        }
+    }
+    for replica in 0..2 {
+        let what = format!("replica {replica} to hold everybody");
+        eventually(SOON, &what, async || nobody_goes_back(&world, &known, replica).await).await?;
+    }
+    let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
+        .args(["epoch", "raise", "--database-url"])
+        .arg(world.database.url());
+    run(raise, PATIENCE).await?.ok()?;
+    eventually(SOON, "both replicas to serve again", async || {
+        for agent in &world.agents {
+            for replica in 0..2 {
+                agent.view(replica).await?;
+            }
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    let next = object(&world.caller.until_told(1, Wish::submit("web", 100)).await)?;
+    ensure!(Some(next) > highest, "A4: {next} was given out although agents know {highest:?}");
+    Ok(())
+}
