@@ -216,8 +216,7 @@ impl ErrorCode {
     /// Whether the same request may succeed later without being changed.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
-        matches!(self, Self::BRK1006 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
+        matches!(self, Self::BRK1006 | Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
     }
 
     #[must_use]

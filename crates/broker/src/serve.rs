@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::assertion::Assertions;
-use crate::access::limits::Limits;
+use crate::access::limits::Limits as RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
@@ -119,7 +119,7 @@ impl Server {
             streams,
             assertions: Assertions::new(installation),
             tokens: Tokens::default(),
-            limits: Limits::new(args.rate_limits),
+            limits: RateLimits::new(args.rate_limits),
             usage: Usage::default(),
             refusals,
             trusted_proxies: args.trusted_proxies,

@@ -14,6 +14,6 @@ pub mod rotate_key;
 pub mod session;
 pub mod target_state;
 pub mod targets;
-mod visible;
+pub mod visible;
 pub mod wanted_contents;
 pub mod why;
