@@ -15,5 +15,5 @@ pub mod session;
 pub mod target_state;
 pub mod targets;
 mod visible;
-pub mod why;
 pub mod wanted_contents;
+pub mod why;

@@ -91,7 +91,9 @@ impl FakeAgent {
     }
 
     async fn tell_holds(&self, replica: usize) -> Result<()> {
-        self.clients[replica].put_holds(self.id, self.session, &Holds { stacks: Vec::new(), held: Vec::new() }).await?;
+        self.clients[replica]
+            .put_holds(self.id, self.session, &Holds { stacks: Vec::new(), held: Vec::new() })
+            .await?;
         Ok(())
     }
 
