@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 
 use crate::args::Args;
 
@@ -25,7 +25,7 @@ pub enum ConfigError {
     Syntax { path: String, message: String },
     #[error("{path}: there is no key `{key}`; the keys are: {known}")]
     Unknown { path: String, key: String, known: String },
-    #[error("{path}: the value of `{key}` is neither text nor a number nor true or false")]
+    #[error("{path}: the value of `{key}` is neither text nor a number, true or false, or a list of texts")]
     Kind { path: String, key: String },
     #[error("{path}: the value of `{key}` is not right: {message}")]
     Value { path: String, key: String, message: String },
@@ -102,6 +102,10 @@ fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(yes) => yes.to_string(),
+            toml::Value::Array(texts) => {
+                let texts: Option<Vec<_>> = texts.iter().map(toml::Value::as_str).collect();
+                texts.ok_or_else(|| ConfigError::Kind { path: name.clone(), key: key.clone() })?.join(",")
+            }
             _ => return Err(ConfigError::Kind { path: name, key }),
         };
         check(&name, &key, &value)?;
@@ -121,9 +125,16 @@ fn check(path: &str, key: &str, value: &str) -> Result<(), ConfigError> {
     for other in keys() {
         command = command.mut_arg(other, |argument| argument.required(false).env(None::<&str>));
     }
-    let Err(error) = command.try_get_matches_from([format!("--{}={value}", key.replace('_', "-"))]) else {
-        return Ok(());
+    let flag = format!("--{}", key.replace('_', "-"));
+    let is_switch = command
+        .get_arguments()
+        .any(|argument| argument.get_id() == key && matches!(argument.get_action(), ArgAction::SetTrue));
+    let given = match (is_switch, value) {
+        (true, "true") => vec![flag],
+        (true, "false") => Vec::new(),
+        _ => vec![format!("{flag}={value}")],
     };
+    let Err(error) = command.try_get_matches_from(given) else { return Ok(()) };
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), message })
@@ -153,11 +164,13 @@ fn settings(name: &str, matches: &ArgMatches, file: &BTreeMap<String, String>) -
     arguments
         .map(|argument| {
             let key = argument.get_id().to_string();
-            let given = matches.get_raw(&key).and_then(|mut values| values.next());
+            let given = matches.get_raw(&key).map(|values| {
+                values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
+            });
             // What is a secret in the environment is one everywhere.
             let value = match given {
                 Some(_) if argument.is_hide_env_values_set() => Some("(set, not shown)".to_owned()),
-                given => given.map(|value| value.to_string_lossy().into_owned()),
+                given => given,
             };
             let origin = match matches.value_source(&key) {
                 Some(ValueSource::CommandLine) => "flag",
@@ -201,7 +214,9 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_the_file_and_the_file_over_what_is_built_in() {
-        let file = format!("{DATABASE}max_connections = 7\nlisten = \"127.0.0.1:1\"\ndrain = \"3s\"\n");
+        let file = format!(
+            "{DATABASE}max_connections = 7\nlisten = \"127.0.0.1:1\"\ndrain = \"3s\"\nwebhook_http = true\ntrusted_proxies = [\"10.0.0.0/8\", \"192.0.2.1\"]\n"
+        );
         let parsed = parsed(&file, &["--listen", "127.0.0.1:2"]).expect("it is right");
         let text = shown(&parsed.settings);
         assert!(text.contains("listen = \"127.0.0.1:2\" # flag\n"), "{text}");
@@ -214,6 +229,9 @@ mod tests {
         );
         let crate::args::Command::Config(args) = parsed.args.command else { panic!("the command") };
         assert_eq!((args.max_connections, args.drain.as_secs()), (7, 3));
+        assert!(args.webhooks.webhook_http && !args.webhooks.webhook_any_port);
+        assert_eq!(args.trusted_proxies.len(), 2);
+        assert!(text.contains("trusted_proxies = \"10.0.0.0/8,192.0.2.1\" # file\n"), "{text}");
     }
 
     #[test]
@@ -227,6 +245,8 @@ mod tests {
         assert!(wrong.contains("broker.toml: the value of `listen` is not right: invalid value"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = [1]\n"));
         assert!(wrong.contains("`listen` is neither text"), "{wrong}");
+        let wrong = refused(&format!("{DATABASE}webhook_http = \"perhaps\"\n"));
+        assert!(wrong.contains("`webhook_http` is not right"), "{wrong}");
         let wrong = refused("database_url = \"postgres://a:hunter2@db\" x\n");
         assert!(wrong.contains("broker.toml is not TOML") && wrong.contains("line 1"), "{wrong}");
         assert!(!wrong.contains("hunter2"), "{wrong}");

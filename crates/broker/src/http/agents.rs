@@ -15,5 +15,6 @@ pub mod session;
 pub mod target_state;
 pub mod targets;
 pub mod visible;
+mod visible;
 pub mod wanted_contents;
 pub mod why;
