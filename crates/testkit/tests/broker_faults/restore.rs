@@ -32,8 +32,8 @@ async fn known(world: &World) -> Result<Known> {
     Ok(known)
 }
 
-/// Nobody is told less than it knew; answers whether everybody is told to hold.
-async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool {
+/// Nobody is told less than it knew; an error if somebody is not told to hold.
+async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> Result<()> {
     let polls = world.agents.iter().map(|agent| async move {
         let (position, stacks) = &known[&agent.id];
         match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
@@ -47,14 +47,19 @@ async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool 
                         stack.sequence_id
                     );
                 }
-                false
+                bail!("{} at {position} is served {:?}", agent.name, envelope.stacks.len())
             }
-            Ok(Poll::Ahead) => true,
-            _ => false,
+            Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
+            Ok(Poll::HoldsWanted) => {
+                agent.tell_holds(replica).await?;
+                bail!("{} was asked what it holds", agent.name)
+            }
+            other => bail!("{} at {position} is told {other:?}", agent.name),
         }
     });
     // Each waits for a replica that might only be behind.
-    futures::future::join_all(polls).await.into_iter().all(|held| held)
+    futures::future::try_join_all(polls).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
