@@ -90,7 +90,7 @@ impl FakeAgent {
         }
     }
 
-    async fn tell_holds(&self, replica: usize) -> Result<()> {
+    pub async fn tell_holds(&self, replica: usize) -> Result<()> {
         self.clients[replica]
             .put_holds(self.id, self.session, &Holds { stacks: Vec::new(), held: Vec::new() })
             .await?;

@@ -32,14 +32,12 @@ async fn known(world: &World) -> Result<Known> {
     Ok(known)
 }
 
-/// Nobody is told less than it knew; answers whether everybody is told to hold.
-async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool {
-    let mut held = true;
-    for agent in &world.agents {
+/// Nobody is told less than it knew; an error if somebody is not told to hold.
+async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> Result<()> {
+    let polls = world.agents.iter().map(|agent| async move {
         let (position, stacks) = &known[&agent.id];
         match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
             Ok(Poll::Changed { envelope, .. }) => {
-                held = false;
                 for stack in &envelope.stacks {
                     let before = stacks.get(&stack.stack_id);
                     assert!(
@@ -49,12 +47,19 @@ async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> bool 
                         stack.sequence_id
                     );
                 }
+                bail!("{} at {position} is served {:?}", agent.name, envelope.stacks.len())
             }
-            Ok(Poll::Ahead) => {}
-            _ => held = false,
+            Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
+            Ok(Poll::HoldsWanted) => {
+                agent.tell_holds(replica).await?;
+                bail!("{} was asked what it holds", agent.name)
+            }
+            other => bail!("{} at {position} is told {other:?}", agent.name),
         }
-    }
-    held
+    });
+    // Each waits for a replica that might only be behind.
+    futures::future::try_join_all(polls).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +96,7 @@ async fn goes_back(serving: bool) -> Result<()> {
     }
     for replica in 0..2 {
         let what = format!("replica {replica} to hold everybody");
-        eventually(SOON, &what, async || nobody_goes_back(&world, &known, replica).await).await?;
+        eventually(PATIENCE, &what, async || nobody_goes_back(&world, &known, replica).await).await?;
     }
     let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
         .args(["epoch", "raise", "--database-url"])

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Matcher, When};
 use sqlx::Connection as _;
 
@@ -116,7 +117,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         proxy.when(Matcher::statement("update stacks set newest").first(rounds(10, 60)), When::Before, slow);
         proxy.when(Matcher::statement("insert into outbox").first(rounds(10, 60)), When::After, slow);
     }
-    for round in 0..rounds(2, 8) {
+    for round in 0..rounds(3, 8) {
         // Begun before many others, committed after them: its place in the feed is behind the reader.
         let stack = format!("late-{round}");
         world.caller.put_stack(0, &stack).await?;
@@ -129,7 +130,17 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         held.reached(1, PATIENCE).await?;
         world.one_gets_on(1, 5).await?;
         held.release();
-        object(&submitting.await?)?;
+        let sequence = object(&submitting.await?)?;
+        // Soon: what is passed over would be found a minute later, when the index is compared with the database.
+        eventually(Duration::from_secs(10), "both replicas to show what came late", async || {
+            for replica in 0..2 {
+                let view = world.agents[0].view(replica).await?;
+                let shown = view.stacks.iter().any(|(_, shown)| *shown == sequence);
+                ensure!(shown, "L1: replica {replica} does not show {sequence}");
+            }
+            Ok(())
+        })
+        .await?;
     }
     world.proxies.iter().for_each(brokkr_testkit::PgProxy::heal);
     world.gets_on(3).await?;
@@ -160,7 +171,7 @@ async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_s
     });
     if !in_full() {
         // What PostgreSQL says after 30 s, said now: the same error.
-        brokkr_testkit::eventually(PATIENCE, "the slow statement to be cancelled", async || {
+        eventually(PATIENCE, "the slow statement to be cancelled", async || {
             let cancelled: Vec<bool> = sqlx::query_scalar(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
             )
