@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::assertion::Assertions;
 use crate::access::audit::Deed;
 use crate::access::caller::Caller;
-use crate::access::limits::Limits;
+use crate::access::limits::RateLimits;
 use crate::access::origin::{Network, Origin};
 use crate::access::tokens::Tokens;
 use crate::http::contents::Contents;
@@ -47,7 +47,7 @@ pub struct Broker {
     pub streams: Streams,
     pub assertions: Assertions,
     pub tokens: Tokens,
-    pub limits: Limits,
+    pub limits: RateLimits,
     pub usage: Usage,
     /// Takes refused attempts to the audit log.
     pub refusals: Refusals,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::assertion::Assertions;
-use crate::access::limits::Limits as RateLimits;
+use crate::access::limits::RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;

@@ -42,17 +42,7 @@ pub async fn guard(
         return Ok(response);
     }
     // Boxed: it is over when a poll begins to wait.
-    let caller = match Box::pin(authenticate(&broker, request.headers(), &origin)).await {
-        Ok(caller) => caller,
-        Err(error) => {
-            // Only those who fail are counted by address: many may share one.
-            if error.status() == StatusCode::UNAUTHORIZED {
-                broker.limits.failed(origin.address).await?;
-            }
-            return Err(error);
-        }
-    };
-    broker.limits.known(bucket, &caller).await?;
+    let caller = Box::pin(known(&broker, request.headers(), &origin, bucket)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
@@ -82,6 +72,27 @@ pub async fn guard(
 fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: StatusCode) {
     if status.is_client_error() {
         broker.refusals.tell(Deed::new(AuditKind::Refused, Some(caller), origin, status));
+    }
+}
+
+/// Who it is, if they may ask so often. Only those who fail are counted by address: many may share one.
+async fn known(
+    broker: &Broker,
+    headers: &HeaderMap,
+    origin: &Origin,
+    bucket: Bucket,
+) -> Result<Caller, ApiError> {
+    match authenticate(broker, headers, origin).await {
+        Ok(caller) => {
+            broker.limits.known(bucket, &caller).await?;
+            Ok(caller)
+        }
+        Err(error) => {
+            if error.status() == StatusCode::UNAUTHORIZED {
+                broker.limits.failed(origin.address).await?;
+            }
+            Err(error)
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Bucket {
 }
 
 #[derive(Debug)]
-pub struct Limits {
+pub struct RateLimits {
     enabled: bool,
     principals: moka::future::Cache<(Bucket, Uuid), Arc<DefaultDirectRateLimiter>>,
     /// Failures to say who one is.
@@ -81,7 +81,7 @@ pub struct Limits {
     clock: DefaultClock,
 }
 
-impl Limits {
+impl RateLimits {
     #[must_use]
     pub fn new(enabled: bool) -> Self {
         let cache = moka::future::Cache::builder().max_capacity(MOST).time_to_idle(FORGOTTEN_AFTER);
@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_loops_is_refused_and_disturbs_neither_others_nor_its_own_writes() {
-        let limits = Limits::new(true);
+        let limits = RateLimits::new(true);
         let (one, other) = (agent(), agent());
         let mut refused = 0;
         for _ in 0..1000 {
@@ -170,12 +170,12 @@ mod tests {
         assert!(refused > 500, "{refused}");
         assert!(limits.known(Bucket::Polling, &other).await.is_ok());
         assert!(limits.known(Bucket::Writing, &one).await.is_ok());
-        assert!(Limits::new(false).known(Bucket::Polling, &one).await.is_ok());
+        assert!(RateLimits::new(false).known(Bucket::Polling, &one).await.is_ok());
     }
 
     #[tokio::test]
     async fn who_is_not_known_is_counted_by_address_and_fifty_thousand_agents_behind_it_are_not() {
-        let limits = Limits::new(true);
+        let limits = RateLimits::new(true);
         let address: Option<IpAddr> = Some("2001:db8::1".parse().unwrap());
         let mut refused = 0;
         for last in 0..1000u16 {

@@ -124,7 +124,8 @@ async fn what_one_may_not_see_answers_as_if_it_were_not_there() -> Result<()> {
     let mut compared = 0;
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
-        let of_project = ["{stack}", "{sequence_id}", "{token}"].iter().any(|part| path.contains(part));
+        let of_project =
+            ["{stack}", "{sequence_id}", "{token}", "{agent}"].iter().any(|part| path.contains(part));
         let caller = match route.permission {
             Permission::Token(least) if of_project && Role::Owner.includes(least) => &stranger,
             Permission::AnyAgentOr(_) => &stranger,

@@ -9,6 +9,7 @@ use brokkr_api::StackId;
 use brokkr_api::why::AgentWhy;
 use http::HeaderMap;
 
+use super::visible::sees;
 use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::envelope::wanted;
@@ -35,6 +36,9 @@ pub async fn agent_why(
 ) -> Result<Json<AgentWhy>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let agent = agent_facts(&broker, &agent)?;
+    if !sees(&broker.index.picture(), &caller, agent.id) {
+        return Err(ApiError::not_found("agent"));
+    }
     let seen = seen(&broker, &agent).await?;
     let events = presence_events(&broker.pool, agent.id, EVENTS).await?;
     // Only what is the caller's.

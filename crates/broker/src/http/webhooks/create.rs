@@ -15,6 +15,7 @@ use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::Place;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhooks::{
     NewWebhook, webhook_count_on_conn, webhook_insert_on_conn, webhook_secret_insert_on_conn,
@@ -56,5 +57,6 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
         inserted => inserted?,
     };
     webhook_secret_insert_on_conn(write.conn(), project, id, &sealed).await?;
+    quota_check_on_conn(write.conn(), project, Added::Webhook).await?;
     write.finish(StatusCode::CREATED, &WebhookWithSecret { webhook, secret: secret.expose() }).await
 }
