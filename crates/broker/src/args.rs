@@ -39,7 +39,7 @@ pub enum Command {
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Print the settings that `serve` would run with, and where each comes from. Secrets are not shown.
-    Config(ServeArgs),
+    Config(Box<ServeArgs>),
     /// Print the OpenAPI document.
     Openapi,
 }
