@@ -124,7 +124,7 @@ impl Server {
 
     /// Takes a base backup while the server runs.
     pub async fn back_up(&self) -> Result<Backup> {
-        let folder = self.scratch.join(&unique("backup"));
+        let folder = self.scratch.join(unique("backup"));
         fs::create_dir(&folder)?;
         // PostgreSQL starts on nothing that others may read.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
@@ -147,7 +147,7 @@ impl Server {
     pub async fn restore(&self, backup: &Backup) -> Result<()> {
         self.kill9().await?;
         let data = self.scratch.join("data");
-        fs::rename(&data, self.scratch.join(&unique("lost")))?;
+        fs::rename(&data, self.scratch.join(unique("lost")))?;
         let copy = Launch::new("cp", "/bin/cp").arg("-a").arg(&backup.folder).arg(&data);
         run(copy, START_DEADLINE).await?.ok()?;
         self.start_again().await
