@@ -15,6 +15,5 @@ pub mod session;
 pub mod target_state;
 pub mod targets;
 pub mod visible;
-mod visible;
 pub mod wanted_contents;
 pub mod why;

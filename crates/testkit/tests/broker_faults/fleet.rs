@@ -49,7 +49,7 @@ async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_dist
             match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await {
                 Ok(Poll::Changed { spread, .. }) => break Ok((failures, spread)),
                 Ok(Poll::HoldsWanted | Poll::Behind { .. }) | Err(_) if started.elapsed() < PATIENCE => {
-                    failures += 1
+                    failures += 1;
                 }
                 other => break Err(anyhow::anyhow!("{other:?}")),
             }
