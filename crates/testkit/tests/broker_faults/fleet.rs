@@ -23,10 +23,7 @@ async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it
     for _ in 0..rounds(1, 3) {
         world.proxies[0].set_link(Link::Black);
         world.one_gets_on(1, 5).await?;
-        let answered = eventually(SOON, "replica 0 to say that it is not ready", async || {
-            matches!(world.caller.get(0, "/readyz").await, Ok((503, _)))
-        });
-        answered.await?;
+        world.in_trouble(0).await?;
         let agent = &world.agents[0];
         let polled = agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
         ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
@@ -52,7 +49,7 @@ async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_dist
             match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await {
                 Ok(Poll::Changed { spread, .. }) => break Ok((failures, spread)),
                 Ok(Poll::HoldsWanted | Poll::Behind { .. }) | Err(_) if started.elapsed() < PATIENCE => {
-                    failures += 1
+                    failures += 1;
                 }
                 other => break Err(anyhow::anyhow!("{other:?}")),
             }

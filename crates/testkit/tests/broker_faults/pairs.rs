@@ -128,16 +128,16 @@ async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
                 .reached(1, PATIENCE)
-                .await?
+                .await?;
         }
         Trouble::CutBeforeCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
                 .reached(1, PATIENCE)
-                .await?
+                .await?;
         }
         Trouble::CutStatement => {
-            proxy.when(write.first(nth), When::After, Fault::Cut).reached(1, PATIENCE).await?
+            proxy.when(write.first(nth), When::After, Fault::Cut).reached(1, PATIENCE).await?;
         }
         Trouble::SilentConnection => {
             proxy.when(write.nth(1), When::After, Fault::Silence).reached(1, PATIENCE).await?;

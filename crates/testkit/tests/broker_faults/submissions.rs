@@ -28,13 +28,16 @@ async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_
 -> Result<()> {
     let mut world = World::start().await?;
     world.load().await?;
-    let mut places: Vec<(&str, fn(&str) -> Matcher)> = vec![(INSERT, Matcher::commit_of)];
+    let mut places = vec![None];
     if in_full() {
-        places.extend(STEPS.map(|step| (step, Matcher::statement as fn(&str) -> Matcher)));
+        places.extend(STEPS.map(Some));
     }
-    for (step, place) in places {
+    for place in places {
         let wish = Wish::submit("web", 200);
-        let place = if step == INSERT { place(step).carrying(&wish.mark) } else { place(step) };
+        let place = match place {
+            None => Matcher::commit_of(INSERT).carrying(&wish.mark),
+            Some(step) => Matcher::statement(step),
+        };
         let held = world.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
         let (caller, key) = (world.caller.clone(), wish.key.clone());
         let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });

@@ -182,10 +182,22 @@ impl World {
         self.database.connect().await
     }
 
+    /// The replica says itself that something is the matter with it. It stays ready: polls are answered from memory.
+    pub async fn in_trouble(&self, replica: usize) -> Result<()> {
+        eventually(SOON, &format!("replica {replica} to tell of its trouble"), async || {
+            match self.caller.get(replica, "/readyz").await {
+                Ok((_, health)) if health["causes"][0]["part"] == "database" => Look::Yes(()),
+                other => Look::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// The replica does everything that it should.
     pub async fn ready(&self, replica: usize, deadline: Duration) -> Result<()> {
         eventually(deadline, &format!("replica {replica} to be ready"), async || {
             match self.caller.get(replica, "/readyz").await {
-                Ok((200, _)) => Look::Yes(()),
+                Ok((200, health)) if health["whole"] == true => Look::Yes(()),
                 other => Look::NotYet(format!("{other:?}")),
             }
         })
