@@ -95,7 +95,8 @@ async fn respond(
     parts.extensions.insert(Peer(desk.peer.ip()));
     let body = Body::new(Question { body, exchange: Arc::clone(&exchange) });
     let Ok(mut response) = desk.router.oneshot(Request::from_parts(parts, body)).await;
-    if last {
+    // A peer that is not told would send its next request into a connection that ends.
+    if last || exchange.unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| Answer { body, exchange }))

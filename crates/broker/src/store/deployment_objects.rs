@@ -4,7 +4,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::{SequenceId, StackId};
 use bytes::Bytes;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::stacks::LockedStack;
@@ -129,7 +129,7 @@ pub async fn deployment_object_fetch_many(
 
 /// The object with its content.
 pub async fn deployment_object_fetch_content(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     sequence_id: SequenceId,
 ) -> Result<Option<StoredObject>, StoreError> {
     let row: Option<ContentRow> = sqlx::query_as(
@@ -138,7 +138,7 @@ pub async fn deployment_object_fetch_content(
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
-    .fetch_optional(pool)
+    .fetch_optional(executor)
     .await
     .doing("read the content of the deployment object")?;
     Ok(row.map(|row| StoredObject {

@@ -45,7 +45,11 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     assert_eq!(read::<RotatedKey>(rotate(&old, &agent, &key).await?).await?, first);
     agent.key = key;
     for address in [house.server.address, second.address] {
-        assert!(agent.at(address).get(&agent.path("targets")).await?.status().is_success());
+        eventually(Duration::from_secs(10), "the new key to be known everywhere", async || {
+            let answer = agent.at(address).get(&agent.path("targets")).await;
+            answer.is_ok_and(|response| response.status().is_success())
+        })
+        .await?;
     }
     assert!(old.get(&agent.path("targets")).await?.status().is_success(), "and the old one is good");
     assert_eq!(read::<RotatedKey>(rotate(&agent.caller(), &agent, &agent.key).await?).await?, first);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_api::agents::{AgentStatus, HeldStack};
@@ -47,7 +47,17 @@ async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> 
         return Ok(answer);
     }
     agent.hold(&agent.holds.clone()).await?;
-    poll_from(agent, address, position).await
+    // A replica that has not seen yet that it was told says so, and agents ask again.
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let answer = poll_from(agent, address, position).await?;
+        if answer.status != StatusCode::SERVICE_UNAVAILABLE
+            || answer.code()? != ErrorCode::BRK3002
+            || Instant::now() > until
+        {
+            return Ok(answer);
+        }
+    }
 }
 
 async fn is_held(caller: &Caller) -> Result<bool> {

@@ -19,8 +19,8 @@ use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
-    NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_on_conn,
-    deployment_object_insert_on_conn,
+    NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
+    deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
 };
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
@@ -63,7 +63,7 @@ pub async fn roll_back(
             deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
         }
     };
-    let back = earlier(&broker, &locked, to).await?;
+    let back = earlier(&mut write, &locked, to).await?;
     if back.object.checksum == newest.checksum {
         return Err(ApiError::new(ErrorCode::BRK2013, format!("{to} has the content that is there now")));
     }
@@ -95,13 +95,13 @@ pub async fn roll_back(
     write.finish(StatusCode::CREATED, &object).await
 }
 
-/// The version to go back to, of this stack.
+/// The version to go back to, of this stack. Read in the transaction: who holds a connection must not wait for another.
 async fn earlier(
-    broker: &Broker,
+    write: &mut Write<'_>,
     stack: &LockedStack,
     sequence_id: SequenceId,
-) -> Result<Arc<StoredObject>, ApiError> {
-    let stored = broker.contents.get(&broker.pool, sequence_id).await?;
+) -> Result<StoredObject, ApiError> {
+    let stored = deployment_object_fetch_content(write.conn(), sequence_id).await?;
     let stored = stored
         .filter(|stored| stored.object.stack_id == stack.id && !stored.object.is_deletion_marker)
         .ok_or_else(|| ApiError::not_found("deployment object"))?;
