@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod api;
 pub mod bench;
 pub mod contract;
 pub mod dev;

@@ -5,6 +5,7 @@
 //! commands/test.rs       every test, with shared engines: what CI runs
 //! commands/e2e.rs        the end-to-end tests
 //! commands/faults.rs     the fault matrix in full, and bugs that it has to find
+//! commands/api.rs        every route, called with made-up requests
 //! commands/fuzz.rs       made-up input for everything that reads what strangers send
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/bench.rs      Brokkr measured beside its peers
@@ -18,7 +19,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{bench, contract, dev, e2e, engines, faults, fuzz, test};
+use commands::{api, bench, contract, dev, e2e, engines, faults, fuzz, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -30,6 +31,7 @@ enum Command {
     #[command(subcommand)]
     Faults(faults::Args),
     Fuzz(fuzz::Args),
+    Api(api::Args),
     Contract(contract::Args),
     Dev(dev::Args),
     Bench(bench::Args),
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
         Command::E2e(args) => e2e::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Api(args) => api::run(&args),
         Command::Contract(args) => contract::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),

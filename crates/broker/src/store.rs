@@ -80,6 +80,13 @@ impl StoreError {
         self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
     }
 
+    /// Whether a text was given that PostgreSQL cannot hold: one with a NUL in it.
+    #[must_use]
+    pub fn is_unwritable(&self) -> bool {
+        let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| code == "22021")
+    }
+
     /// Whether a unique index refused the row.
     #[must_use]
     pub fn is_taken(&self) -> bool {

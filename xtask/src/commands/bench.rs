@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The project's cache, outside the clone, where CI keeps its builds, too.
-fn cache() -> Result<PathBuf> {
+pub fn cache() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".cache")))

@@ -89,6 +89,8 @@ impl From<Arc<StoreError>> for ApiError {
     fn from(error: Arc<StoreError>) -> Self {
         let mut told = if error.is_unavailable() {
             Self::new(ErrorCode::BRK3003, "the database does not answer, or is too busy").retry_after(1)
+        } else if error.is_unwritable() {
+            Self::unreadable("a text has a NUL character in it")
         } else {
             Self::new(ErrorCode::BRK9001, "the broker could not do this")
         };

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::access::origin::Peer;
 use axum::body::Body;
@@ -16,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
@@ -24,6 +25,10 @@ use super::HEAD;
 use super::head::HEAD_BYTES;
 use super::lobby::Desk;
 use super::rewind::Rewind;
+
+/// How much of what nobody wanted to read is taken in, and for how long.
+const MOST_UNREAD: u64 = 1024 * 1024;
+const PARTING: Duration = Duration::from_secs(2);
 
 /// What is known about the exchange while hyper has the connection.
 #[derive(Debug, Default)]
@@ -70,11 +75,25 @@ where
     }
     let parts = connection.into_parts();
     let (rest, stream) = parts.io.into_inner().into_parts();
-    let over = exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed);
+    if exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed) {
+        part(stream).await;
+        return None;
+    }
     // Both may be there only if hyper did not read on: then what it has not read comes after what it has.
     let rest =
         if rest.is_empty() { parts.read_buf } else { [&parts.read_buf[..], &rest[..]].concat().into() };
-    (!over).then_some((rest, stream))
+    Some((rest, stream))
+}
+
+/// Says that nothing more comes, and takes in for a while what the peer still sends. Whoever just closes makes the
+/// system tear the connection down under the answer, if there is anything that was not read.
+async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let parting = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut (&mut stream).take(MOST_UNREAD), &mut tokio::io::sink()).await
+    };
+    // However it ends, it ends.
+    let _ = tokio::time::timeout(PARTING, parting).await;
 }
 
 async fn respond(

@@ -27,7 +27,7 @@ use crate::store::deployment_objects::StoredObject;
 /// values of Secrets: then what is answered are the objects as read, with these values hidden.
 #[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
     params(("sequence_id" = i64, Path, description = "Sequence id")),
-    responses((status = 200, body = String, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
+    responses((status = 200, body = serde_json::Value, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
 pub async fn deployment_object_content(
     State(broker): State<Arc<Broker>>,
     caller: Caller,

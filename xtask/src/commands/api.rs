@@ -1,0 +1,63 @@
+//! `cargo xtask api`: calls every route of the OpenAPI document with made-up requests, on a real broker with TLS. Nothing
+//! may fail inside, and nothing may be answered that the document does not tell.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::bench::cache;
+use crate::runner::{become_built, build};
+
+const SCHEMATHESIS: &str = "4.32.5";
+
+/// Call every route of the OpenAPI document with made-up requests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Requests made up for each route, at most.
+    #[arg(long, default_value_t = 30, value_name = "COUNT")]
+    examples: u32,
+    /// Replay the random choices of an earlier run, which printed this number.
+    #[arg(long)]
+    seed: Option<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let program = schemathesis()?;
+    build(&["--workspace", "--bins"])?;
+    // Streams do not end by themselves; everything else is called.
+    let script = "exec \"$0\" run \"$BROKKR_URL/api/v1/openapi.json\" --url \"$BROKKR_URL\" --tls-verify \"$BROKKR_CA\" \
+         -H \"Authorization: Bearer $BROKKR_TOKEN\" --exclude-path-regex stream \
+         --phases examples,coverage,fuzzing --request-timeout 30 --continue-on-failure \
+         --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \"$@\"";
+    become_built("with-broker", |command| {
+        command
+            .args(["bash", "-c", script])
+            .arg(&program)
+            .args(["--max-examples", &args.examples.to_string()]);
+        if let Some(seed) = &args.seed {
+            command.args(["--seed", seed]);
+        }
+        command
+    })
+}
+
+/// The program, installed beside the engines if it is not there.
+fn schemathesis() -> Result<PathBuf> {
+    let home = cache()?.join(format!("tools/schemathesis-{SCHEMATHESIS}"));
+    let program = home.join("bin/schemathesis");
+    if !program.exists() {
+        finish(Command::new("python3").args(["-m", "venv"]).arg(&home), &home)?;
+        let wanted = format!("schemathesis=={SCHEMATHESIS}");
+        finish(Command::new(home.join("bin/pip")).args(["install", "--quiet", &wanted]), &home)?;
+    }
+    Ok(program)
+}
+
+fn finish(command: &mut Command, home: &Path) -> Result<()> {
+    let status = command.status().context("Python with venv is needed")?;
+    if !status.success() {
+        bail!("schemathesis could not be installed; remove {} and try again", home.display());
+    }
+    Ok(())
+}
