@@ -42,20 +42,17 @@ async fn poll_from(agent: &Agent, address: SocketAddr, position: Position) -> Re
 
 /// Polls and tells what it holds if asked, as agents do.
 async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> Result<Polled> {
-    let answer = poll_from(agent, address, position).await?;
-    if answer.status != StatusCode::PRECONDITION_REQUIRED {
-        return Ok(answer);
-    }
-    agent.hold(&agent.holds.clone()).await?;
-    // A replica that has not seen yet that it was told says so, and agents ask again.
     let until = Instant::now() + Duration::from_secs(10);
     loop {
         let answer = poll_from(agent, address, position).await?;
-        if answer.status != StatusCode::SERVICE_UNAVAILABLE
-            || answer.code()? != ErrorCode::BRK3002
-            || Instant::now() > until
-        {
-            return Ok(answer);
+        match answer.status {
+            StatusCode::PRECONDITION_REQUIRED if Instant::now() < until => {
+                agent.hold(&agent.holds.clone()).await?;
+            }
+            // A replica that has not heard yet of what was raised or told says so, and agents ask again.
+            StatusCode::SERVICE_UNAVAILABLE
+                if answer.code()? == ErrorCode::BRK3002 && Instant::now() < until => {}
+            _ => return Ok(answer),
         }
     }
 }
