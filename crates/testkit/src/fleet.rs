@@ -37,15 +37,24 @@ pub struct Fleet {
 impl Fleet {
     /// Starts a broker with TLS on a new database of the run's PostgreSQL, and logs its administrator in.
     pub async fn start() -> Result<Self> {
-        Self::start_on(Postgres::shared().await?, Tell::Always).await
+        Self::start_with(&[]).await
+    }
+
+    /// The same with further arguments of `brokkr-broker serve`.
+    pub async fn start_with(arguments: &[&str]) -> Result<Self> {
+        Self::start_on_with(Postgres::shared().await?, Tell::Always, arguments).await
     }
 
     /// The same on a given PostgreSQL, for tests that kill it.
     pub async fn start_on(postgres: Arc<Postgres>, tell: Tell) -> Result<Self> {
+        Self::start_on_with(postgres, tell, &[]).await
+    }
+
+    async fn start_on_with(postgres: Arc<Postgres>, tell: Tell, arguments: &[&str]) -> Result<Self> {
         let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
         let authority = Authority::new("brokkr-test-broker")?;
-        let broker = Broker::start(&database.url(), &authority, tell, &[]).await?;
+        let broker = Broker::start(&database.url(), &authority, tell, arguments).await?;
         let cli = Cli::new()?;
         cli.login(&broker.url(), &admin_token, broker.authority_file()).await?;
         Ok(Self { broker, cli, admin_token, database, authority, tell, _postgres: postgres })

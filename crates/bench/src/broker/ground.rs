@@ -82,7 +82,7 @@ impl<'a> Ground<'a> {
         let token = broker::bootstrap(&url).await?;
         let authority = Authority::new("brokkr-bench")?;
         let connections = args.database_connections.to_string();
-        let more = ["--database-connections", &connections];
+        let more = ["--database-connections", &connections, "--rate-limits", "false"];
         let broker = Broker::start(&url, &authority, Tell::OnPanic, &more).await?;
         let admin = Client::builder(broker.url().parse()?)
             .ca_pem(authority.pem())
