@@ -13,7 +13,7 @@ use crate::results::percentile;
 
 /// Files of a process that are not connections of agents.
 const OTHER_FILES: usize = 500;
-/// Agents on one connection, of those for whom there are no files left; the broker allows 256.
+/// Agents on one connection, of those for whom there are no files left; the broker allows 64 requests at once.
 const SHARED: usize = 40;
 /// Long enough for whoever is woken to be heard of.
 const ECHO: Duration = Duration::from_secs(2);
