@@ -4,6 +4,10 @@ use brokkr_agent::args::{Arguments, Command};
 use brokkr_agent::{install, run};
 use clap::Parser as _;
 
+/// It gives memory back: a list of ten thousand objects is large for a moment.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

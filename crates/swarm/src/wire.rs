@@ -65,7 +65,11 @@ pub struct Dialer {
 }
 
 pub enum Wire {
-    Own { sender: http1::SendRequest<Body>, driver: Box<Driver> },
+    /// Without a driver when the other side has closed.
+    Own {
+        sender: http1::SendRequest<Body>,
+        driver: Option<Box<Driver>>,
+    },
     Shared(http2::SendRequest<Body>),
 }
 
@@ -105,7 +109,7 @@ impl Dialer {
                 builder.max_buf_size(16 * 1024);
                 let (sender, driver) =
                     builder.handshake(TokioIo::new(stream)).await.map_err(|error| cut(&error))?;
-                Ok(Wire::Own { sender, driver: Box::new(driver) })
+                Ok(Wire::Own { sender, driver: Some(Box::new(driver)) })
             }
             Transport::Shared { agents } => {
                 let number = number / agents.max(1);
@@ -161,6 +165,9 @@ impl Wire {
     pub async fn exchange(&mut self, request: Request<Body>) -> Result<Answer, Trouble> {
         match self {
             Self::Own { sender, driver } => {
+                let Some(alive) = driver.as_mut() else {
+                    return Err(Trouble::Cut("the broker closed the connection".to_owned()));
+                };
                 let mut answer = pin!(async {
                     sender.ready().await.map_err(|error| cut(&error))?;
                     let response = sender.send_request(request).await.map_err(|error| cut(&error))?;
@@ -168,9 +175,10 @@ impl Wire {
                 });
                 tokio::select! {
                     answer = &mut answer => return answer,
-                    _ = driver.as_mut() => {}
+                    _ = alive => {}
                 }
-                // The other side closed; what it said before still counts.
+                // The other side closed; what it said before still counts. What was not sent is let go with the driver.
+                *driver = None;
                 answer.await
             }
             Self::Shared(sender) => {

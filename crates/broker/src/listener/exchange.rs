@@ -34,6 +34,8 @@ const PARTING: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 struct Exchange {
     answered: Notify,
+    /// From then on hyper reads nothing: a quick peer has its next request here before hyper is told to end.
+    over: Arc<AtomicBool>,
     /// A body of which something was not read: what comes next on the connection would not be a request.
     unread: AtomicBool,
     /// Peer or broker said that the connection ends.
@@ -54,7 +56,10 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Rewind::new(first, stream)), service);
+        .serve_connection(
+            TokioIo::new(Rewind::new(first, stream).until(Arc::clone(&exchange.over))),
+            service,
+        );
     let mut answered = false;
     loop {
         let ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context));
@@ -107,7 +112,9 @@ async fn respond(
                 text.to_ascii_lowercase().split(',').any(|word| word.trim() != "keep-alive")
             })
         });
-    let last = asks_to_end || desk.leaving.is_cancelled();
+    // A second request can be here only if it came in one piece with the first; hyper ends after it.
+    let second = exchange.over.load(Ordering::Acquire);
+    let last = asks_to_end || second || desk.leaving.is_cancelled();
     let (mut parts, body) = request.into_parts();
     exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
     exchange.last.fetch_or(last, Ordering::Relaxed);
@@ -179,6 +186,7 @@ impl http_body::Body for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        self.exchange.over.store(true, Ordering::Release);
         self.exchange.answered.notify_one();
     }
 }

@@ -1,7 +1,9 @@
-//! A stream of which something was read already: that comes first.
+//! A stream of which something was read already: that comes first. And of which nothing more is read, once that is said.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
@@ -11,11 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub struct Rewind<S> {
     first: Bytes,
     stream: S,
+    shut: Option<Arc<AtomicBool>>,
 }
 
 impl<S> Rewind<S> {
     pub fn new(first: Bytes, stream: S) -> Self {
-        Self { first, stream }
+        Self { first, stream, shut: None }
+    }
+
+    /// Reads nothing once this is true. Whoever makes it true polls again whoever reads.
+    pub fn until(self, shut: Arc<AtomicBool>) -> Self {
+        Self { shut: Some(shut), ..self }
     }
 
     /// What nobody has read, and the stream.
@@ -30,6 +38,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.shut.as_ref().is_some_and(|shut| shut.load(Ordering::Acquire)) {
+            return Poll::Pending;
+        }
         if self.first.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }

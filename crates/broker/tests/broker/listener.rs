@@ -1,5 +1,7 @@
-//! Sockets that say nothing do not live for ever.
+//! Sockets that say nothing do not live for ever; those that say something are kept.
 
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,7 +11,9 @@ use tokio::net::TcpStream;
 use brokkr_testkit::Scratch;
 use brokkr_testkit::tls::Authority;
 
-use crate::house::{House, serve_with};
+use brokkr_api::tokens::Role;
+
+use crate::house::{House, serve_with, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Result<()> {
@@ -53,4 +57,83 @@ async fn connections_that_ask_for_nothing_are_closed() -> Result<()> {
         assert!((Duration::from_secs(5)..Duration::from_secs(15)).contains(&took), "{took:?}");
     }
     Ok(())
+}
+
+/// A peer that has its next request out before the broker is done with the last one keeps its connection all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quick_peer_keeps_its_connection() -> Result<()> {
+    let house = House::open().await?;
+    let (address, token) = (house.server.address, token(&house.database, Role::Admin).await?);
+    let quick = (0..8).map(|number| {
+        let token = token.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut peer = Peer::connect(address)?;
+            for count in 0..200 {
+                let put = format!(
+                    "PUT /api/v1/stacks/web-{number} HTTP/1.1\r\nhost: broker\r\nauthorization: Bearer {token}\r\n\
+                     content-length: 2\r\n\r\n{{}}"
+                );
+                peer.stream.write_all(put.as_bytes())?;
+                let head = peer.answer()?;
+                assert!(!head.contains("connection: close"), "at request {count}: {head}");
+            }
+            anyhow::Ok(())
+        })
+    });
+    for ended in futures::future::join_all(quick).await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// Both of two requests that come in one piece are answered; the second answer may be the last.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_in_one_piece_are_all_answered() -> Result<()> {
+    let house = House::open().await?;
+    let address = house.server.address;
+    let both = tokio::task::spawn_blocking(move || {
+        let mut peer = Peer::connect(address)?;
+        peer.stream.write_all(&[ALIVE, ALIVE].concat())?;
+        anyhow::Ok([peer.answer()?, peer.answer()?])
+    });
+    for head in both.await?? {
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+    }
+    Ok(())
+}
+
+const ALIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: broker\r\n\r\n";
+
+/// As plain and quick a client as can be.
+struct Peer {
+    stream: std::net::TcpStream,
+    read: Vec<u8>,
+}
+
+impl Peer {
+    fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = std::net::TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    /// The head of the next answer, in small letters. Its body is read and dropped.
+    fn answer(&mut self) -> Result<String> {
+        let mut part = [0; 4096];
+        loop {
+            if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&self.read[..end]).to_lowercase();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let whole = end + 4 + length.unwrap_or("0").parse::<usize>()?;
+                if self.read.len() >= whole {
+                    self.read.drain(..whole);
+                    return Ok(head);
+                }
+            }
+            let length = self.stream.read(&mut part)?;
+            anyhow::ensure!(length > 0, "the connection was closed");
+            self.read.extend_from_slice(&part[..length]);
+        }
+    }
 }

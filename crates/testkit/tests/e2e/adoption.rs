@@ -78,19 +78,30 @@ async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> 
     Ok(())
 }
 
-/// C5: an object that somebody made anew under a name of ours is not ours to delete.
+/// C5: an object that somebody made anew under a name of ours is not ours to delete. The prune waits for approval
+/// meanwhile: an agent that comes back repairs first what it last heard of, and would adopt what that still wants.
 #[tokio::test]
 async fn c5_an_object_that_lost_its_marks_and_is_another_one_now_is_never_deleted() -> Result<()> {
     let world = World::start().await?;
-    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
+    let names: Vec<String> = (0..60).map(|number| format!("m{number}")).collect();
+    let maps: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    world.fleet.apply("web", "env=prod", &world.manifest(&maps)).await?;
+    world.fleet.submit("web", "env=prod", &world.manifest(&maps[..1])).await?;
+    let held = |status: &serde_json::Value| status["reason"] == "PruneNeedsApproval";
+    let held = world.status("web", "shop-1", "held", held).await?;
     world.shop.kill9();
-    world.configmaps().delete("two", &Default::default()).await?;
-    let theirs = world.put_foreign("two").await?;
-    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "next")])).await?;
+    world.configmaps().delete("m59", &Default::default()).await?;
+    let theirs = footprint(&world.put_foreign("m59").await?);
     world.shop.start()?;
-    world.sees_value("one", "next").await?;
+    let approval = json!({"sequence_id": held["wanted_sequence_id"], "objects": 59});
+    let approve = world.fleet.request(http::Method::POST, "/api/v1/stacks/web/prune-approvals");
+    let answer = approve.json(&approval).send().await?;
+    assert_eq!(answer.status(), http::StatusCode::CREATED, "{}", answer.text().await?);
+    for name in &names[1..59] {
+        world.sees_gone(name).await?;
+    }
     world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
-    assert_eq!(world.map("two").await?.expect("two").metadata.uid, theirs.metadata.uid);
+    assert_eq!(footprint(&world.map("m59").await?.expect("m59")), theirs, "untouched");
     Ok(())
 }
 
