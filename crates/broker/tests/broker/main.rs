@@ -2,6 +2,7 @@
 //! calls it over HTTP, as agents and people do.
 
 mod access;
+mod again;
 mod agent_keys;
 mod agents;
 mod audit;
@@ -16,6 +17,7 @@ mod house;
 mod index;
 mod limits;
 mod listener;
+mod lists;
 mod migrations;
 mod openapi;
 mod operating;

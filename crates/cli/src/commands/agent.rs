@@ -16,7 +16,7 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
         AgentCommand::JoinToken(args) => join_token(args, client, printer).await,
         AgentCommand::List => {
             let items = client.agents_all().await.while_trying("read the agents")?;
-            let page = Page { items, next: None };
+            let page = Page::whole(items);
             printer.result(&page, || view::agents::list(&page.items, Timestamp::now()))
         }
         AgentCommand::Status { name } => {

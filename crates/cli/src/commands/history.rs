@@ -12,6 +12,6 @@ use crate::view;
 pub async fn run(args: History, client: &Client, printer: Printer) -> Result<(), Failure> {
     let action = format!("read the history of the stack {}", args.stack);
     let items = client.history_all(args.stack.as_str()).await.while_trying(&action)?;
-    let page = Page { items, next: None };
+    let page = Page::whole(items);
     printer.result(&page, || view::history::list(&page.items, Timestamp::now()))
 }

@@ -27,7 +27,7 @@ pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), 
 
 async fn all(client: &Client, printer: Printer) -> Result<(), Failure> {
     let items = client.stacks_all().await.while_trying("read the stacks")?;
-    let page = Page { items, next: None };
+    let page = Page::whole(items);
     if printer.wants_json() {
         return printer.result(&page, String::new);
     }
@@ -60,7 +60,7 @@ async fn states(
 async fn one(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
     let action = format!("read the status of the stack {stack}");
     let items = client.stack_status_all(stack.as_str()).await.while_trying(&action)?;
-    let page = Page { items, next: None };
+    let page = Page::whole(items);
     if printer.wants_json() {
         return printer.result(&page, String::new);
     }

@@ -23,12 +23,12 @@ pub async fn run(args: SystemCommand, client: &Client, printer: Printer) -> Resu
         }
         SystemCommand::Ahead => {
             let stacks = client.system_ahead_all().await.while_trying("read who is ahead")?;
-            let page = Page { items: stacks, next: None };
+            let page = Page::whole(stacks);
             printer.result(&page, || view::system::ahead(&page.items))
         }
         SystemCommand::Unknown => {
             let stacks = client.system_unknown_all().await.while_trying("read what is unknown")?;
-            let page = Page { items: stacks, next: None };
+            let page = Page::whole(stacks);
             printer.result(&page, || view::system::unknown(&page.items))
         }
         SystemCommand::Settle(args) => settle(args, client, printer).await,

@@ -11,6 +11,6 @@ use crate::view;
 pub async fn run(args: Targets, client: &Client, printer: Printer) -> Result<(), Failure> {
     let action = format!("read what targets the agent {}", args.agent);
     let items = client.targets_all(args.agent.as_str()).await.while_trying(&action)?;
-    let page = Page { items, next: None };
+    let page = Page::whole(items);
     printer.result(&page, || view::targets::list(&page.items))
 }

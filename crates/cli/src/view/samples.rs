@@ -7,6 +7,7 @@ use brokkr_api::objects::DeploymentObject;
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
+use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,6 +28,7 @@ pub fn agent(name: &str) -> Agent {
         annotations: Labels::new(),
         created_at: ago(200_000),
         last_seen_at: Some(ago(4)),
+        presence: Presence::Fresh,
         session_count: 3,
         session_tied: false,
         revoked_at: None,
