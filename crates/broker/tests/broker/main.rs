@@ -9,6 +9,7 @@ mod audit;
 mod counts;
 mod database;
 mod deployment_objects;
+mod examples;
 mod fleet;
 mod grants;
 mod history;
