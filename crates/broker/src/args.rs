@@ -10,6 +10,7 @@ use std::time::Duration;
 use brokkr_api::audit::AuditHead;
 use clap::{Parser, Subcommand, ValueEnum};
 use secrecy::SecretString;
+use url::Url;
 
 use crate::access::origin::Network;
 
@@ -179,6 +180,9 @@ pub struct ServeArgs {
     /// How log lines look.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// Collector that traces are sent to by OTLP over HTTP, such as `http://collector:4318`.
+    #[arg(long, env = "BROKKR_TRACES", value_name = "URL")]
+    pub traces: Option<Url>,
     #[command(flatten)]
     pub webhooks: webhooks::WebhookArgs,
 }
@@ -202,6 +206,7 @@ impl ServeArgs {
             rate_limits: true,
             retention: RetentionArgs::default(),
             log_format: LogFormat::Text,
+            traces: None,
             webhooks: webhooks::WebhookArgs::default(),
         }
     }

@@ -22,7 +22,7 @@ use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_
 use crate::store::audit::{audit_heads, audit_walk};
 use crate::store::{connect, connect_options, schema};
 use crate::tasks::audit_chain;
-use crate::telemetry::log_to_stderr;
+use crate::telemetry;
 
 pub fn run(parsed: Parsed) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -46,8 +46,12 @@ async fn command(command: Command, settings: &[Setting]) -> Result<()> {
         Command::Migrate(args) => Ok(schema::schema_migrate(args.database_url.expose_secret()).await?),
         Command::Bootstrap(args) => bootstrap(args).await,
         Command::Serve(args) => {
-            log_to_stderr(args.log_format);
-            serve_until_told(*args).await
+            let traces = telemetry::start(args.log_format, args.traces.as_ref())?;
+            let served = serve_until_told(*args).await;
+            if let Some(traces) = traces {
+                traces.end().await;
+            }
+            served
         }
         Command::Epoch(command) => epoch::run(command).await,
         Command::Audit(AuditCommand::Verify(args)) => audit_verify(args).await,

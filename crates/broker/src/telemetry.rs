@@ -1,19 +1,38 @@
-//! Log lines and spans. Every request has a span with its id, so that what is logged on its way can be found by it.
+//! What the broker tells while it runs, beside its metrics: log lines, and traces for whoever collects them.
+//!
+//! The two have spans of their own. Those of log lines carry the request's id; those of traces are named as collectors
+//! want them, follow the caller's, and are made only where somebody collects.
+
+mod traces;
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{FilterExt as _, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
+use url::Url;
+
+pub use traces::{TRACES, Traces, TracesError, of_request};
 
 use crate::args::LogFormat;
 
-pub fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Logs to standard error, and sends traces to the collector if there is one. Keep what it returns until the end.
+pub fn start(format: LogFormat, collector: Option<&Url>) -> Result<Option<Traces>, TracesError> {
+    let chosen = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    let no_traces = Targets::new().with_default(LevelFilter::TRACE).with_target(TRACES, LevelFilter::OFF);
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
-    }
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    let traces = collector.map(Traces::to).transpose()?;
+    let spans = traces
+        .as_ref()
+        .map(|traces| traces.layer().with_filter(Targets::new().with_target(TRACES, LevelFilter::INFO)));
+    tracing_subscriber::registry().with(lines.with_filter(chosen.and(no_traces))).with(spans).init();
+    Ok(traces)
 }

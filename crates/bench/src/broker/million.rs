@@ -40,7 +40,12 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     };
     told(figures, "agents_filtered_p99_ms", &pages(&ground, newest).await?, "a third, newest first, counted");
     let never = |number: usize| format!("/api/v1/agents?limit=500&presence=never&name={}", number % 10);
-    told(figures, "agents_presence_p99_ms", &pages(&ground, never).await?, "never seen, with a part of the name");
+    told(
+        figures,
+        "agents_presence_p99_ms",
+        &pages(&ground, never).await?,
+        "never seen, with a part of the name",
+    );
     for (key, selectors) in PREVIEWS {
         let preview = |number: usize| {
             let selector = selectors.replace("{}", &(number % 40).to_string());

@@ -30,7 +30,8 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let pid = ground.pid()?;
     let before = memory_bytes(pid, "VmRSS")?;
 
-    let own = args.waiting.min(figures.files().saturating_sub(OTHER_FILES));
+    let others = OTHER_FILES + args.waiting / SHARED;
+    let own = args.waiting.min(figures.files().saturating_sub(others));
     let rest = agents.split_off(own);
     let begun = Instant::now();
     let mut herds = vec![herd(&ground, agents, Transport::Own)?];

@@ -15,10 +15,12 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
+use super::agents::target_state;
 use super::error::{ApiError, Trouble};
 use crate::access::Caller;
 use crate::access::origin::{Origin, Peer, address};
 use crate::broker::Broker;
+use crate::telemetry;
 
 pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -40,7 +42,14 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     } else {
         tracing::info_span!("request", id, %method, route)
     };
-    let mut response = next.run(request).instrument(span).await;
+    // Agents ask all the time whether there is something new: nobody wants that in a trace.
+    let trace = if route == target_state::ROUTE {
+        tracing::Span::none()
+    } else {
+        telemetry::of_request(&method, &route, &id, request.headers())
+    };
+    let mut response = next.run(request).instrument(span).instrument(trace.clone()).await;
+    trace.record("http.response.status_code", response.status().as_u16());
     broker.metrics.answered(&route, &method, response.status(), started.elapsed());
     let trouble = response.extensions_mut().remove::<Trouble>();
     let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());

@@ -22,6 +22,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
 use subtle::ConstantTimeEq as _;
+use tracing::Instrument as _;
 
 use super::change::Change;
 use super::error::ApiError;
@@ -39,7 +40,9 @@ use crate::store::idempotency_keys::{
     idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+
 use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
+use crate::telemetry::TRACES;
 
 /// How long an answer waits for this replica's index to show the change. Only a courtesy: the position says
 /// how far it is.
@@ -216,14 +219,16 @@ impl<'a> Write<'a> {
             Some(deed) => audit_insert(&mut *self.transaction, &[deed]).await?,
             None => outbox_transaction_on_conn(&mut self.transaction).await?,
         };
-        self.transaction.commit().await.doing("commit")?;
+        let span = tracing::info_span!(target: TRACES, "commit");
+        self.transaction.commit().instrument(span).await.doing("commit")?;
         let position = position(self.broker, xid);
         if self.told {
             self.broker.webhooks.poke();
         }
         if self.rang {
             self.broker.poke.committed(xid);
-            self.broker.index.reached(position, SHOWN_WITHIN).await;
+            let span = tracing::info_span!(target: TRACES, "shown by this replica");
+            self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;
         }
         Ok(answer(status, body, position))
     }

@@ -33,6 +33,7 @@ mod streams;
 mod table;
 mod target_state;
 mod tokens;
+mod traces;
 mod version1;
 mod waiting;
 mod webhooks;

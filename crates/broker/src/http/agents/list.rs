@@ -36,6 +36,7 @@ pub struct AgentQuery {
     pub status: Option<AgentStatus>,
     /// Only those that are there, late, silent, or were never seen.
     pub presence: Option<Presence>,
+    #[param(inline)]
     pub sort: Option<Sort>,
     /// Tell how many there are in all, too.
     #[serde(default)]

@@ -30,6 +30,9 @@ use crate::http::error::ApiError;
 use crate::http::headers::{optional, position, preferred_wait, text};
 use crate::store::agents::AgentRef;
 
+/// As the table has it.
+pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
+
 /// What the agent should have. With the envelope's media type: without contents, with what to remove, and as
 /// a long poll (`If-None-Match` and `Prefer: wait=SECONDS`). Else: the deployment objects with their
 /// contents, ordered by sequence id.

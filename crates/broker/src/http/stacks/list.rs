@@ -24,6 +24,7 @@ pub struct StackQuery {
     pub name: Option<String>,
     /// Only stacks whose own labels match, such as `team=shop`.
     pub selector: Option<String>,
+    #[param(inline)]
     pub sort: Option<Sort>,
     /// Tell how many there are in all, too.
     #[serde(default)]

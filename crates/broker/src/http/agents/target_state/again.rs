@@ -11,14 +11,12 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 
-use super::Ask;
 use super::poll::{Has, poll};
+use super::{Ask, ROUTE};
 use crate::access::Caller;
 use crate::access::caller::AgentCaller;
 use crate::access::limits::{Allowance, Bucket};
 use crate::broker::Broker;
-
-const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
 
 /// What is known of the poll.
 pub struct Again {
