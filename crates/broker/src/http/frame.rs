@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::agents::target_state;
+use super::agents::target_state::{self, again::Told};
 use super::error::{ApiError, Trouble};
 use crate::access::Caller;
 use crate::access::origin::{Origin, Peer, address};
@@ -50,6 +50,9 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     };
     let mut response = next.run(request).instrument(span).instrument(trace.clone()).await;
     trace.record("http.response.status_code", response.status().as_u16());
+    if matches!(response.extensions().get(), Some(Told::Nothing(_))) {
+        return response;
+    }
     broker.metrics.answered(&route, &method, response.status(), started.elapsed());
     let trouble = response.extensions_mut().remove::<Trouble>();
     let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());

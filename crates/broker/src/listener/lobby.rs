@@ -13,7 +13,8 @@
 //!      it ───────────────────────────────────────┘
 //! ```
 //!
-//! A poll that is, word for word, the one before it is answered without being read: see `target_state::again`.
+//! A poll waits outside the router, too, whose layers would keep eight kilobytes for it: the router only says that it has
+//! to wait. And one that is, word for word, the one before it is not even read: see `target_state::again`.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -32,7 +33,7 @@ use tower::ServiceExt as _;
 use super::head::{HEAD_BYTES, Visit, visit};
 use super::{HEAD, IDLE, answer, exchange, http2};
 use crate::access::origin::Peer;
-use crate::http::agents::target_state::again::Again;
+use crate::http::agents::target_state::again::{Again, Told, WaitsOutside};
 
 /// What is read at once: the head of a poll fits in.
 const PIECE: usize = 2048;
@@ -70,15 +71,24 @@ where
     let mut before: Option<Before> = None;
     // The first request has to come soon; for the next ones a connection may be kept.
     let mut patience = HEAD;
+    // A poll that was read, and has to wait.
+    let mut waits = false;
     loop {
-        let known = before.as_ref().map(|before| &before.head[..]);
-        let Some(next) = head(&mut stream, &mut input, known, patience, &desk.stop).await else { break };
+        let next = if std::mem::take(&mut waits) {
+            Next::Same
+        } else {
+            let known = before.as_ref().map(|before| &before.head[..]);
+            let Some(next) = head(&mut stream, &mut input, known, patience, &desk.stop).await else { break };
+            if let (Next::Same, Some(before)) = (&next, &before) {
+                // What was read of the next request is kept, the rest of the room is not.
+                input = BytesMut::from(&input[before.head.len()..]);
+            }
+            next
+        };
         patience = IDLE;
         match next {
             Next::Same => {
                 let Some(Before { head, again }) = before.take() else { break };
-                // What was read of the next request is kept, the rest of the room is not.
-                input = BytesMut::from(&input[head.len()..]);
                 let answered = tokio::select! {
                     answered = Box::pin(again.answer()) => answered,
                     () = gone(&mut stream, &mut input) => break,
@@ -95,16 +105,17 @@ where
                 }
             }
             Next::Visit(Visit::Poll(request, used)) => {
-                let head = input.split_to(used).freeze();
-                input = BytesMut::from(&input[..]);
+                let head = Bytes::copy_from_slice(&input[..used]);
+                input = BytesMut::from(&input[used..]);
                 let answered = tokio::select! {
                     answered = ask(*request, &desk) => answered,
                     () = gone(&mut stream, &mut input) => break,
                 };
                 let mut response = answered;
-                let again = response.extensions_mut().remove::<Arc<Again>>();
-                before = again.map(|again| Before { head, again });
-                if !written(&mut stream, response, &desk).await {
+                let told = response.extensions_mut().remove::<Told>();
+                waits = matches!(told, Some(Told::Nothing(_)));
+                before = told.map(|(Told::Answer(again) | Told::Nothing(again))| Before { head, again });
+                if !waits && !written(&mut stream, response, &desk).await {
                     break;
                 }
             }
@@ -135,6 +146,7 @@ enum Next {
 
 async fn ask(mut request: Request<axum::body::Body>, desk: &Desk) -> Response {
     request.extensions_mut().insert(Peer(desk.peer.ip()));
+    request.extensions_mut().insert(WaitsOutside);
     let Ok(response) = desk.router.clone().oneshot(request).await;
     response
 }

@@ -5,7 +5,7 @@ mod poll;
 
 use std::sync::Arc;
 
-use again::Again;
+use again::{Again, Told, WaitsOutside};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
@@ -53,7 +53,8 @@ pub async fn target_state(
     request: Request,
 ) -> Result<Response, ApiError> {
     // Headers taken, not copied: fifty thousand polls wait.
-    let headers = request.into_parts().0.headers;
+    let parts = request.into_parts().0;
+    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitsOutside>().is_some());
     let ask = Ask::read(&headers)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
@@ -63,13 +64,17 @@ pub async fn target_state(
     });
     if envelope {
         let agent = resolve(&broker, &agent)?;
-        let mut response = poll(&broker, &caller, agent, Has::Told(headers), &ask).await?;
+        let waits = ask.wait.is_some_and(|seconds| seconds > 0) && matches!(caller, Caller::Agent(_));
+        let at_once = Ask { wait: None, ..ask };
+        let now = if waits && waits_outside { &at_once } else { &ask };
+        let mut response = poll(&broker, &caller, agent, Has::Told(headers), now).await?;
         if let Caller::Agent(caller) = caller
             && response.status() == StatusCode::NOT_MODIFIED
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
-            let again = Again::new(broker, caller, ask, etag.to_owned()).await;
-            response.extensions_mut().insert(Arc::new(again));
+            let again = Arc::new(Again::new(broker, caller, ask, etag.to_owned()).await);
+            let waits = waits && waits_outside;
+            response.extensions_mut().insert(if waits { Told::Nothing(again) } else { Told::Answer(again) });
         }
         return Ok(response);
     }

@@ -18,6 +18,19 @@ use crate::access::caller::AgentCaller;
 use crate::access::limits::{Allowance, Bucket};
 use crate::broker::Broker;
 
+/// Told by whoever sends a request into the router and waits for the poll itself.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitsOutside;
+
+/// What an answer is to whoever waits outside.
+#[derive(Clone)]
+pub enum Told {
+    /// It goes out.
+    Answer(Arc<Again>),
+    /// There is nothing to tell yet: the poll waits.
+    Nothing(Arc<Again>),
+}
+
 /// What is known of the poll.
 pub struct Again {
     broker: Arc<Broker>,
