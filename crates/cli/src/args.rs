@@ -10,17 +10,31 @@ use url::Url;
 
 mod agent;
 mod apply;
+mod approve;
+mod bar;
 mod delete;
+mod diff;
 mod events;
 mod login;
+mod rollback;
+mod status;
 mod system;
+mod wait;
+mod why;
 
-pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, SetStatus};
+pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, Rejoin, Revoke};
 pub use apply::Apply;
+pub use approve::Approve;
+pub use bar::{BarCommand, LiftBar};
 pub use delete::{DeleteCommand, DeleteStack};
+pub use diff::DiffVersions;
 pub use events::Events;
 pub use login::Login;
+pub use rollback::Rollback;
+pub use status::{Errors, History, Status, Targets};
 pub use system::{Settle, SystemCommand};
+pub use wait::{For, Wait, Waiting};
+pub use why::{Subject, Why};
 
 /// Deliver to many Kubernetes clusters, and see that it arrived.
 #[derive(Debug, Parser)]
@@ -29,9 +43,10 @@ pub use system::{Settle, SystemCommand};
     version,
     propagate_version = false,
     max_term_width = 100,
-    after_help = "Exit status: 0 ok, 2 usage, 3 operation failed, 4 not authenticated or not allowed,\n\
-                  5 not found, 6 conflict, 7 broker unreachable, 124 timeout, 130 interrupted.\n\n\
-                  Environment: BROKKR_TOKEN (an API token; never a flag), HTTPS_PROXY, NO_PROXY, NO_COLOR."
+    after_help = "Exit status: 0 ok, 1 the answer is no (it differs, it does not hold), 2 usage, 3 operation failed,\n\
+                  4 not authenticated or not allowed, 5 not found, 6 conflict or a guard, 7 broker unreachable,\n\
+                  124 timeout, 130 interrupted.\n\n\
+                  Environment: BROKKR_TOKEN (an API token; never a flag), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -43,7 +58,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// For people, or for programs: json is one document on stdout
+    /// How results are printed: table and wide for people, the others for programs
     #[arg(
         short,
         long,
@@ -55,8 +70,11 @@ pub struct Global {
         hide_env_values = true
     )]
     pub output: Output,
+    /// Leave out the titles of tables
+    #[arg(long, global = true)]
+    pub no_headers: bool,
     /// Which stored login to use
-    #[arg(long, global = true, value_name = "NAME", env = "BROKKR_CONTEXT", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "CONTEXT", env = "BROKKR_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
     /// The broker to talk to, instead of the context's
     #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true)]
@@ -64,6 +82,9 @@ pub struct Global {
     /// Certificate authorities (PEM) to trust beside those of the system
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_CA_FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
+    /// The project to act in, for admins and auditors; everybody else acts in that of their token
+    #[arg(long, global = true, value_name = "PROJECT", env = "BROKKR_PROJECT", hide_env_values = true)]
+    pub project: Option<Name>,
     /// Print only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -71,18 +92,34 @@ pub struct Global {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
+    /// Columns, cut to the width of the terminal
     #[default]
     Table,
+    /// More columns, and nothing is cut
+    Wide,
+    /// One document; with --watch one a line
     Json,
+    Yaml,
+    /// Only names, such as stack/web
+    Name,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Login(Login),
     Apply(Apply),
+    Diff(DiffVersions),
     Status(Status),
+    Why(Why),
+    Wait(Wait),
+    Errors(Errors),
     Events(Events),
     History(History),
+    Rollback(Rollback),
+    /// Contents that a roll-back barred
+    #[command(subcommand)]
+    Bar(BarCommand),
+    Approve(Approve),
     Targets(Targets),
     /// Delete a stack and, on every agent, what it brought
     #[command(subcommand)]
@@ -99,27 +136,6 @@ pub enum Command {
     Version,
 }
 
-/// Where stacks stand: all of them, or one on each agent and why
-#[derive(Debug, clap::Args)]
-pub struct Status {
-    /// A stack, by name or id
-    pub stack: Option<Name>,
-}
-
-/// The versions of a stack, newest first
-#[derive(Debug, clap::Args)]
-pub struct History {
-    /// By name or id
-    pub stack: Name,
-}
-
-/// What targets an agent, and why
-#[derive(Debug, clap::Args)]
-pub struct Targets {
-    /// By name or id
-    pub agent: Name,
-}
-
 fn label(text: &str) -> Result<(String, String), String> {
     parse_label(text).map_err(|error| error.to_string())
 }
@@ -127,6 +143,22 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "use a number and a unit, such as 90s, 5m or 1h30m".to_owned())
+}
+
+/// A name, also as `-o name` prints it.
+fn stack(text: &str) -> Result<Name, String> {
+    text.strip_prefix("stack/")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|error: brokkr_api::names::BadName| error.to_string())
+}
+
+/// A name, also as `-o name` prints it.
+fn agent(text: &str) -> Result<Name, String> {
+    text.strip_prefix("agent/")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|error: brokkr_api::names::BadName| error.to_string())
 }
 
 #[cfg(test)]
@@ -139,7 +171,7 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// The help of every command: a public surface, so a change of it shows.
+    /// The help of every command: a public surface, so a change of it shows. What every command has is shown once.
     #[test]
     fn help() {
         let mut text = String::new();
@@ -150,7 +182,10 @@ mod tests {
     }
 
     fn write_help(command: &mut clap::Command, path: &str, text: &mut String) {
-        text.push_str(&format!("### {path}\n\n{}\n", command.render_long_help()));
+        let help = command.render_long_help().to_string();
+        let own =
+            if path == "brokkr" { &help } else { help.split("Global options:").next().unwrap_or(&help) };
+        text.push_str(&format!("### {path}\n\n{}\n\n", own.trim_end()));
         for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
             let path = format!("{path} {}", inner.get_name());
             write_help(inner, &path, text);
@@ -161,5 +196,12 @@ mod tests {
     fn an_empty_selector_and_a_token_as_a_flag_are_refused() {
         assert!(Args::try_parse_from(["brokkr", "apply", "-f", "x", "--stack", "web", "--to", ""]).is_err());
         assert!(Args::try_parse_from(["brokkr", "login", "https://b", "--token", "brk_x"]).is_err());
+    }
+
+    #[test]
+    fn names_are_taken_as_they_are_printed() {
+        let args = Args::try_parse_from(["brokkr", "history", "stack/web"]).unwrap();
+        assert!(matches!(args.command, Command::History(History { stack }) if stack.as_str() == "web"));
+        assert!(Args::try_parse_from(["brokkr", "history", "agent/web"]).is_err());
     }
 }

@@ -1,42 +1,74 @@
 //! What each command does: one file a verb, only behaviour.
 
+use brokkr_client::Client;
+
 use crate::args::{Args, Command, DeleteCommand};
 use crate::connect::connect;
-use crate::failure::Failure;
+use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
 
 mod agent;
 mod apply;
+mod approve;
+mod bar;
+mod confirm;
 mod delete;
+mod deliver;
+mod diff;
+mod errors;
 mod events;
 mod history;
 mod login;
+mod rollback;
+mod similar;
 mod status;
 mod system;
 mod targets;
 mod version;
 mod wait;
 mod whoami;
+mod why;
 
-pub async fn run(args: Args, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
     let Args { global, command } = args;
     match command {
-        Command::Version => version::run(printer),
-        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await,
-        Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await,
-        Command::Delete(DeleteCommand::Stack(delete)) => {
-            Box::pin(delete::run(delete, &connect(&global, printer)?, printer)).await
+        Command::Version => version::run(printer).map(yes),
+        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(yes),
+        // What is wrong with the files is told before anybody is asked.
+        Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await.map(yes),
+        command => {
+            let client = connect(&global, printer)?;
+            match Box::pin(ask(command, &client, printer)).await {
+                Err(failure) => Err(similar::suggest(failure, &client).await),
+                answer => answer,
+            }
         }
-        Command::Agent(agent) => Box::pin(agent::run(agent, &connect(&global, printer)?, printer)).await,
-        Command::Status(status) => Box::pin(status::run(status, &connect(&global, printer)?, printer)).await,
-        Command::Events(events) => Box::pin(events::run(events, &connect(&global, printer)?, printer)).await,
-        Command::History(history) => {
-            Box::pin(history::run(history, &connect(&global, printer)?, printer)).await
-        }
-        Command::Targets(targets) => {
-            Box::pin(targets::run(targets, &connect(&global, printer)?, printer)).await
-        }
-        Command::System(system) => Box::pin(system::run(system, &connect(&global, printer)?, printer)).await,
-        Command::Whoami => Box::pin(whoami::run(&connect(&global, printer)?, printer)).await,
     }
+}
+
+/// Commands that begin with the broker.
+async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+    match command {
+        Command::Diff(args) => return diff::run(args, client, printer).await,
+        Command::Status(args) => status::run(args, client, printer).await,
+        Command::Why(args) => why::run(args, client, printer).await,
+        Command::Wait(args) => wait::run(args, client, printer).await,
+        Command::Errors(args) => errors::run(args, client, printer).await,
+        Command::Events(args) => events::run(args, client, printer).await,
+        Command::History(args) => history::run(args, client, printer).await,
+        Command::Rollback(args) => rollback::run(args, client, printer).await,
+        Command::Bar(args) => bar::run(args, client, printer).await,
+        Command::Approve(args) => approve::run(args, client, printer).await,
+        Command::Targets(args) => targets::run(args, client, printer).await,
+        Command::Delete(DeleteCommand::Stack(args)) => delete::run(args, client, printer).await,
+        Command::Agent(args) => agent::run(args, client, printer).await,
+        Command::System(args) => system::run(args, client, printer).await,
+        Command::Whoami => whoami::run(client, printer).await,
+        Command::Version | Command::Login(_) | Command::Apply(_) => Ok(()),
+    }
+    .map(yes)
+}
+
+fn yes((): ()) -> Answer {
+    Answer::Yes
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use brokkr_api::Name;
 use brokkr_client::{Client, Credential, RetryPolicy, SecretString};
 use url::Url;
 
@@ -31,16 +32,24 @@ pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
             printer.note(&format!("{}; trying again for {} s", retry.error, retry.left.as_secs()));
         }
     });
-    client(&context, found.token, retry)
+    client(&context, found.token, global.project.as_ref(), retry)
 }
 
-pub fn client(context: &Context, token: SecretString, retry: RetryPolicy) -> Result<Client, Failure> {
+pub fn client(
+    context: &Context,
+    token: SecretString,
+    project: Option<&Name>,
+    retry: RetryPolicy,
+) -> Result<Client, Failure> {
     let mut builder = Client::builder(context.server.clone())
         .credential(Credential::Token(token))
         .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
         .retry(retry);
     if let Some(pem) = &context.certificate_authorities {
         builder = builder.ca_pem(pem.as_bytes());
+    }
+    if let Some(project) = project {
+        builder = builder.project(project.as_str());
     }
     builder.build().map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }

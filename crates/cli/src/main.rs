@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::Args;
-use crate::failure::Exit;
+use crate::failure::{Answer, Exit};
 use crate::printer::Printer;
 
 mod args;
+mod ci;
 mod commands;
 mod config;
 mod connect;
@@ -25,7 +26,7 @@ mod view;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let printer = Printer::new(args.global.output, args.global.quiet);
+    let printer = Printer::new(args.global.output, !args.global.no_headers, args.global.quiet);
     // Somebody else may have installed one already; then that one is used.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -38,7 +39,8 @@ fn main() -> ExitCode {
     let exit = runtime.block_on(async {
         tokio::select! {
             result = commands::run(args, printer) => match result {
-                Ok(()) => ExitCode::SUCCESS,
+                Ok(Answer::Yes) => ExitCode::SUCCESS,
+                Ok(Answer::No) => ExitCode::from(Exit::No as u8),
                 Err(failure) => {
                     printer.failure(&failure);
                     ExitCode::from(failure.exit as u8)

@@ -1,9 +1,10 @@
 //! `brokkr apply`
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use brokkr_api::{Name, Selector};
+
+use super::Waiting;
 
 /// Submit manifests as the next version of a stack
 ///
@@ -16,7 +17,7 @@ pub struct Apply {
     #[arg(short, long = "filename", value_name = "PATH", required = true)]
     pub files: Vec<PathBuf>,
     /// The stack, which is created if there is none of that name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "STACK", value_parser = super::stack)]
     pub stack: Name,
     /// Target agents by labels, such as env=prod,region in (eu,us); can be repeated
     ///
@@ -24,7 +25,7 @@ pub struct Apply {
     #[arg(long, value_name = "SELECTOR")]
     pub to: Vec<Selector>,
     /// Target one agent; can be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub to_agent: Vec<Name>,
     /// How many agents lose the stack by other selectors; the refusal without it says the number
     #[arg(long, value_name = "NUMBER")]
@@ -32,10 +33,6 @@ pub struct Apply {
     /// Set a label of the stack; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub label: Vec<(String, String)>,
-    /// Wait until every targeted agent has this version, healthy
-    #[arg(long)]
-    pub wait: bool,
-    /// How long to wait
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
-    pub timeout: Duration,
+    #[command(flatten)]
+    pub waiting: Waiting,
 }

@@ -7,12 +7,15 @@ use brokkr_api::page::LARGEST_PAGE;
 #[derive(Debug, clap::Args)]
 pub struct Events {
     /// Only of this stack, by name or id
-    #[arg(long, value_name = "STACK")]
+    #[arg(long, value_name = "STACK", value_parser = super::stack)]
     pub stack: Option<Name>,
     /// Only of this agent, by name or id
-    #[arg(long, value_name = "AGENT")]
+    #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE)))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE)))]
     pub limit: u32,
+    /// Go on with every event as it comes, until interrupted
+    #[arg(short, long)]
+    pub watch: bool,
 }

@@ -35,19 +35,23 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
         printer.warn("the token travels unprotected over http://; use https:// for anything but a trial");
     }
     let token = token(args.token_file.as_deref(), printer).await?;
-    let whoami = client(&context, token.clone(), RetryPolicy::none())?
+    let whoami = client(&context, token.clone(), global.project.as_ref(), RetryPolicy::none())?
         .whoami()
         .await
         .while_trying(&format!("log in to {}", context.server))?;
     let folder = Folder::of_this_user().map_err(of_config)?;
     let server = context.server.clone();
     folder.remember(&name, context, &token).map_err(of_config)?;
-    printer.result(&LoggedIn { context: &name, server: &server, whoami: &whoami }, || {
-        format!(
-            "logged in to {server} as {} ({} in project {}); context {name}",
-            whoami.name, whoami.role, whoami.project
-        )
-    })
+    printer.done(
+        &LoggedIn { context: &name, server: &server, whoami: &whoami },
+        format!("context/{name}"),
+        || {
+            format!(
+                "logged in to {server} as {} ({} in project {}); context {name}",
+                whoami.name, whoami.role, whoami.project
+            )
+        },
+    )
 }
 
 fn name_of(url: &Url) -> Result<String, Failure> {
