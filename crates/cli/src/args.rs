@@ -5,35 +5,52 @@ use std::time::Duration;
 
 use brokkr_api::Name;
 use brokkr_api::names::parse_label;
+use brokkr_api::page::LARGEST_PAGE;
 use clap::{Parser, Subcommand, ValueEnum};
 use url::Url;
 
 mod agent;
 mod apply;
 mod approve;
+mod audit;
 mod bar;
+mod content;
+mod context;
 mod delete;
 mod diff;
 mod events;
+mod grant;
 mod login;
+mod preview;
+mod project;
 mod rollback;
 mod status;
 mod system;
+mod token;
 mod wait;
+mod webhook;
 mod why;
 
 pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, Rejoin, Revoke};
 pub use apply::Apply;
 pub use approve::Approve;
+pub use audit::{AuditCommand, AuditList};
 pub use bar::{BarCommand, LiftBar};
+pub use content::Content;
+pub use context::{Complete, Completion, ContextCommand, Man, Shell};
 pub use delete::{DeleteCommand, DeleteStack};
 pub use diff::DiffVersions;
 pub use events::Events;
+pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use login::Login;
+pub use preview::Preview;
+pub use project::{ProjectCommand, ProjectQuotas};
 pub use rollback::Rollback;
 pub use status::{Errors, History, Status, Targets};
 pub use system::{Settle, SystemCommand};
+pub use token::{CreateToken, TokenCommand};
 pub use wait::{For, Wait, Waiting};
+pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
 pub use why::{Subject, Why};
 
 /// Deliver to many Kubernetes clusters, and see that it arrived.
@@ -82,6 +99,9 @@ pub struct Global {
     /// Certificate authorities (PEM) to trust beside those of the system
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_CA_FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
+    /// Read the token from this file (- is stdin) instead of using a stored one
+    #[arg(long, global = true, value_name = "FILE", env = "BROKKR_TOKEN_FILE", hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
     /// The project to act in, for admins and auditors; everybody else acts in that of their token
     #[arg(long, global = true, value_name = "PROJECT", env = "BROKKR_PROJECT", hide_env_values = true)]
     pub project: Option<Name>,
@@ -121,19 +141,49 @@ pub enum Command {
     Bar(BarCommand),
     Approve(Approve),
     Targets(Targets),
+    Preview(Preview),
     /// Delete a stack and, on every agent, what it brought
     #[command(subcommand)]
     Delete(DeleteCommand),
     /// Agents: one for each cluster
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Projects: who owns stacks, tokens and webhooks
+    #[command(subcommand)]
+    Project(ProjectCommand),
+    /// API tokens, for people and machines
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Grants: which agents a project may use, for what, and as whom
+    #[command(subcommand)]
+    Grant(GrantCommand),
+    /// Webhooks: who is told of what happens
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
+    /// The audit log: who did what, and whether nobody rewrote it
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// The broker itself: on hold or not, and what a restore of its database left to settle
     #[command(subcommand)]
     System(SystemCommand),
     /// Who the broker takes you for
     Whoami,
+    /// Stored logins
+    #[command(subcommand)]
+    Context(ContextCommand),
+    Completion(Completion),
+    Man(Man),
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
     /// The version of this program
     Version,
+}
+
+impl Command {
+    /// Whether something may go on when the command is interrupted.
+    pub fn submits(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Rollback(_) | Self::Delete(_))
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -143,6 +193,11 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "use a number and a unit, such as 90s, 5m or 1h30m".to_owned())
+}
+
+/// How many items a page may have.
+fn limit() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE))
 }
 
 /// A name, also as `-o name` prints it.

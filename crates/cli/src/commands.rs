@@ -10,22 +10,31 @@ use crate::printer::Printer;
 mod agent;
 mod apply;
 mod approve;
+mod audit;
 mod bar;
+mod completion;
 mod confirm;
+mod context;
 mod delete;
 mod deliver;
 mod diff;
 mod errors;
 mod events;
+mod grant;
 mod history;
 mod login;
+mod man;
+mod preview;
+mod project;
 mod rollback;
 mod similar;
 mod status;
 mod system;
 mod targets;
+mod token;
 mod version;
 mod wait;
+mod webhook;
 mod whoami;
 mod why;
 
@@ -33,6 +42,10 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
     let Args { global, command } = args;
     match command {
         Command::Version => version::run(printer).map(yes),
+        Command::Context(context) => context::run(context, &global, printer).map(yes),
+        Command::Completion(completion) => completion::script(&completion, printer).map(yes),
+        Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(yes),
+        Command::Man(man) => man::run(&man, printer).map(yes),
         Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(yes),
         // What is wrong with the files is told before anybody is asked.
         Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await.map(yes),
@@ -50,6 +63,8 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
 async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answer, Failure> {
     match command {
         Command::Diff(args) => return diff::run(args, client, printer).await,
+        Command::Webhook(args) => return webhook::run(args, client, printer).await,
+        Command::Audit(args) => return audit::run(args, client, printer).await,
         Command::Status(args) => status::run(args, client, printer).await,
         Command::Why(args) => why::run(args, client, printer).await,
         Command::Wait(args) => wait::run(args, client, printer).await,
@@ -59,12 +74,23 @@ async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answ
         Command::Rollback(args) => rollback::run(args, client, printer).await,
         Command::Bar(args) => bar::run(args, client, printer).await,
         Command::Approve(args) => approve::run(args, client, printer).await,
+        Command::Preview(args) => preview::run(args, client, printer).await,
         Command::Targets(args) => targets::run(args, client, printer).await,
         Command::Delete(DeleteCommand::Stack(args)) => delete::run(args, client, printer).await,
         Command::Agent(args) => agent::run(args, client, printer).await,
+        Command::Project(args) => project::run(args, client, printer).await,
+        Command::Token(args) => token::run(args, client, printer).await,
+        Command::Grant(args) => grant::run(args, client, printer).await,
         Command::System(args) => system::run(args, client, printer).await,
         Command::Whoami => whoami::run(client, printer).await,
-        Command::Version | Command::Login(_) | Command::Apply(_) => Ok(()),
+        // Answered before anybody was asked.
+        Command::Version
+        | Command::Login(_)
+        | Command::Apply(_)
+        | Command::Context(_)
+        | Command::Completion(_)
+        | Command::Complete(_)
+        | Command::Man(_) => Ok(()),
     }
     .map(yes)
 }

@@ -89,10 +89,15 @@ impl Printer {
     }
 
     pub fn data(self, text: &str) -> Result<(), Failure> {
+        self.offer(text).map(|_| ())
+    }
+
+    /// Whether somebody still reads.
+    fn offer(self, text: &str) -> Result<bool, Failure> {
         match writeln!(anstream::stdout(), "{text}") {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
             // The reader has seen enough, as `head` does.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Failure::new(Exit::Failed, format!("cannot write the result: {error}"))),
         }
     }

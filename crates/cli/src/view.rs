@@ -12,15 +12,21 @@ use self::table::Table;
 
 pub mod agents;
 pub mod approvals;
+pub mod audit;
 pub mod bars;
 pub mod conditions;
+pub mod contexts;
 pub mod diff;
 pub mod errors;
 pub mod events;
+pub mod grants;
 pub mod history;
 pub mod job;
+pub mod preview;
 pub mod progress;
+pub mod projects;
 pub mod reasons;
+pub mod receipts;
 #[cfg(test)]
 pub mod samples;
 pub mod stacks;
@@ -29,6 +35,8 @@ pub mod system;
 pub mod table;
 pub mod targets;
 pub mod text;
+pub mod tokens;
+pub mod webhooks;
 pub mod why;
 
 /// How a text is to look.

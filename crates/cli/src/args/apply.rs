@@ -1,21 +1,19 @@
 //! `brokkr apply`
 
-use std::path::PathBuf;
-
 use brokkr_api::{Name, Selector};
 
-use super::Waiting;
+use super::{Content, Waiting};
 
 /// Submit manifests as the next version of a stack
 ///
 /// Everything in the files becomes the stack: what an earlier version contained and this one does not is removed.
-/// Several files are joined in the order given, a directory's *.yaml, *.yml and *.json sorted by name.
+/// Several files are joined in the order given, a directory's *.yaml, *.yml and *.json sorted by name. What comes from
+/// --kustomize and --helm is rendered here, and stored as it was rendered.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr apply -f ./deploy --stack web --to env=dev --wait")]
+#[command(after_help = "Examples:\n  brokkr apply -f ./deploy --stack web --to env=dev --wait\n  \
+                  brokkr apply -k overlays/prod --stack web\n  \
+                  brokkr apply --helm ./chart --values prod.yaml -n shop --stack shop")]
 pub struct Apply {
-    /// A file, a directory, or - for stdin; can be repeated
-    #[arg(short, long = "filename", value_name = "PATH", required = true)]
-    pub files: Vec<PathBuf>,
     /// The stack, which is created if there is none of that name
     #[arg(long, value_name = "STACK", value_parser = super::stack)]
     pub stack: Name,
@@ -35,4 +33,6 @@ pub struct Apply {
     pub label: Vec<(String, String)>,
     #[command(flatten)]
     pub waiting: Waiting,
+    #[command(flatten)]
+    pub content: Content,
 }

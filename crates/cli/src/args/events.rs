@@ -1,7 +1,6 @@
 //! `brokkr events`
 
 use brokkr_api::Name;
-use brokkr_api::page::LARGEST_PAGE;
 
 /// What agents reported, the newest last
 #[derive(Debug, clap::Args)]
@@ -13,7 +12,7 @@ pub struct Events {
     #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,
     /// How many at most
-    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE)))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = super::limit())]
     pub limit: u32,
     /// Go on with every event as it comes, until interrupted
     #[arg(short, long)]

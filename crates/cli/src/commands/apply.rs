@@ -15,11 +15,11 @@ use crate::view;
 use crate::view::text::count;
 
 pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), Failure> {
-    let content = manifest::read(&args.files)?;
+    let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
     let client = connect(global, printer)?;
     let stack = put_stack(&args, &client).await?;
     let stack = put_targets(&args, stack, &client, printer).await?;
-    let object = submit(&args, content, &client).await?;
+    let object = printer.patiently("submitting", submit(&args, content, &client)).await?;
     if stack.targets == StackTargets::default() {
         printer.warn(&format!("{} targets no agent: use --to SELECTOR or --to-agent NAME", args.stack));
     }

@@ -16,7 +16,9 @@ use crate::delivery::{Goal, Verdict};
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
+use crate::view::receipts::receipts;
 use crate::view::text::count;
+use crate::view::whole;
 
 /// On more agents than this, `--yes` alone is not enough.
 const MANY: usize = 10;
@@ -54,7 +56,7 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     judge(&stack, goal, waited, args.timeout, client, printer).await
 }
 
-/// Says that it is gone, or where it is not.
+/// Says that it is gone, with a receipt for each agent, or where it is not.
 pub async fn judge(
     stack: &Stack,
     goal: Goal,
@@ -63,6 +65,9 @@ pub async fn judge(
     client: &Client,
     printer: Printer,
 ) -> Result<(), Failure> {
+    if printer.is_for_people() && !waited.rows.is_empty() {
+        printer.show(&whole(receipts(&waited.rows)))?;
+    }
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
             match waited.rows.iter().filter(|row| row.state == State::Removed).count() {

@@ -14,7 +14,7 @@ use crate::printer::Printer;
 use crate::view::diff::Compared;
 
 pub async fn run(args: DiffVersions, client: &Client, printer: Printer) -> Result<Answer, Failure> {
-    let compared = if args.files.is_empty() {
+    let compared = if !args.content.is_given() {
         versions(&args, client).await?
     } else {
         files(&args, client, printer).await?
@@ -62,7 +62,8 @@ async fn newest(args: &DiffVersions, client: &Client) -> Result<Vec<DeploymentOb
 }
 
 async fn files(args: &DiffVersions, client: &Client, printer: Printer) -> Result<Compared, Failure> {
-    let mut after = objects(&manifest::read(&args.files)?, "the files")?;
+    let mut after =
+        objects(&manifest::read(&args.content, args.stack.as_str(), printer).await?, "the files")?;
     let newest = newest(args, client).await?.remove(0);
     let before = if newest.is_deletion_marker {
         Vec::new()
@@ -76,9 +77,8 @@ async fn files(args: &DiffVersions, client: &Client, printer: Printer) -> Result
         }
         objects(&content, "the newest version")?
     };
-    let named: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let diff = shown(newest.sequence_id, after.len(), diff(&before, &after));
-    Ok(Compared { diff, file: Some(named.join(", ")) })
+    Ok(Compared { diff, file: Some(args.content.name()) })
 }
 
 fn objects(content: &[u8], what: &str) -> Result<Vec<Object>, Failure> {

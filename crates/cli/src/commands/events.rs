@@ -39,14 +39,15 @@ async fn watch(
     let mut told = printer.stream();
     let mut latest = client.events(query, page).await.while_trying("read the events")?.items;
     latest.sort_by_key(|event| event.at);
-    told.items("event", &latest)?;
-    loop {
+    let mut is_read = told.items("event", &latest)?;
+    while is_read {
         match news.next().await.while_trying("follow the events")? {
             Message::Reset => {
                 printer.warn("the broker's history was restored: events in between are not shown");
             }
             Message::Item(event) if latest.iter().any(|known| known.id == event.id) => {}
-            Message::Item(event) => told.items("event", &[event])?,
+            Message::Item(event) => is_read = told.items("event", &[event])?,
         }
     }
+    Ok(())
 }

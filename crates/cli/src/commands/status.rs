@@ -91,13 +91,13 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
     let mut told = printer.stream();
     let rows = read(stack, query, client).await?;
-    told.items("status", &rows)?;
+    let mut is_read = told.items("status", &rows)?;
     let mut known: BTreeMap<_, _> = rows.into_iter().map(|row| (row.agent_id, row)).collect();
-    loop {
+    while is_read {
         match changes.next().await.while_trying(&action)? {
             Message::Reset => {
                 printer.warn("the broker's history was restored: what follows is as of now");
-                told.items("status", &read(stack, query, client).await?)?;
+                is_read = told.items("status", &read(stack, query, client).await?)?;
             }
             Message::Item(row) => {
                 // Labels do not travel with a row: who is wanted was said by the list.
@@ -105,11 +105,12 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
                     && (query.selector.is_none() || known.contains_key(&row.agent_id));
                 let is_news = known.insert(row.agent_id, row.clone()).as_ref() != Some(&row);
                 if is_wanted && is_news {
-                    told.items("status", &[row])?;
+                    is_read = told.items("status", &[row])?;
                 }
             }
         }
     }
+    Ok(())
 }
 
 /// Why the agents that are not in sync are not, with what is known of the agents themselves.

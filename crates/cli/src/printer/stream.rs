@@ -39,32 +39,28 @@ impl Stream {
         Self { printer, output, widths: Vec::new(), has_begun: false }
     }
 
-    /// More of the same kind.
-    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<(), Failure> {
+    /// More of the same kind. Answers whether somebody still reads.
+    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool, Failure> {
+        let mut texts = Vec::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.output == Output::Json {
-            self.line(&Typed { kind: "version", item: &Version { stream: VERSION } })?;
+            texts.push(line(&Typed { kind: "version", item: &Version { stream: VERSION } })?);
         }
-        if items.is_empty() {
-            return Ok(());
+        for item in items {
+            texts.push(match self.output {
+                Output::Json => line(&Typed { kind, item })?,
+                Output::Yaml => format!("---\n{}", yaml(&Typed { kind, item })?.trim_end()),
+                Output::Name => item.name(),
+                Output::Table | Output::Wide => break,
+            });
         }
-        match self.output {
-            Output::Json => items.iter().try_for_each(|item| self.line(&Typed { kind, item })),
-            Output::Yaml => items.iter().try_for_each(|item| {
-                let text = yaml(&Typed { kind, item })?;
-                self.printer.data(&format!("---\n{}", text.trim_end()))
-            }),
-            Output::Name => items.iter().try_for_each(|item| self.printer.data(&item.name())),
-            Output::Table | Output::Wide => {
-                let look = self.printer.look();
-                let text = T::table(items, &look).print_after(&mut self.widths);
-                self.printer.data(&text)
-            }
+        if matches!(self.output, Output::Table | Output::Wide) && !items.is_empty() {
+            texts.push(T::table(items, &self.printer.look()).print_after(&mut self.widths));
         }
+        if texts.is_empty() { Ok(true) } else { self.printer.offer(&texts.join("\n")) }
     }
+}
 
-    fn line(&self, item: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(item)
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-        self.printer.data(&text)
-    }
+fn line(item: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(item)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
 }

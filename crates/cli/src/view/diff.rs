@@ -158,14 +158,7 @@ mod tests {
             ],
             truncated: true,
         };
-        let same = Diff {
-            added: 0,
-            removed: 0,
-            changed: 0,
-            resources: Vec::new(),
-            truncated: false,
-            ..diff
-        };
+        let same = Diff { added: 0, removed: 0, changed: 0, resources: Vec::new(), truncated: false, ..diff };
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             looks(&Compared { diff, file: None }),

@@ -51,6 +51,18 @@ fn an_agent_is_asked_about_as_itself() {
 }
 
 #[test]
+fn a_selector_is_tried_before_it_is_used() {
+    let preview = json!({"agents": 2, "stack": {"gained": 1, "kept": 1, "lost": 3}, "next": null,
+        "items": [{"id": STACK_ID, "name": "eu-1"}, {"id": STACK_ID, "name": "us-1"}]});
+    let broker = FakeBroker::start().on("GET /api/v1/selectors/preview", 200, preview);
+    let ran = broker.brokkr(&["preview", "env=prod", "--stack", "web"]).exits(0);
+    ran.prints_exactly("2 agents\n1 gained, 1 kept, 3 lost\n  eu-1\n  us-1\n");
+    assert!(broker.asked()[0].line.ends_with("?selector=env%3Dprod&stack=web&limit=20"));
+    broker.brokkr(&["preview", "*", "-o", "name"]).exits(0).prints_exactly("agent/eu-1\nagent/us-1\n");
+    broker.brokkr(&["preview", ""]).exits(2).says("an empty selector would be the whole fleet");
+}
+
+#[test]
 fn each_mistake_is_told_once() {
     let group = json!({"reason": "FieldImmutable", "message": "Deployment …: immutable", "count": 37, "stacks": 2,
         "sequence_id": 42, "examples": []});

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -89,7 +90,18 @@ impl FakeBroker {
     }
 
     pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        self.run_as(Path::new(env!("CARGO_BIN_EXE_brokkr")), arguments, environment, stdin)
+    }
+
+    /// Under another name.
+    pub fn run_as(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        stdin: &str,
+    ) -> Ran {
+        let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
             .env("HOME", self.home.path())

@@ -76,3 +76,20 @@ fn events_are_followed_from_the_list_on_without_telling_one_twice() {
     assert_eq!(ran.stdout, format!("event/{one}\nevent/{two}\n"));
     assert!(broker.asked()[0].line.ends_with("/events/stream?stack=web"));
 }
+
+#[test]
+fn a_watch_that_nobody_reads_ends() {
+    let broker = broker();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        .args(["status", "web", "-w"])
+        .env_clear()
+        .env("HOME", broker.home.path())
+        .env("BROKKR_SERVER", &broker.url)
+        .env("BROKKR_TOKEN", "brk_x")
+        .stdout(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0), "and not 4, with which the broker's refusal would end it");
+}
