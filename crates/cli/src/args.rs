@@ -119,6 +119,7 @@ pub enum Output {
     Wide,
     /// One document; with --watch one a line
     Json,
+    /// The same as YAML
     Yaml,
     /// Only names, such as stack/web
     Name,
@@ -240,8 +241,11 @@ mod tests {
         let help = command.render_long_help().to_string();
         let own =
             if path == "brokkr" { &help } else { help.split("Global options:").next().unwrap_or(&help) };
-        text.push_str(&format!("### {path}\n\n{}\n\n", own.trim_end()));
-        for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+        let after = command.get_after_help().filter(|_| path != "brokkr");
+        let after = after.map(|after| format!("\n\n{after}")).unwrap_or_default();
+        text.push_str(&format!("### {path}\n\n{}{after}\n\n", own.trim_end()));
+        let is_shown = |inner: &&mut clap::Command| inner.get_name() != "help" && !inner.is_hide_set();
+        for inner in command.get_subcommands_mut().filter(is_shown) {
             let path = format!("{path} {}", inner.get_name());
             write_help(inner, &path, text);
         }

@@ -15,6 +15,9 @@ pub struct Approve {
     /// How many objects may be deleted on an agent, at most: the number that the agent told
     #[arg(long, value_name = "NUMBER")]
     pub expect: Option<u32>,
+    /// Show what was approved for the newest version
+    #[arg(long, conflicts_with_all = ["expect", "agent", "sequence"])]
+    pub list: bool,
     /// Only on this agent, by name or id; without it, on every agent
     #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,

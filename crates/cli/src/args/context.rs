@@ -10,11 +10,13 @@ pub enum ContextCommand {
     List,
     /// Use another stored login from now on
     Use {
+        /// By name
         #[arg(value_name = "CONTEXT")]
         name: String,
     },
     /// Forget a stored login and its token; the token itself stays valid until it is revoked
     Delete {
+        /// By name
         #[arg(value_name = "CONTEXT")]
         name: String,
     },
@@ -27,6 +29,7 @@ pub enum ContextCommand {
                   source <(brokkr completion zsh)\n  brokkr completion fish | source"
 )]
 pub struct Completion {
+    /// Which shell
     #[arg(value_enum)]
     pub shell: Shell,
 }

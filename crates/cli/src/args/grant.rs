@@ -9,6 +9,7 @@ pub enum GrantCommand {
     List,
     /// One grant
     Show {
+        /// By name
         #[arg(value_name = "GRANT")]
         name: Name,
     },
@@ -25,6 +26,7 @@ pub enum GrantCommand {
                   --account shop/brokkr-shop"
 )]
 pub struct SetGrant {
+    /// By name
     #[arg(value_name = "GRANT")]
     pub name: Name,
     /// The project that gets the agents
@@ -50,6 +52,7 @@ pub struct SetGrant {
 /// Withdraw a grant: what agents hold by it stays as it is, frozen
 #[derive(Debug, clap::Args)]
 pub struct DeleteGrant {
+    /// By name
     #[arg(value_name = "GRANT")]
     pub name: Name,
     /// Do not ask (for scripts)

@@ -10,6 +10,7 @@ pub enum ProjectCommand {
     List,
     /// One project, with its quotas and what it uses of them
     Show {
+        /// By name
         #[arg(value_name = "PROJECT")]
         name: Name,
     },
@@ -19,6 +20,7 @@ pub enum ProjectCommand {
     Set(ProjectQuotas),
     /// Delete a project that has no stacks, valid tokens, webhooks or grants
     Delete {
+        /// By name
         #[arg(value_name = "PROJECT")]
         name: Name,
         /// Do not ask (for scripts)
@@ -29,6 +31,7 @@ pub enum ProjectCommand {
 
 #[derive(Debug, clap::Args)]
 pub struct ProjectQuotas {
+    /// By name
     #[arg(value_name = "PROJECT")]
     pub name: Name,
     /// Living stacks, at most

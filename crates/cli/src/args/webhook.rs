@@ -56,6 +56,7 @@ pub struct OneWebhook {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook create ops --url - --event alert.failure < address > secret")]
 pub struct CreateHook {
+    /// What it is called
     pub name: Name,
     /// Where messages go, https; - reads it from stdin, because other users of the machine can see flags
     #[arg(long, value_name = "URL")]

@@ -1,7 +1,7 @@
 //! `brokkr approve`: show what waits, or let it go on.
 
 use brokkr_api::approvals::ApprovePrune;
-use brokkr_client::Client;
+use brokkr_client::{Client, PageQuery};
 
 use crate::args::Approve;
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
@@ -13,6 +13,10 @@ pub async fn run(args: Approve, client: &Client, printer: Printer) -> Result<(),
     let name = args.stack.as_str();
     let action = format!("approve the prune of the stack {name}");
     let stack = client.stack(name).await.while_trying(&action).about(Noun::Stack, name)?;
+    if args.list {
+        let page = client.prune_approvals(name, &PageQuery::largest()).await;
+        return printer.show(&page.while_trying(&format!("read what was approved of the stack {name}"))?);
+    }
     let Some(objects) = args.expect else { return show(&args, client).await };
     let sequence_id = args
         .sequence

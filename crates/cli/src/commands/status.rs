@@ -92,6 +92,9 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     let mut told = printer.stream();
     let rows = read(stack, query, client).await?;
     let mut is_read = told.items("status", &rows)?;
+    if rows.is_empty() && printer.is_for_people() {
+        printer.note("nothing to show yet; waiting for agents to report");
+    }
     let mut known: BTreeMap<_, _> = rows.into_iter().map(|row| (row.agent_id, row)).collect();
     while is_read {
         match changes.next().await.while_trying(&action)? {

@@ -3,7 +3,7 @@
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 
 use super::table::{BAD, CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::text::{age, clean};
+use super::text::{age, clean, count};
 use super::{Listed, Look, Show};
 
 impl Listed for AuditEntry {
@@ -64,18 +64,17 @@ impl Show for AuditHead {
 impl Show for AuditVerdict {
     fn text(&self, _: &Look) -> String {
         let project = clean(&self.project);
+        let links = count(usize::try_from(self.links).unwrap_or(0), "good link");
         let last = self.last.as_ref().map(|last| format!("; the last one is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(
-                "{GOOD}✔{GOOD:#} the audit chain of {project} holds: {} links{}",
-                self.links,
+                "{GOOD}✔{GOOD:#} the audit chain of {project} holds: {links}{}",
                 last.unwrap_or_default()
             ),
             Some(broken) => format!(
-                "{BAD}✖{BAD:#} the audit chain of {project} does not hold at link {}: {}\n  {} links before it hold{}",
+                "{BAD}✖{BAD:#} the audit chain of {project} does not hold at link {}: {}\n  {links} before it{}",
                 broken.number,
                 clean(&broken.why),
-                self.links,
                 last.unwrap_or_default()
             ),
         }

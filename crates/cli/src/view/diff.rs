@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use brokkr_api::objects::{Diff, FieldDiff, ResourceChange, ResourceDiff};
 use serde_json::Value;
 
-use super::text::{clean, short};
+use super::text::{clean, count, short};
 use super::{Look, Show};
 
 const ADDED: Style = AnsiColor::Green.on_default();
@@ -40,7 +40,7 @@ impl Show for Compared {
     fn text(&self, look: &Look) -> String {
         let Diff { added, removed, changed, unchanged, resources, truncated, .. } = &self.diff;
         if !self.differs() {
-            return format!("{}: no difference in {unchanged} resources", self.title());
+            return format!("{}: no difference in {}", self.title(), count(*unchanged, "resource"));
         }
         let mut lines = Vec::new();
         for change in [ResourceChange::Removed, ResourceChange::Changed, ResourceChange::Added] {

@@ -170,7 +170,7 @@ fn the_audit_chain_is_walked_to_its_end() {
         .on(verify, 200, part(10_000, json!(10_000), json!(null)))
         .on(verify, 200, part(5, json!(null), json!(null)))
         .on("GET /api/v1/audit/head", 200, head(10_005));
-    good.brokkr(&["audit", "verify"]).exits(0).prints("the audit chain of shop holds: 10005 links");
+    good.brokkr(&["audit", "verify"]).exits(0).prints("the audit chain of shop holds: 10005 good links");
     assert!(good.asked()[1].line.ends_with("?after=10000"));
     good.brokkr(&["audit", "head"]).exits(0).prints_exactly(&format!("10005:{SHA}\n"));
     let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});

@@ -30,7 +30,7 @@ fn versions_are_compared_and_the_exit_says_whether_they_differ() {
     assert!(broker.asked().last().unwrap().line.ends_with("?from=40&to=42"));
 
     let same = FakeBroker::start().on(DIFF, 200, difference(0));
-    same.brokkr(&["diff", "web", "41", "42"]).exits(0).prints("41 → 42: no difference in 1 resources");
+    same.brokkr(&["diff", "web", "41", "42"]).exits(0).prints("41 → 42: no difference in 1 resource\n");
     let one = FakeBroker::start().on(HISTORY, 200, page(&[object(42)]));
     one.brokkr(&["diff", "web"]).exits(5).says("web has only one version");
 }

@@ -83,12 +83,14 @@ fn a_prune_is_approved_only_with_its_number() {
         .on(
             &format!("POST /api/v1/stacks/{}/prune-approvals", newest["id"].as_str().unwrap()),
             201,
-            approval,
-        );
+            approval.clone(),
+        )
+        .on("GET /api/v1/stacks/web/prune-approvals", 200, page(&[approval]));
     let ran = broker.brokkr(&["approve", "web"]).exits(6).says("a prune of web waits on 1 agent");
     ran.says("eu-1: would delete 120 of 130 objects").says("--expect NUMBER");
     assert!(broker.asked().iter().all(|asked| asked.line.starts_with("GET")));
     let ran = broker.brokkr(&["approve", "web", "--expect", "120"]).exits(0);
     ran.prints("stack web: 42 may delete up to 120 objects on every agent");
     assert_eq!(broker.asked().last().unwrap().body, br#"{"sequence_id":42,"objects":120}"#);
+    broker.brokkr(&["approve", "web", "--list"]).exits(0).prints("42         120       every agent   ana");
 }
