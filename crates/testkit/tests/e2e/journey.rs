@@ -1,8 +1,9 @@
-//! The bad day, typed as people type it: something fails, one asks why, goes back, and it stays so.
+//! The bad day, typed as people type it: something fails, one asks why, goes back, and it stays so. And watching.
 
 use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 #[tokio::test]
 async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submitted_again() -> Result<()> {
@@ -36,5 +37,34 @@ async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submi
 
     let gone = brokkr(&["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
     assert!(gone.stdout.contains("shop-1   gone    20"), "a receipt: {gone:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_tells_each_change_once_and_goes_on_behind_a_restart_of_the_broker() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let events = world.fleet.cli.watch(["events", "--watch", "-o", "json"])?;
+    let status = world.fleet.cli.watch(["status", "web", "--watch"])?;
+    let told = async |times: usize| {
+        eventually(PATIENCE, &format!("{times} versions to be told as healthy"), async || {
+            let log = events.log();
+            let healthy = log.matches("\"transition\":\"healthy\"").count();
+            let rows = status.log().matches("healthy").count();
+            if healthy == times && rows >= times {
+                Look::Yes(())
+            } else {
+                Look::NotYet(format!("{log}\n{}", status.log()))
+            }
+        })
+        .await
+    };
+    told(1).await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    told(2).await?;
+    world.fleet.broker.restart().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "3")])).await?;
+    told(3).await?;
+    assert!(events.log().contains("{\"type\":\"version\",\"stream\":1}"), "{}", events.log());
     Ok(())
 }
