@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use crate::ids::{AgentId, Checksum, InstallationId, InstanceId, SequenceId, StackId};
 use crate::names::{Labels, Name};
 use crate::selector::Selector;
+use crate::why::Presence;
 
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display, strum::EnumString,
@@ -29,6 +30,8 @@ pub struct Agent {
     pub created_at: Timestamp,
     /// When the agent last asked for its target state.
     pub last_seen_at: Option<Timestamp>,
+    /// Whether it is there, judged by how often it asks.
+    pub presence: Presence,
     /// How often the agent has started; two with the same count both hold.
     pub session_count: i64,
     pub session_tied: bool,

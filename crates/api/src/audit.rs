@@ -36,7 +36,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     pub project: String,
     pub kind: AuditKind,
-    /// `token:ID`, `agent:ID`, or `nobody` where a join token was all that came.
+    /// `token:ID`, `agent:ID`, `nobody` where a join token was all that came, or `operator` for a command of the broker.
     pub principal: String,
     /// The name of the token.
     pub name: String,

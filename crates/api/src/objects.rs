@@ -100,10 +100,10 @@ pub struct FieldDiff {
     pub path: String,
     /// Left out where the field was not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     pub before: Option<serde_json::Value>,
     /// Left out where the field is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     pub after: Option<serde_json::Value>,
 }

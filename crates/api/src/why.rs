@@ -104,6 +104,8 @@ pub enum Cause {
     Deleted,
     /// Neither named nor selected.
     NotTargeted,
+    /// The project was not granted the agent.
+    NotGranted,
     AgentInactive,
     /// The agent has never asked for its target state.
     AgentNeverSeen,

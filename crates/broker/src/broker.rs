@@ -150,9 +150,10 @@ impl Broker {
         tokio::time::sleep(self.drain_spread.mul_f64(rand::random::<f64>())).await;
     }
 
-    /// Notes that values of Secrets are about to be shown to a person or machine. They are not, if it cannot.
-    pub async fn note_secrets_read(&self, caller: &Caller, origin: &Origin) -> Result<(), ApiError> {
-        let deed = Deed::new(AuditKind::SecretsRead, Some(caller), origin, StatusCode::OK);
+    /// Notes what is about to be done and changes nothing here, such as showing values of Secrets. If it cannot be noted,
+    /// it is not done.
+    pub async fn note(&self, kind: AuditKind, caller: &Caller, origin: &Origin) -> Result<(), ApiError> {
+        let deed = Deed::new(kind, Some(caller), origin, StatusCode::OK);
         audit_insert(&self.pool, &[deed]).await?;
         Ok(())
     }

@@ -36,7 +36,7 @@ use brokkr_api::{AgentId, InstallationId, Position};
 use roaring::RoaringBitmap;
 use tokio::sync::watch;
 
-pub use picture::{Changes, Losses, Picture, Retargeting};
+pub use picture::{Changes, Losses, Picture, Place, Retargeting};
 pub use waiters::Waiting;
 
 use crate::domain::envelope::{Answer, answer, envelope};

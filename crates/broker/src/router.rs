@@ -1,6 +1,8 @@
 //! Every route, one line each, beside its permission: the one table from which the router, the OpenAPI
 //! document and the test of wrong principals are all made.
 
+mod examples;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,7 +11,7 @@ use brokkr_api::Problem;
 use brokkr_api::tokens::Role::{Admin, Deployer, Owner, Viewer};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use utoipa::openapi::path::HttpMethod;
+use utoipa::openapi::path::{HttpMethod, Operation};
 use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ResponseBuilder,
 };
@@ -25,6 +27,7 @@ use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
     join_tokens, openapi, projects, prune_approvals, selectors, stacks, streams, system, webhooks, whoami,
 };
+use examples::Examples;
 
 /// One line of the table.
 pub struct Route {
@@ -158,16 +161,18 @@ pub fn openapi() -> OpenApi {
         .build();
     let mut router: OpenApiRouter<Arc<Broker>> =
         OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build());
+    let examples = Examples::recorded();
     for Route { permission, name, handler: (schemas, mut paths, methods) } in table() {
         let _ = only(&paths, name);
         for item in paths.paths.values_mut() {
             describe(item, permission);
+            operations(item).for_each(|operation| examples.show(name, operation));
         }
         router = router.routes((schemas, paths, methods));
     }
     let mut document = router.into_openapi();
     let components = document.components.get_or_insert_default();
-    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
+    let mut schemas = vec![(Problem::name().into_owned(), examples.of_problem(Problem::schema()))];
     Problem::schemas(&mut schemas);
     components.schemas.extend(schemas);
     document
@@ -188,14 +193,15 @@ fn describe(item: &mut PathItem, permission: Permission) {
             ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build(),
         )
         .build();
-    let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
-        .into_iter()
-        .flatten();
-    for operation in operations {
+    for operation in operations(item) {
         let before = operation.description.take().map(|text| format!("{text}\n\n")).unwrap_or_default();
         operation.description = Some(format!("{before}Open to: {permission}."));
         operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
     }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
 /// The path and method of a handler, which the table has to name.

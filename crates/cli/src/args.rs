@@ -7,6 +7,7 @@ use brokkr_api::Name;
 use brokkr_api::names::parse_label;
 use brokkr_api::page::LARGEST_PAGE;
 use clap::{Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
 use url::Url;
 
 mod agent;
@@ -31,7 +32,7 @@ mod wait;
 mod webhook;
 mod why;
 
-pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, Rejoin, Revoke};
+pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
 pub use apply::Apply;
 pub use approve::Approve;
 pub use audit::{AuditCommand, AuditList};
@@ -194,6 +195,18 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "use a number and a unit, such as 90s, 5m or 1h30m".to_owned())
+}
+
+/// A time, or how long ago.
+fn time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let ago = duration(text)
+        .ok()
+        .and_then(|ago| jiff::SignedDuration::try_from(ago).ok())
+        .and_then(|ago| Timestamp::now().checked_sub(ago).ok());
+    ago.ok_or_else(|| "use a time such as 2026-03-01T12:00:00Z, or how long ago, such as 2h".to_owned())
 }
 
 /// How many items a page may have.

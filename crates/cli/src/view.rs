@@ -77,5 +77,5 @@ impl<T: Listed> Show for Page<T> {
 
 /// A list that was read to its end.
 pub fn whole<T>(items: Vec<T>) -> Page<T> {
-    Page { items, next: None }
+    Page::whole(items)
 }

@@ -55,6 +55,7 @@ pub mod tokens;
 pub mod webhooks;
 pub mod why;
 
+pub use agents::AgentQuery;
 pub use answer::WrongAnswer;
 pub use audit::AuditQuery;
 pub use builder::{BuildError, Client, ClientBuilder};

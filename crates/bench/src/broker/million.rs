@@ -34,6 +34,13 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let agents =
         |number: usize| format!("/api/v1/agents?limit=500&after=fleet-{}", number * 7919 % args.fleet);
     told(figures, "agents_page_p99_ms", &pages(&ground, agents).await?, &format!("{} agents", args.fleet));
+    let newest = |number: usize| {
+        let selector = format!("env%3Dprod,region!%3Dr{}", number % 40);
+        format!("/api/v1/agents?limit=500&sort=-created&count=true&selector={selector}")
+    };
+    told(figures, "agents_filtered_p99_ms", &pages(&ground, newest).await?, "a third, newest first, counted");
+    let never = |number: usize| format!("/api/v1/agents?limit=500&presence=never&name={}", number % 10);
+    told(figures, "agents_presence_p99_ms", &pages(&ground, never).await?, "never seen, with a part of the name");
     for (key, selectors) in PREVIEWS {
         let preview = |number: usize| {
             let selector = selectors.replace("{}", &(number % 40).to_string());

@@ -55,17 +55,10 @@ struct Claims {
     exp: i64,
 }
 
-#[derive(Clone, Debug)]
-struct Verified {
-    caller: AgentCaller,
-    /// In seconds of the clock: when the assertion expires, or the old key that signed it.
-    until: i64,
-}
-
 #[derive(Debug)]
 pub struct Assertions {
     validation: Validation,
-    verified: moka::future::Cache<Checksum, Verified>,
+    verified: moka::future::Cache<Checksum, AgentCaller>,
     keys: AgentKeys,
 }
 
@@ -94,9 +87,9 @@ impl Assertions {
         let digest = Checksum::of(token.as_bytes());
         if let Some(known) = self.verified.get(&digest).await
             && known.until > now
-            && counts(index, known.caller.id, &known.caller.public_key)
+            && counts(index, known.id, &known.public_key)
         {
-            return Ok(known.caller);
+            return Ok(known);
         }
         let claimed = unverified_subject(token).ok_or(BadAssertion::Unreadable)?;
         let public_key = key(index, claimed).ok_or(BadAssertion::UnknownAgent(claimed))?;
@@ -115,9 +108,9 @@ impl Assertions {
         {
             return Err(BadAssertion::Lifetime);
         }
-        let caller = AgentCaller { id: claimed, public_key, signed_with };
-        let verified = Verified { caller: caller.clone(), until: until.min(claims.exp + LEEWAY) };
-        self.verified.insert(digest, verified).await;
+        let until = until.min(claims.exp + LEEWAY);
+        let caller = AgentCaller { id: claimed, public_key, signed_with, until };
+        self.verified.insert(digest, caller.clone()).await;
         Ok(caller)
     }
 

@@ -53,6 +53,25 @@ impl Deed {
             after: None,
         }
     }
+
+    /// What somebody with the database in their hands did, by a command of the broker.
+    #[must_use]
+    pub fn by_operator(name: &str, command: &str) -> Self {
+        Self {
+            kind: AuditKind::Change,
+            project: DEFAULT_PROJECT.to_owned(),
+            principal: "operator".to_owned(),
+            name: name.to_owned(),
+            method: String::new(),
+            route: format!("brokkr-broker {command}"),
+            path: String::new(),
+            address: String::new(),
+            status: StatusCode::OK.as_u16(),
+            request_id: String::new(),
+            before: None,
+            after: None,
+        }
+    }
 }
 
 /// What the first link of a chain follows.

@@ -23,6 +23,8 @@ pub struct AgentCaller {
     pub public_key: Arc<[u8]>,
     /// The key that signed: the same, or the one before while an agent changes its key.
     pub signed_with: Arc<[u8]>,
+    /// When the assertion expires, or the old key that signed it: in seconds of the clock.
+    pub until: i64,
 }
 
 impl Caller {

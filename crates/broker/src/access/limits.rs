@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
-use governor::clock::{Clock as _, DefaultClock};
+use governor::clock::Clock as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use uuid::Uuid;
 
@@ -78,7 +78,6 @@ pub struct RateLimits {
     addresses: moka::future::Cache<IpAddr, Arc<DefaultDirectRateLimiter>>,
     /// Addresses that fail too often.
     deaf_to: moka::future::Cache<IpAddr, ()>,
-    clock: DefaultClock,
 }
 
 impl RateLimits {
@@ -88,20 +87,25 @@ impl RateLimits {
         let addresses = moka::future::Cache::builder().max_capacity(MOST).time_to_idle(FORGOTTEN_AFTER);
         let deaf_to = moka::future::Cache::builder().max_capacity(MOST).time_to_live(DEAF).build();
         let (principals, addresses) = (cache.build(), addresses.build());
-        Self { enabled, principals, addresses, deaf_to, clock: DefaultClock::default() }
+        Self { enabled, principals, addresses, deaf_to }
     }
 
     /// Counts a request of somebody who is known.
     pub async fn known(&self, bucket: Bucket, caller: &Caller) -> Result<(), ApiError> {
+        self.allowance(bucket, caller).await.check()
+    }
+
+    /// What somebody who is known may still do, to be kept by whoever asks for it often.
+    pub async fn allowance(&self, bucket: Bucket, caller: &Caller) -> Allowance {
         let principal = match caller {
             Caller::Token(token) => token.token_id.0,
             Caller::Agent(agent) => agent.id.0,
         };
         if !self.enabled {
-            return Ok(());
+            return Allowance { limiter: None, principal };
         }
         let limiter = self.principals.get_with((bucket, principal), async { bucket.limiter() }).await;
-        self.check(&limiter, principal.as_bytes())
+        Allowance { limiter: Some(limiter), principal }
     }
 
     /// Whether an address that has no credential yet is listened to.
@@ -118,16 +122,32 @@ impl RateLimits {
     pub async fn failed(&self, address: Option<IpAddr>) -> Result<(), ApiError> {
         let (Some(address), true) = (address.map(network), self.enabled) else { return Ok(()) };
         let limiter = self.addresses.get_with(address, async { Bucket::Registering.limiter() }).await;
-        let checked = self.check(&limiter, address.to_string().as_bytes());
+        let checked = check(&limiter, address.to_string().as_bytes());
         if checked.is_err() {
             self.deaf_to.insert(address, ()).await;
         }
         checked
     }
+}
 
-    fn check(&self, limiter: &DefaultDirectRateLimiter, who: &[u8]) -> Result<(), ApiError> {
-        limiter.check().map_err(|until| refused(until.wait_time_from(self.clock.now()).as_secs() + 1, who))
+/// How much more somebody may do.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// None: as much as they want.
+    limiter: Option<Arc<DefaultDirectRateLimiter>>,
+    principal: Uuid,
+}
+
+impl Allowance {
+    /// Counts a request.
+    pub fn check(&self) -> Result<(), ApiError> {
+        self.limiter.as_ref().map_or(Ok(()), |limiter| check(limiter, self.principal.as_bytes()))
     }
+}
+
+fn check(limiter: &DefaultDirectRateLimiter, who: &[u8]) -> Result<(), ApiError> {
+    let now = || limiter.clock().now();
+    limiter.check().map_err(|until| refused(until.wait_time_from(now()).as_secs() + 1, who))
 }
 
 fn refused(wait: u64, who: &[u8]) -> ApiError {
@@ -156,7 +176,12 @@ mod tests {
 
     fn agent() -> Caller {
         let key: Arc<[u8]> = Arc::from([0u8; 32]);
-        Caller::Agent(AgentCaller { id: AgentId::generate(), public_key: Arc::clone(&key), signed_with: key })
+        Caller::Agent(AgentCaller {
+            id: AgentId::generate(),
+            public_key: Arc::clone(&key),
+            signed_with: key,
+            until: i64::MAX,
+        })
     }
 
     #[tokio::test]

@@ -4,8 +4,10 @@ use anyhow::{Context as _, Result};
 use secrecy::ExposeSecret as _;
 use sqlx::{Connection as _, PgConnection};
 
+use crate::access::audit::Deed;
 use crate::args::{DatabaseArgs, EpochCommand, HoldArgs, RaiseArgs};
 use crate::domain::hold::{Raised, is_believed, raise};
+use crate::store::audit::audit_insert;
 use crate::store::connect_options;
 use crate::store::installation::{
     BeforeRaise, installation_before_raise_on_conn, installation_hold_by_hand_on_conn,
@@ -29,9 +31,14 @@ async fn connect(args: &DatabaseArgs) -> Result<PgConnection> {
 
 async fn hold(args: HoldArgs) -> Result<()> {
     let mut connection = connect(&args.database).await?;
-    let changed = installation_hold_by_hand_on_conn(&mut connection, &args.because)
+    let mut transaction = connection.begin().await.context("cannot begin a transaction")?;
+    let changed = installation_hold_by_hand_on_conn(&mut transaction, &args.because)
         .await
         .context("is the schema migrated? run `brokkr-broker migrate` first")?;
+    if changed {
+        audit_insert(&mut *transaction, &[Deed::by_operator("", "epoch hold")]).await?;
+    }
+    transaction.commit().await.context("cannot put the installation on hold")?;
     println!("{}", if changed { "on hold" } else { "was on hold already" });
     Ok(())
 }
@@ -45,6 +52,7 @@ async fn raise_epoch(args: RaiseArgs) -> Result<()> {
     let raised = raise(before.remembered, before.now, before.claims.iter().map(|(_, sequence)| *sequence));
     if !args.dry_run {
         installation_raise_on_conn(&mut transaction, &before, &raised, &args.by).await?;
+        audit_insert(&mut *transaction, &[Deed::by_operator(&args.by, "epoch raise")]).await?;
         transaction.commit().await.context("cannot raise the epoch")?;
     }
     print!("{}", told(&before, &raised, args.dry_run));

@@ -23,6 +23,19 @@ pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp)
     }
 }
 
+/// How many polls an agent of this presence has missed: at least, and less than. None: it was never seen.
+#[must_use]
+pub fn missed(presence: Presence) -> Option<(f64, f64)> {
+    // Of a clock that is ahead: somebody may have been seen in the future.
+    const EVER: f64 = 1e8;
+    match presence {
+        Presence::Never => None,
+        Presence::Fresh => Some((-EVER, LATE_AFTER.into())),
+        Presence::Late => Some((LATE_AFTER.into(), SILENT_AFTER.into())),
+        Presence::Silent => Some((SILENT_AFTER.into(), EVER)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

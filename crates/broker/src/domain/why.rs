@@ -137,7 +137,7 @@ fn nothing_wanted(agent: &AgentFacts, stack: &StackFacts, evidence: &mut Vec<Str
     if !stack.grants.cover(agent) {
         let message = format!("the project {} was not granted the agent {}", stack.project, agent.name);
         let next = "an admin grants it, with a selector that matches the agent's labels (docs/grants.md)";
-        return Some(broken(Hop::Targeted, Cause::NotTargeted, message, next.to_owned()));
+        return Some(broken(Hop::Targeted, Cause::NotGranted, message, next));
     }
     evidence.extend(near_misses(agent, stack));
     let message = format!("the stack {name} does not target the agent {}", agent.name);

@@ -2,7 +2,6 @@
 
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
-use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::same_etag;
 use brokkr_api::stacks::Stack;
 use http::HeaderMap;
@@ -13,7 +12,7 @@ use utoipa::IntoParams;
 use super::change::Change;
 use super::error::ApiError;
 use super::headers::text;
-use super::write::Write;
+use super::write::{Write, digest};
 use crate::store::stacks::{LockedStack, StackRef, stack_fetch};
 
 /// How the header is documented.
@@ -27,8 +26,7 @@ pub struct IfMatch {
 
 /// The tag of a representation.
 pub fn etag(shown: &impl Serialize) -> String {
-    // Plain structs with text keys cannot fail.
-    format!("\"{}\"", Checksum::of(&serde_json::to_vec(shown).unwrap_or_default()))
+    format!("\"{}\"", digest(shown))
 }
 
 /// The representation with its tag.
@@ -57,11 +55,26 @@ pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> 
     Err(ApiError::new(ErrorCode::BRK2012, "it was changed since it was read"))
 }
 
-/// As [`check`], for a stack whose row is locked.
+/// As [`check`], for a stack whose row is locked and whose content is replaced.
 pub async fn stack(write: &mut Write<'_>, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
-    let now: Option<Stack> = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
-    check(&change.headers, &now.ok_or_else(|| ApiError::not_found("stack"))?)
+    check(&change.headers, &shown(write, locked).await?)
+}
+
+/// The same, for changes of the stack itself: what it was goes into the audit log.
+pub async fn stack_itself(
+    write: &mut Write<'_>,
+    change: &Change,
+    locked: &LockedStack,
+) -> Result<(), ApiError> {
+    let now = shown(write, locked).await?;
+    write.was(&now);
+    check(&change.headers, &now)
+}
+
+async fn shown(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
+    let now = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
+    now.ok_or_else(|| ApiError::not_found("stack"))
 }

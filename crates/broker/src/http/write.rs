@@ -68,7 +68,10 @@ pub struct Write<'a> {
     rang: bool,
     caller: Option<Caller>,
     origin: Arc<Origin>,
-    noted: Option<(Option<Checksum>, Option<Checksum>)>,
+    /// What was there before, by digest.
+    before: Option<Checksum>,
+    /// What is there now, where the answer does not show it.
+    noted: Option<Option<Checksum>>,
     /// Whether a message to a webhook was written.
     told: bool,
 }
@@ -128,6 +131,7 @@ impl<'a> Write<'a> {
             told: false,
             caller: change.caller.clone(),
             origin: Arc::clone(&change.origin),
+            before: None,
             noted: None,
         }))
     }
@@ -143,20 +147,28 @@ impl<'a> Write<'a> {
         Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
     }
 
-    /// Digests of what was there before and after, for the audit log.
+    /// What is about to be changed, as it is shown. The answer shows it as it became: the audit log has digests of both.
+    pub fn was(&mut self, before: &impl Serialize) {
+        self.before = Some(digest(before));
+    }
+
+    /// Digests of what was there before and after, where the answer is not what was changed.
     pub fn noting(&mut self, before: Option<Checksum>, after: Option<Checksum>) {
-        self.noted = Some((before, after));
+        self.before = before;
+        self.noted = Some(after);
     }
 
     /// The entry in the audit log. What agents tell of themselves all day is in events, sessions and holds
     /// already; of their changes, only those that are noted are here.
-    fn deed(&self, status: StatusCode) -> Option<Deed> {
+    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<Deed> {
         if matches!(self.caller, Some(Caller::Agent(_))) && self.noted.is_none() {
             return None;
         }
-        let (before, after) = self.noted.unwrap_or_default();
+        // A result that holds a secret is in no log, not even by its digest.
+        let shown = self.keep == Keep::Plain && !body.is_empty();
+        let after = self.noted.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
         let deed = Deed::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
-        Some(Deed { before, after, ..deed })
+        Some(Deed { before: self.before, after, ..deed })
     }
 
     /// Says what happened to the project's webhooks.
@@ -200,7 +212,7 @@ impl<'a> Write<'a> {
             idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept)
                 .await?;
         }
-        let xid = match self.deed(status) {
+        let xid = match self.deed(status, &body) {
             Some(deed) => audit_insert(&mut *self.transaction, &[deed]).await?,
             None => outbox_transaction_on_conn(&mut self.transaction).await?,
         };
@@ -215,6 +227,12 @@ impl<'a> Write<'a> {
         }
         Ok(answer(status, body, position))
     }
+}
+
+/// The digest of what is shown of something.
+pub fn digest(shown: &impl Serialize) -> Checksum {
+    // Plain structs with text keys cannot fail.
+    Checksum::of(&serde_json::to_vec(shown).unwrap_or_default())
 }
 
 fn position(broker: &Broker, xid: u64) -> Position {

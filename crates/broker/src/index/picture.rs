@@ -9,10 +9,12 @@
 //! | `concerned` | whose target state does a change make another               |
 //! | `fingerprints` | is it what the database holds                            |
 //! | `losses`    | what would a change take away from whom                     |
+//! | `pages`     | which of them are on a page                                 |
 
 mod concerned;
 mod fingerprints;
 mod losses;
+mod pages;
 mod reach;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use brokkr_api::{AgentId, StackId};
 use roaring::RoaringBitmap;
 
 pub use losses::{Losses, Retargeting};
+pub use pages::Place;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};

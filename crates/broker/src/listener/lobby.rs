@@ -12,19 +12,30 @@
 //!      answer, write     through hyper ──────────┤
 //!      it ───────────────────────────────────────┘
 //! ```
+//!
+//! A poll that is, word for word, the one before it is answered without being read: see `target_state::again`.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use crate::access::origin::Peer;
 use axum::Router;
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http::Request;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::head::{HEAD_BYTES, Visit, visit};
 use super::{HEAD, IDLE, answer, exchange, http2};
+use crate::access::origin::Peer;
+use crate::http::agents::target_state::again::Again;
+
+/// What is read at once: the head of a poll fits in.
+const PIECE: usize = 2048;
 
 /// What a connection needs to be served.
 #[derive(Clone, Debug)]
@@ -35,6 +46,12 @@ pub struct Desk {
     pub leaving: CancellationToken,
     /// Connections on which nothing happens end.
     pub stop: CancellationToken,
+}
+
+/// The last poll on a connection, if there was nothing new.
+struct Before {
+    head: Bytes,
+    again: Arc<Again>,
 }
 
 /// Whether the first bytes may still choose HTTP/2.
@@ -50,31 +67,51 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut input = BytesMut::new();
+    let mut before: Option<Before> = None;
     // The first request has to come soon; for the next ones a connection may be kept.
     let mut patience = HEAD;
     loop {
-        let Some(next) = head(&mut stream, &mut input, patience, &desk.stop).await else { break };
+        let known = before.as_ref().map(|before| &before.head[..]);
+        let Some(next) = head(&mut stream, &mut input, known, patience, &desk.stop).await else { break };
         patience = IDLE;
         match next {
-            Visit::Poll(request, used) => {
+            Next::Same => {
+                let Some(Before { head, again }) = before.take() else { break };
                 // What was read of the next request is kept, the rest of the room is not.
-                input = BytesMut::from(&input[used..]);
-                let mut request = *request;
-                request.extensions_mut().insert(Peer(desk.peer.ip()));
+                input = BytesMut::from(&input[head.len()..]);
                 let answered = tokio::select! {
-                    answered = desk.router.clone().oneshot(request) => answered,
+                    answered = Box::pin(again.answer()) => answered,
                     () = gone(&mut stream, &mut input) => break,
                 };
-                let Ok(response) = answered;
-                let last = desk.leaving.is_cancelled();
-                if answer::write(&mut stream, response, last).await.is_err() || last {
+                match answered {
+                    Some(response) => {
+                        if !written(&mut stream, response, &desk).await {
+                            break;
+                        }
+                        before = Some(Before { head, again });
+                    }
+                    // From the beginning, and this time it is read.
+                    None => input = BytesMut::from(&[&head[..], &input[..]].concat()[..]),
+                }
+            }
+            Next::Visit(Visit::Poll(request, used)) => {
+                let head = input.split_to(used).freeze();
+                input = BytesMut::from(&input[..]);
+                let answered = tokio::select! {
+                    answered = ask(*request, &desk) => answered,
+                    () = gone(&mut stream, &mut input) => break,
+                };
+                let mut response = answered;
+                let again = response.extensions_mut().remove::<Arc<Again>>();
+                before = again.map(|again| Before { head, again });
+                if !written(&mut stream, response, &desk).await {
                     break;
                 }
             }
-            Visit::Http2 if settled == Settled::Open => {
+            Next::Visit(Visit::Http2) if settled == Settled::Open => {
                 return Box::pin(http2::serve(stream, input.freeze(), desk)).await;
             }
-            Visit::Http2 | Visit::Other | Visit::Incomplete => {
+            Next::Visit(Visit::Http2 | Visit::Other | Visit::Incomplete) => {
                 let first = std::mem::take(&mut input).freeze();
                 let Some((rest, back)) = Box::pin(exchange::serve(stream, first, &desk)).await else {
                     return;
@@ -89,13 +126,33 @@ where
     let _ = tokio::time::timeout(HEAD, stream.shutdown()).await;
 }
 
+/// What came on a connection.
+enum Next {
+    /// The poll before, again.
+    Same,
+    Visit(Visit),
+}
+
+async fn ask(mut request: Request<axum::body::Body>, desk: &Desk) -> Response {
+    request.extensions_mut().insert(Peer(desk.peer.ip()));
+    let Ok(response) = desk.router.clone().oneshot(request).await;
+    response
+}
+
+/// Whether the answer went out and the connection goes on.
+async fn written<S: AsyncWrite + Unpin>(stream: &mut S, response: Response, desk: &Desk) -> bool {
+    let last = desk.leaving.is_cancelled();
+    answer::write(stream, response, last).await.is_ok() && !last
+}
+
 /// Reads until a head is complete. None: the connection ends, there is nothing to answer.
 async fn head<S>(
     stream: &mut S,
     input: &mut BytesMut,
+    known: Option<&[u8]>,
     patience: Duration,
     stop: &CancellationToken,
-) -> Option<Visit>
+) -> Option<Next>
 where
     S: AsyncRead + Unpin,
 {
@@ -107,9 +164,12 @@ where
     };
     let complete = async {
         loop {
+            if known.is_some_and(|known| input.starts_with(known)) {
+                return Some(Next::Same);
+            }
             match visit(input, looked) {
                 Visit::Incomplete => looked = input.len(),
-                complete => return Some(complete),
+                complete => return Some(Next::Visit(complete)),
             }
             if !read(stream, input).await {
                 return None;
@@ -122,14 +182,15 @@ where
 
 /// Reads what there is; false at the end. Takes room only when something comes.
 async fn read<S: AsyncRead + Unpin>(stream: &mut S, input: &mut BytesMut) -> bool {
-    let mut part = [0; 512];
-    match stream.read(&mut part).await {
-        Ok(0) | Err(_) => false,
-        Ok(length) => {
-            input.extend_from_slice(&part[..length]);
-            true
-        }
-    }
+    let came = std::future::poll_fn(|context| {
+        // On the stack, not in the future: that is kept for each connection.
+        let mut piece = [0; PIECE];
+        let mut piece = ReadBuf::new(&mut piece);
+        ready!(Pin::new(&mut *stream).poll_read(context, &mut piece))?;
+        input.extend_from_slice(piece.filled());
+        Poll::Ready(std::io::Result::Ok(!piece.filled().is_empty()))
+    });
+    came.await.unwrap_or(false)
 }
 
 /// Returns when the peer has gone. What it sends meanwhile is kept for later, within limits.

@@ -1,13 +1,17 @@
 //! Agents: joining, changing, sessions, presence.
 
 use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
+use brokkr_api::page::Sort;
+use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
+use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 use crate::domain::facts::SessionFacts;
+use crate::domain::presence::{missed, presence};
 
 /// How a caller names an agent.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ struct AgentRow {
     annotations: Json<Labels>,
     created_at: jiff_sqlx::Timestamp,
     last_seen_at: Option<jiff_sqlx::Timestamp>,
+    poll_seconds: i32,
     session_count: i64,
     session_tied: bool,
     revoked_at: Option<jiff_sqlx::Timestamp>,
@@ -40,6 +45,7 @@ struct AgentRow {
 
 impl AgentRow {
     fn agent(self) -> Result<Agent, sqlx::Error> {
+        let last_seen_at = self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff);
         Ok(Agent {
             id: AgentId(self.id),
             name: known(&self.name)?,
@@ -47,7 +53,8 @@ impl AgentRow {
             labels: self.labels.0,
             annotations: self.annotations.0,
             created_at: self.created_at.to_jiff(),
-            last_seen_at: self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff),
+            last_seen_at,
+            presence: presence(last_seen_at, self.poll_seconds.unsigned_abs(), Timestamp::now()),
             session_count: self.session_count,
             session_tied: self.session_tied,
             revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
@@ -55,12 +62,27 @@ impl AgentRow {
     }
 }
 
-macro_rules! agent_columns {
-    ($rest:literal) => {
+macro_rules! columns {
+    () => {
+        "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, session_count, session_tied,
+         revoked_at"
+    };
+}
+
+macro_rules! agents {
+    ($($rest:tt)*) => {
+        concat!("SELECT ", columns!(), " FROM agents ", $($rest)*)
+    };
+}
+
+/// Those that missed at least $1 polls and less than $2; or, without these, those that were never seen.
+macro_rules! present {
+    ($($rest:tt)*) => {
         concat!(
-            "SELECT id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied, revoked_at
-             FROM agents ",
-            $rest
+            "WHERE CASE WHEN $1::float8 IS NULL THEN last_seen_at IS NULL AND $2::float8 IS NULL
+                        ELSE last_seen_at <= now() - make_interval(secs => poll_seconds * $1)
+                             AND last_seen_at > now() - make_interval(secs => poll_seconds * $2) END ",
+            $($rest)*
         )
     };
 }
@@ -70,32 +92,65 @@ pub async fn agent_fetch(
     agent: &AgentRef,
 ) -> Result<Option<Agent>, StoreError> {
     let query = match agent {
-        AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agent_columns!("WHERE id = $1")).bind(id.0),
-        AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agent_columns!("WHERE name = $1")).bind(name),
+        AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agents!("WHERE id = $1")).bind(id.0),
+        AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agents!("WHERE name = $1")).bind(name),
     };
     let row = query.fetch_optional(executor).await.doing("read the agent")?;
     row.map(AgentRow::agent).transpose().doing("read the agent")
 }
 
-/// A page of agents in the order of their names, one more than `limit` if there are more.
-pub async fn agent_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Result<Vec<Agent>, StoreError> {
-    let rows: Vec<AgentRow> = sqlx::query_as(agent_columns!("WHERE name > $1 ORDER BY name LIMIT $2"))
-        .bind(after.unwrap_or_default())
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+/// So many agents of this presence behind a place, in this order.
+pub async fn agent_list_present(
+    pool: &PgPool,
+    presence: Presence,
+    sort: Sort,
+    after: Option<&str>,
+    most: usize,
+) -> Result<Vec<Agent>, StoreError> {
+    let sql = match sort {
+        Sort::Name => agents!(present!("AND ($3::text IS NULL OR name > $3) ORDER BY name LIMIT $4")),
+        Sort::NameDown => {
+            agents!(present!("AND ($3::text IS NULL OR name < $3) ORDER BY name DESC LIMIT $4"))
+        }
+        Sort::Created => agents!(present!("AND ($3::text IS NULL OR id > $3::uuid) ORDER BY id LIMIT $4")),
+        Sort::CreatedDown => {
+            agents!(present!("AND ($3::text IS NULL OR id < $3::uuid) ORDER BY id DESC LIMIT $4"))
+        }
+    };
+    let (least, below) = missed(presence).unzip();
+    let rows: Vec<AgentRow> = sqlx::query_as(sql)
+        .bind(least)
+        .bind(below)
+        .bind(after)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
         .fetch_all(pool)
         .await
         .doing("list the agents")?;
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
-/// The named agents, in the order of their names.
-pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
-    let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
-    let rows: Vec<AgentRow> = sqlx::query_as(agent_columns!("WHERE id = ANY($1) ORDER BY name"))
-        .bind(ids)
+/// Everybody of this presence.
+pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>, StoreError> {
+    let (least, below) = missed(presence).unzip();
+    let ids: Vec<Uuid> = sqlx::query_scalar(concat!("SELECT id FROM agents ", present!("")))
+        .bind(least)
+        .bind(below)
         .fetch_all(pool)
         .await
-        .doing("list the agents")?;
+        .doing("count the agents")?;
+    Ok(ids.into_iter().map(AgentId).collect())
+}
+
+/// The named agents, in the order in which they are named.
+pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
+    let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
+    let rows: Vec<AgentRow> = sqlx::query_as(agents!(
+        "JOIN unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place) USING (id) ORDER BY place"
+    ))
+    .bind(ids)
+    .fetch_all(pool)
+    .await
+    .doing("list the agents")?;
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
@@ -128,7 +183,7 @@ pub async fn agent_patch_on_conn(
         AgentRef::Id(id) => (Some(id.0), None),
         AgentRef::Name(name) => (None, Some(name)),
     };
-    let row: Option<AgentRow> = sqlx::query_as(
+    let row: Option<AgentRow> = sqlx::query_as(concat!(
         "UPDATE agents SET
             status = coalesce($3, status),
             labels_changed_at = CASE WHEN $4 IS DISTINCT FROM labels AND $4 IS NOT NULL
@@ -136,8 +191,9 @@ pub async fn agent_patch_on_conn(
             labels = coalesce($4, labels),
             annotations = coalesce($5, annotations)
          WHERE id = $1 OR name = $2
-         RETURNING id, name, status, labels, annotations, created_at, last_seen_at, session_count, session_tied, revoked_at",
-    )
+         RETURNING ",
+        columns!(),
+    ))
     .bind(id)
     .bind(name)
     .bind(patch.status.map(|status| status.to_string()))

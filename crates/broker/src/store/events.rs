@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use brokkr_api::events::Event;
-use brokkr_api::report::{Hops, ObjectNote};
+use brokkr_api::report::{Hops, ObjectNote, Transition};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
+use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
@@ -100,6 +101,10 @@ impl std::str::FromStr for EventPlace {
 pub struct EventFilter {
     pub stack: Option<StackId>,
     pub agent: Option<AgentId>,
+    pub sequence_id: Option<SequenceId>,
+    pub transition: Option<Transition>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
     /// Read on below this one.
     pub below: Option<EventPlace>,
 }
@@ -166,6 +171,14 @@ macro_rules! events {
     };
 }
 
+/// What an event may be asked for beside its place, stack and agent.
+macro_rules! fitting {
+    () => {
+        " AND ($7::bigint IS NULL OR e.sequence_id = $7) AND ($8::text IS NULL OR e.transition = $8)
+          AND ($9::timestamptz IS NULL OR e.at >= $9) AND ($10::timestamptz IS NULL OR e.at < $10) "
+    };
+}
+
 /// The order of a list: newest first. What is listed by stack or agent goes by place alone, as its index does.
 macro_rules! events_below {
     ($condition:literal) => {
@@ -173,6 +186,7 @@ macro_rules! events_below {
             "WHERE e.project = $1 AND $2::bigint IS NOT NULL AND e.recorded < $3 AND ($4::uuid IS NULL OR e.stack_id = $4)
                AND ($5::uuid IS NULL OR e.agent_id = $5) AND ",
             $condition,
+            fitting!(),
             " ORDER BY e.recorded DESC LIMIT $6"
         )
     };
@@ -192,7 +206,9 @@ pub async fn event_list(
     let sql = match (filter.stack, filter.agent) {
         (None, None) => events!(
             "WHERE e.project = $1 AND (e.xid, e.recorded) < ($2::bigint::text::xid8, $3)
-               AND $4::uuid IS NULL AND $5::uuid IS NULL ORDER BY e.xid DESC, e.recorded DESC LIMIT $6"
+               AND $4::uuid IS NULL AND $5::uuid IS NULL ",
+            fitting!(),
+            " ORDER BY e.xid DESC, e.recorded DESC LIMIT $6"
         ),
         (Some(_), None) => events_below!("e.stack_id = $4"),
         (None, Some(_)) => events_below!("e.agent_id = $5"),
@@ -206,6 +222,10 @@ pub async fn event_list(
         .bind(filter.stack.map(|stack| stack.0))
         .bind(filter.agent.map(|agent| agent.0))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+        .bind(filter.sequence_id.map(|sequence| sequence.0))
+        .bind(filter.transition.map(|transition| transition.to_string()))
+        .bind(filter.since.map(Timestamp::to_sqlx))
+        .bind(filter.until.map(Timestamp::to_sqlx))
         .fetch_all(pool)
         .await
         .doing("list the events")?;

@@ -1,7 +1,5 @@
 //! What a stack targets: agents one by one, and selectors. What stays keeps its time.
 
-use std::collections::HashSet;
-
 use brokkr_api::{AgentId, Selector};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -9,11 +7,11 @@ use uuid::Uuid;
 use super::stacks::LockedStack;
 use super::{Doing as _, StoreError};
 
-/// Finds agents by name or id; the second list holds what was not found.
+/// Finds agents by name or id.
 pub async fn stack_targets_resolve_on_conn(
     connection: &mut PgConnection,
     named: &[String],
-) -> Result<(Vec<AgentId>, Vec<String>), StoreError> {
+) -> Result<Vec<(AgentId, String)>, StoreError> {
     let ids: Vec<Uuid> = named.iter().filter_map(|text| text.parse().ok()).collect();
     let found: Vec<(Uuid, String)> =
         sqlx::query_as("SELECT id, name FROM agents WHERE name = ANY($1) OR id = ANY($2)")
@@ -22,13 +20,7 @@ pub async fn stack_targets_resolve_on_conn(
             .fetch_all(connection)
             .await
             .doing("find the targeted agents")?;
-    let known_ids: HashSet<Uuid> = found.iter().map(|(id, _)| *id).collect();
-    let known_names: HashSet<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
-    let known = |wanted: &str| {
-        known_names.contains(wanted) || wanted.parse().is_ok_and(|id: Uuid| known_ids.contains(&id))
-    };
-    let missing = named.iter().filter(|wanted| !known(wanted)).cloned().collect();
-    Ok((found.into_iter().map(|(id, _)| AgentId(id)).collect(), missing))
+    Ok(found.into_iter().map(|(id, name)| (AgentId(id), name)).collect())
 }
 
 pub async fn stack_targets_replace_on_conn(

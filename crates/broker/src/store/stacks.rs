@@ -1,5 +1,6 @@
 //! Stacks: named sets of resources. A deleted one stays, with its name free for a new one.
 
+use brokkr_api::page::Sort;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{Labels, SequenceId, StackId};
 use jiff::Timestamp;
@@ -68,7 +69,7 @@ impl StackRow {
 }
 
 macro_rules! stack_columns {
-    ($rest:literal) => {
+    ($($rest:literal),*) => {
         concat!(
             "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.newest_sequence_id, s.created_at, s.deleted_at,
                     ARRAY(SELECT a.name FROM stack_targets t JOIN agents a ON a.id = t.agent_id
@@ -76,7 +77,7 @@ macro_rules! stack_columns {
                     ARRAY(SELECT t.selector FROM stack_selectors t
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selectors
              FROM stacks s ",
-            $rest
+            $($rest),*
         )
     };
 }
@@ -103,23 +104,58 @@ pub async fn stack_fetch(
     row.map(StackRow::stack).transpose().doing("read the stack")
 }
 
-/// A page of living stacks in the order of their names, one more than `limit` if there are more.
+/// Living stacks, with this in their names.
+macro_rules! living {
+    ($rest:literal) => {
+        stack_columns!(
+            "WHERE s.project = $1 AND s.deleted_at IS NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0) ",
+            $rest
+        )
+    };
+}
+
+/// So many living stacks behind a place, in this order.
 pub async fn stack_list(
     executor: impl PgExecutor<'_>,
     project: &str,
+    name: Option<&str>,
+    sort: Sort,
     after: Option<&str>,
-    limit: usize,
+    most: usize,
 ) -> Result<Vec<Stack>, StoreError> {
-    let rows: Vec<StackRow> = sqlx::query_as(stack_columns!(
-        "WHERE s.project = $1 AND s.deleted_at IS NULL AND s.name > $2 ORDER BY s.name LIMIT $3"
-    ))
+    let sql = match sort {
+        Sort::Name => living!("AND ($3::text IS NULL OR s.name > $3) ORDER BY s.name LIMIT $4"),
+        Sort::NameDown => living!("AND ($3::text IS NULL OR s.name < $3) ORDER BY s.name DESC LIMIT $4"),
+        Sort::Created => living!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
+        Sort::CreatedDown => living!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4"),
+    };
+    let rows: Vec<StackRow> = sqlx::query_as(sql)
+        .bind(project)
+        .bind(name)
+        .bind(after)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .fetch_all(executor)
+        .await
+        .doing("list the stacks")?;
+    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the stacks")
+}
+
+/// The labels of each living stack with this in its name.
+pub async fn stack_labels(
+    executor: impl PgExecutor<'_>,
+    project: &str,
+    name: Option<&str>,
+) -> Result<Vec<Labels>, StoreError> {
+    let labels: Vec<Json<Labels>> = sqlx::query_scalar(
+        "SELECT labels FROM stacks
+         WHERE project = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR position($2 IN name) > 0)",
+    )
     .bind(project)
-    .bind(after.unwrap_or_default())
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .bind(name)
     .fetch_all(executor)
     .await
-    .doing("list the stacks")?;
-    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the stacks")
+    .doing("count the stacks")?;
+    Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
 /// Locks the stack's row: within a stack, order of sequence ids is order of commits because of this.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::presence::POLL_SECONDS;
+use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::store::presence::{Seen, presence_store};
 
 const EVERY: Duration = Duration::from_secs(10);
@@ -49,7 +49,11 @@ impl Presence {
 
     /// The agent with what this replica has seen since the last storing.
     pub fn shown(&self, mut agent: Agent) -> Agent {
-        agent.last_seen_at = agent.last_seen_at.max(self.here(agent.id));
+        let here = self.lock().get(&agent.id).copied();
+        if let Some(here) = here.filter(|here| agent.last_seen_at.is_none_or(|stored| here.at > stored)) {
+            agent.last_seen_at = Some(here.at);
+            agent.presence = presence(Some(here.at), here.poll_seconds, Timestamp::now());
+        }
         agent
     }
 

@@ -62,6 +62,51 @@ async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() ->
     Ok(())
 }
 
+/// The digest of what is shown of something, as the log has it.
+async fn shown(caller: &Caller, path: &str) -> Result<Checksum> {
+    Ok(Checksum::of(&caller.get(path).await?.error_for_status()?.bytes().await?))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let grant = json!({ "project": "spare", "selector": "env=prod", "namespaces": ["shop"], "kinds": ["*"],
+        "account": "shop/brokkr-spare" });
+    for (method, thing, path, body) in [
+        (Method::PUT, "stacks/web", "stacks/web", json!({ "labels": { "team": "shop" } })),
+        (Method::PUT, "stacks/web", "stacks/web/targets", json!({ "selectors": ["env=prod"] })),
+        (Method::PUT, "projects/spare", "projects/spare", json!({})),
+        (Method::PUT, "grants/shop", "grants/shop", grant),
+    ] {
+        let before = shown(&house.admin, thing).await.ok();
+        house.admin.send(method, path, &body).await?.error_for_status()?;
+        let after = shown(&house.admin, thing).await?;
+        let newest = &entries(&house.admin, "limit=1").await?[0];
+        assert_eq!((newest.before, newest.after), (before, Some(after)), "{path}");
+    }
+    let before = shown(&house.admin, "grants/shop").await?;
+    house.admin.request(Method::DELETE, "grants/shop").send().await?.error_for_status()?;
+    let newest = &entries(&house.admin, "limit=1").await?[0];
+    assert_eq!((newest.before, newest.after), (Some(before), None));
+
+    house.agent("shop-1", json!({})).await?;
+    for (env, changes) in [("prod", true), ("prod", false)] {
+        let labels = json!({ "labels": { "env": env } });
+        house.admin.send(Method::PATCH, "agents/shop-1", &labels).await?.error_for_status()?;
+        let newest = &entries(&house.admin, "limit=1").await?[0];
+        assert!(newest.before.is_some() && newest.after.is_some());
+        assert_eq!(newest.before != newest.after, changes, "{labels}");
+    }
+
+    let first = house.submit("web", YAML).await?;
+    let second = house.submit("web", &YAML.replace("greeting", "farewell")).await?;
+    house.admin.send(Method::POST, "stacks/web/roll-back", &json!({})).await?.error_for_status()?;
+    let newest = &entries(&house.admin, "limit=1").await?[0];
+    assert_eq!((newest.before, newest.after), (Some(second.checksum), Some(first.checksum)));
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take()
 -> Result<()> {

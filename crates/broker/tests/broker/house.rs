@@ -119,16 +119,21 @@ impl House {
         let token = self.join_token(name, labels).await?;
         let key = Key::generate()?;
         let registered: RegisteredAgent = read(register(&self.anybody(), &token.token, &key).await?).await?;
-        let mut agent = Agent {
+        let mut agent = self.joined(&registered, key);
+        assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves);
+        Ok(agent)
+    }
+
+    /// An agent that joined with this key, before its first session.
+    pub fn joined(&self, registered: &RegisteredAgent, key: Key) -> Agent {
+        Agent {
             id: registered.agent_id,
             installation: registered.installation_id,
             key,
             session: Session { count: 1, instance: InstanceId::generate() },
             holds: Vec::new(),
             address: self.server.address,
-        };
-        assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves);
-        Ok(agent)
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 //! calls it over HTTP, as agents and people do.
 
 mod access;
+mod again;
 mod agent_keys;
 mod agents;
 mod audit;
 mod counts;
 mod database;
 mod deployment_objects;
+mod examples;
 mod fleet;
 mod grants;
 mod history;
@@ -16,6 +18,7 @@ mod house;
 mod index;
 mod limits;
 mod listener;
+mod lists;
 mod migrations;
 mod openapi;
 mod operating;

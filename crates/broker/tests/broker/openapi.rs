@@ -1,6 +1,10 @@
-//! The committed description of the API is the current one.
+//! The committed description of the API is the current one, and what it shows is what it describes.
 
+mod schema;
+
+use anyhow::{Context as _, Result};
 use brokkr_broker::router;
+use serde_json::Value;
 
 #[test]
 fn the_committed_openapi_document_is_current() {
@@ -11,4 +15,36 @@ fn the_committed_openapi_document_is_current() {
         committed.trim_end() == current.trim_end(),
         "docs/openapi.json is stale: run `cargo run -p brokkr-broker -- openapi > docs/openapi.json`"
     );
+}
+
+#[test]
+fn every_body_has_an_example_that_fits_its_schema() -> Result<()> {
+    let document: Value = serde_json::from_str(&router::openapi_json())?;
+    let mut looked_at = 0;
+    for route in router::table().iter().map(|route| route.name) {
+        let (method, path) = route.split_once(' ').context("METHOD /path")?;
+        let operation = &document["paths"][path][method.to_lowercase()];
+        let asked = operation["requestBody"]["content"].as_object();
+        let answered = operation["responses"].as_object().context("a route answers")?;
+        let good = answered.iter().filter(|(status, _)| status.starts_with('2'));
+        let contents: Vec<_> = good.filter_map(|(_, answer)| answer["content"].as_object()).collect();
+        // Created or changed: one of them is shown.
+        let shown: Vec<_> = contents
+            .iter()
+            .flat_map(|content| content.values())
+            .filter(|body| body.get("example").is_some())
+            .collect();
+        assert!(contents.is_empty() || !shown.is_empty(), "{route} shows no answer");
+        let asked: Vec<_> = asked.into_iter().flat_map(|content| content.values()).collect();
+        assert!(asked.iter().all(|body| body.get("example").is_some()), "{route} shows no request");
+        for body in shown.into_iter().chain(asked) {
+            let misfits = schema::misfits(&document, &body["schema"], &body["example"]);
+            assert!(misfits.is_empty(), "{route} shows what it does not describe: {misfits:#?}");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 80, "{looked_at}");
+    let problem = &document["components"]["schemas"]["Problem"];
+    assert_eq!(schema::misfits(&document, problem, &problem["examples"][0]), Vec::<String>::new());
+    Ok(())
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use brokkr_api::page::Sort;
 use brokkr_api::{AgentId, InstallationId, Selector};
-use brokkr_broker::index::Index;
+use brokkr_broker::index::{Index, Place};
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
 use brokkr_testkit::Postgres;
@@ -96,6 +97,7 @@ async fn sizes_a_replica_serves_a_million_agents_within_15_seconds_of_its_start(
 }
 
 fn preview(index: &Index) {
+    let after = Place::Name("agent-05".to_owned());
     for text in [
         "*",
         "env=prod",
@@ -109,7 +111,7 @@ fn preview(index: &Index) {
             let started = Instant::now();
             let picture = index.picture();
             let found = picture.select(&selector) & picture.granted("default");
-            let page = picture.page(&found, Some("agent-05"), 100);
+            let page = picture.page(&found, Sort::Name, Some(&after), 100);
             assert!(page.len() <= 101);
             started.elapsed()
         });

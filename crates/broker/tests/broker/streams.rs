@@ -14,20 +14,20 @@ use serde_json::json;
 use crate::house::{Caller, House, YAML, refused};
 
 /// A reader of one stream.
-struct Reader {
+pub struct Reader {
     response: Response,
     text: String,
 }
 
 #[derive(Debug)]
-struct Message {
-    id: String,
-    name: String,
-    data: String,
+pub struct Message {
+    pub id: String,
+    pub name: String,
+    pub data: String,
 }
 
 impl Reader {
-    async fn open(caller: &Caller, path: &str, last: Option<&str>) -> Result<Self> {
+    pub async fn open(caller: &Caller, path: &str, last: Option<&str>) -> Result<Self> {
         let mut request = caller.request(Method::GET, path);
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -38,7 +38,7 @@ impl Reader {
     }
 
     /// The next message; none when the stream ended.
-    async fn next(&mut self) -> Result<Option<Message>> {
+    pub async fn next(&mut self) -> Result<Option<Message>> {
         let read = async {
             loop {
                 if let Some((message, rest)) = self.text.split_once("\n\n") {

@@ -2,7 +2,7 @@
 
 mod alerts;
 mod faults;
-mod receiver;
+pub mod receiver;
 
 use std::collections::HashSet;
 use std::time::Duration;

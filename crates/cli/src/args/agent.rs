@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::names::{BadLabel, check_label_key, parse_label};
-use brokkr_api::{Name, TokenId};
+use brokkr_api::why::Presence;
+use brokkr_api::{Name, Selector, TokenId};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// All agents
-    List,
+    List(ListAgents),
     /// One agent
     #[command(visible_alias = "status")]
     Show(OneAgent),
@@ -33,6 +34,28 @@ pub enum AgentCommand {
     Revoke(Revoke),
     #[command(hide = true)]
     SetStatus(SetStatus),
+}
+
+/// All agents, or some of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent list -l env=prod --presence silent")]
+pub struct ListAgents {
+    /// Only agents whose labels match, such as env=prod
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<Selector>,
+    /// Only agents with this in their names
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// Only agents that may work, or are held
+    #[arg(long, value_enum)]
+    pub status: Option<Wanted>,
+    /// Only agents that are there, or not
+    #[arg(long, value_name = "PRESENCE", value_parser = presence())]
+    pub presence: Option<Presence>,
+}
+
+fn presence() -> impl clap::builder::TypedValueParser<Value = Presence> {
+    PossibleValuesParser::new(["fresh", "late", "silent", "never"]).try_map(|text| text.parse::<Presence>())
 }
 
 #[derive(Debug, clap::Args)]

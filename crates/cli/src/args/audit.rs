@@ -28,10 +28,10 @@ pub struct AuditList {
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub kind: Option<AuditKind>,
     /// From this time on: a time, or how long ago
-    #[arg(long, value_name = "TIME|DURATION", value_parser = time)]
+    #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub since: Option<Timestamp>,
     /// Before this time: a time, or how long ago
-    #[arg(long, value_name = "TIME|DURATION", value_parser = time)]
+    #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub until: Option<Timestamp>,
     /// How many at most
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = super::limit())]
@@ -40,15 +40,4 @@ pub struct AuditList {
 
 fn kind() -> impl clap::builder::TypedValueParser<Value = AuditKind> {
     PossibleValuesParser::new(["change", "refused", "secrets_read"]).try_map(|text| text.parse::<AuditKind>())
-}
-
-fn time(text: &str) -> Result<Timestamp, String> {
-    if let Ok(at) = text.parse::<Timestamp>() {
-        return Ok(at);
-    }
-    let ago = super::duration(text)
-        .ok()
-        .and_then(|ago| jiff::SignedDuration::try_from(ago).ok())
-        .and_then(|ago| Timestamp::now().checked_sub(ago).ok());
-    ago.ok_or_else(|| "use a time such as 2026-03-01T12:00:00Z, or how long ago, such as 2h".to_owned())
 }

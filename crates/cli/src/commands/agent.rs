@@ -5,9 +5,9 @@ use std::time::Duration;
 use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, RejoinAgent};
 use brokkr_api::tokens::{CreateJoinToken, JoinToken as Token};
 use brokkr_api::{Name, TokenId};
-use brokkr_client::Client;
+use brokkr_client::{AgentQuery, Client};
 
-use crate::args::{AgentCommand, JoinToken, LabelChange, Labelling, Rejoin, Revoke};
+use crate::args::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
 use crate::commands::confirm::confirm;
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
@@ -16,10 +16,7 @@ use crate::view::whole;
 
 pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
-        AgentCommand::List => {
-            let agents = printer.patiently("reading the agents", client.agents_all()).await;
-            printer.show(&whole(agents.while_trying("read the agents")?))
-        }
+        AgentCommand::List(args) => list(args, client, printer).await,
         AgentCommand::Show(args) => printer.show(&read(&args.agent, client).await?),
         AgentCommand::Label(args) => label(args, client, printer).await,
         AgentCommand::Pause(args) => set(&args.agent, AgentStatus::Inactive, client, printer).await,
@@ -34,6 +31,21 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
         AgentCommand::Rejoin(args) => rejoin(args, client, printer).await,
         AgentCommand::Revoke(args) => revoke(args, client, printer).await,
     }
+}
+
+async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let query = AgentQuery {
+        name: args.name,
+        selector: args.selector,
+        status: args.status.map(Into::into),
+        presence: args.presence,
+    };
+    let agents = printer.patiently("reading the agents", client.agents_where_all(&query)).await;
+    let agents = agents.while_trying("read the agents")?;
+    if agents.is_empty() && query != AgentQuery::default() && printer.is_for_people() {
+        return printer.data("no agent is like that");
+    }
+    printer.show(&whole(agents))
 }
 
 async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {

@@ -10,6 +10,10 @@ pub async fn run(args: Events, client: &Client, printer: Printer) -> Result<(), 
     let query = EventQuery {
         stack: args.stack.as_ref().map(ToString::to_string),
         agent: args.agent.as_ref().map(ToString::to_string),
+        sequence_id: args.sequence,
+        transition: args.transition,
+        since: args.since,
+        until: args.until,
     };
     let about = |failure: Failure| {
         let stack = args.stack.iter().fold(failure, |failure, stack| failure.about(Noun::Stack, stack));

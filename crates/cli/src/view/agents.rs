@@ -2,9 +2,10 @@
 
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::tokens::JoinTokenInfo;
+use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
-use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, painted, plain, sentence, wide};
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
 use super::text::{age, age_or_dash, clean, fields, labels, when};
 use super::{Listed, Look, Show};
 
@@ -12,8 +13,15 @@ impl Listed for Agent {
     const NONE: &'static str = "no agents yet: `brokkr agent join-token NAME` lets one join";
 
     fn table<'a>(agents: &[Self], look: &'a Look) -> Table<'a> {
-        let columns =
-            [plain("NAME"), plain("STATUS"), plain("SEEN"), plain("AGE"), sentence("LABELS"), wide("ID")];
+        let columns = [
+            plain("NAME"),
+            plain("STATUS"),
+            plain("PRESENCE"),
+            plain("SEEN"),
+            plain("AGE"),
+            sentence("LABELS"),
+            wide("ID"),
+        ];
         let mut table = Table::new(look, &columns);
         for agent in agents {
             let style = match agent.status {
@@ -21,9 +29,15 @@ impl Listed for Agent {
                 AgentStatus::Active => GOOD,
                 AgentStatus::Inactive => CAREFUL,
             };
+            let presence = match agent.presence {
+                Presence::Fresh => GOOD,
+                Presence::Late => UNDER_WAY,
+                Presence::Never | Presence::Silent => CAREFUL,
+            };
             table.row([
                 agent.name.to_string().into(),
                 painted(status(agent), style),
+                painted(agent.presence.to_string(), presence),
                 age_or_dash(agent.last_seen_at, look.now).into(),
                 age(agent.created_at, look.now).into(),
                 labels(&agent.labels).into(),
@@ -45,6 +59,7 @@ impl Show for Agent {
             ("name", self.name.to_string()),
             ("id", self.id.to_string()),
             ("status", status(self)),
+            ("presence", self.presence.to_string()),
             ("seen", seen),
             ("joined", when(self.created_at, look.now)),
             ("starts", self.session_count.to_string()),
@@ -137,6 +152,7 @@ mod tests {
         tied.session_tied = true;
         tied.labels.clear();
         tied.last_seen_at = None;
+        tied.presence = Presence::Never;
         let mut revoked = agent("us-1");
         revoked.revoked_at = Some(ago(90));
         revoked.labels.insert("example.com/a-rather-long-key".into(), "with-a-value-that-is-long".into());

@@ -7,6 +7,7 @@ use brokkr_api::objects::{BarredContent, DeploymentObject};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::{StackStatus, StackSummary, State, StateCounts};
+use brokkr_api::why::Presence;
 use brokkr_api::{EventId, Labels, SequenceId};
 use jiff::{SignedDuration, Timestamp};
 
@@ -58,6 +59,7 @@ pub fn agent(name: &str) -> Agent {
         annotations: Labels::new(),
         created_at: ago(200_000),
         last_seen_at: Some(ago(4)),
+        presence: Presence::Fresh,
         session_count: 3,
         session_tied: false,
         revoked_at: None,

@@ -2,10 +2,11 @@
 
 use anstyle::Style;
 use brokkr_api::report::Hops;
-use brokkr_api::status::State;
+use brokkr_api::status::{StackStatus, State};
 use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, StackWhy};
 use jiff::Timestamp;
 
+use super::conditions::{line, wrong};
 use super::status::sequence;
 use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
 use super::text::{age, clean, count};
@@ -13,16 +14,28 @@ use super::{Listed, Look, Show};
 
 impl Show for StackWhy {
     fn text(&self, look: &Look) -> String {
-        let mut lines =
-            vec![format!("{} on {}: {}", clean(&self.stack_name), clean(&self.agent_name), verdict(self))];
-        lines.extend(chain(&self.hops, self.broken.as_ref(), look.now));
-        lines.extend(told(self.broken.as_ref(), &self.evidence));
-        lines.join("\n")
+        explain(self, &self.evidence, look)
     }
 
     fn names(&self) -> Vec<String> {
         vec![Listed::name(self)]
     }
+}
+
+/// With what the agent says of the stack at a glance: drifted and contested fields, and who owns them.
+pub fn explained(why: &StackWhy, row: &StackStatus, look: &Look) -> String {
+    let conditions = wrong(row).into_iter().map(|condition| line(condition, look.now));
+    let is_new = |told: &String| !why.evidence.contains(told);
+    let evidence: Vec<String> = why.evidence.iter().cloned().chain(conditions.filter(is_new)).collect();
+    explain(why, &evidence, look)
+}
+
+fn explain(why: &StackWhy, evidence: &[String], look: &Look) -> String {
+    let (stack, agent) = (clean(&why.stack_name), clean(&why.agent_name));
+    let mut lines = vec![format!("{stack} on {agent}: {}", verdict(why))];
+    lines.extend(chain(&why.hops, why.broken.as_ref(), look.now));
+    lines.extend(told(why.broken.as_ref(), evidence));
+    lines.join("\n")
 }
 
 /// Several agents on which a stack is not as it should be.
@@ -78,17 +91,17 @@ fn verdict(why: &StackWhy) -> String {
 }
 
 fn chain(hops: &Hops, broken: Option<&Broken>, now: Timestamp) -> Vec<String> {
-    let line = |mark: &str, style: Style, name: &str, rest: &str| {
+    let hop = |mark: &str, style: Style, name: &str, rest: &str| {
         format!("  {style}{mark}{style:#} {name:9}  {rest}").trim_end().to_owned()
     };
     hops.chain()
         .into_iter()
         .map(|(name, at)| match (broken, at) {
             (Some(broken), _) if broken.hop.to_string() == name => {
-                line("✖", BAD, name, &clean(&broken.message))
+                hop("✖", BAD, name, &clean(&broken.message))
             }
-            (_, Some(at)) => line("✔", GOOD, name, &format!("{} ago", age(at, now))),
-            (_, None) => line("–", FAINT, name, ""),
+            (_, Some(at)) => hop("✔", GOOD, name, &format!("{} ago", age(at, now))),
+            (_, None) => hop("–", FAINT, name, ""),
         })
         .collect()
 }
@@ -146,7 +159,7 @@ mod tests {
     use brokkr_api::agents::AgentStatus;
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
 
-    use super::super::samples::{AGENT, STACK, ago, failed_row, looks};
+    use super::super::samples::{AGENT, STACK, ago, contested_row, failed_row, look, looks};
     use super::super::whole;
     use super::*;
 
@@ -200,6 +213,15 @@ mod tests {
             looks(&not_for_it),
             looks(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
         ));
+    }
+
+    #[test]
+    fn a_fight_over_a_field_is_told_though_every_hop_is_passed() {
+        let well = StackWhy { state: State::Healthy, broken: None, evidence: Vec::new(), ..why() };
+        let text = explained(&well, &contested_row("store-0412"), &look());
+        let fight =
+            "  Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas";
+        assert!(text.contains(fight), "{text}");
     }
 
     #[test]

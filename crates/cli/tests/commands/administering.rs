@@ -209,7 +209,7 @@ fn an_agent_is_held_let_go_revoked_and_let_in_again() {
     broker.brokkr(&["agent", "pause", "eu-1"]).exits(0).prints_exactly("agent eu-1 is INACTIVE\n");
     assert_eq!(broker.asked()[0].body, br#"{"status":"INACTIVE"}"#);
     broker.brokkr(&["agent", "activate", "agent/eu-1"]).exits(0).prints_exactly("agent eu-1 is ACTIVE\n");
-    broker.brokkr(&["agent", "show", "eu-1"]).exits(0).prints("labels:  env=dev");
+    broker.brokkr(&["agent", "show", "eu-1"]).exits(0).prints("labels:    env=dev");
     broker.brokkr(&["agent", "status", "eu-1", "-o", "name"]).exits(0).prints_exactly("agent/eu-1\n");
     broker.brokkr(&["agent", "revoke", "eu-1"]).exits(2).says("add --yes in scripts");
     broker.brokkr(&["agent", "revoke", "eu-1", "--yes"]).exits(0).prints("every key is revoked");

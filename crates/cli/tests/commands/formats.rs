@@ -13,7 +13,7 @@ fn broker() -> FakeBroker {
 fn one_answer_in_every_form() {
     let broker = broker();
     let list = |format: &str| broker.brokkr(&["agent", "list", "-o", format]).exits(0);
-    assert!(list("table").stdout.starts_with("NAME   STATUS   SEEN"));
+    assert!(list("table").stdout.starts_with("NAME   STATUS   PRESENCE   SEEN"));
     assert!(list("wide").stdout.lines().next().unwrap().ends_with("LABELS    ID"));
     assert_eq!(list("json").json()["items"][1]["name"], "us-1");
     assert!(list("yaml").stdout.starts_with("items:\n"), "{:?}", list("yaml"));
@@ -21,6 +21,16 @@ fn one_answer_in_every_form() {
     let bare = broker.brokkr(&["agent", "list", "--no-headers"]).exits(0);
     assert!(bare.stdout.starts_with("eu-1   ACTIVE"), "{bare:?}");
     broker.brokkr(&["agent", "list", "-o", "xml"]).exits(2).says("possible values");
+}
+
+#[test]
+fn agents_are_chosen_by_labels_status_and_presence() {
+    let broker = FakeBroker::start().on("GET /api/v1/agents", 200, page(&[]));
+    let list = ["agent", "list", "-l", "env=prod", "--status", "inactive", "--presence", "silent"];
+    broker.brokkr(&list).exits(0).prints_exactly("no agent is like that\n");
+    let line = &broker.asked()[0].line;
+    assert!(line.contains("?selector=env%3Dprod&status=INACTIVE&presence=silent&limit=500"), "{line}");
+    broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would be the whole fleet");
 }
 
 #[test]

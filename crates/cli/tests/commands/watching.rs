@@ -78,6 +78,21 @@ fn events_are_followed_from_the_list_on_without_telling_one_twice() {
 }
 
 #[test]
+fn events_are_chosen_by_version_kind_and_time() {
+    let broker = FakeBroker::start().on("GET /api/v1/events", 200, page(&[]));
+    broker
+        .brokkr(&["events", "--sequence", "42", "--event", "failed", "--since", TIME])
+        .exits(0)
+        .prints("no events");
+    let line = &broker.asked()[0].line;
+    assert!(
+        line.ends_with("?sequence_id=42&transition=failed&since=2026-03-01T12%3A00%3A00Z&limit=50"),
+        "{line}"
+    );
+    broker.brokkr(&["events", "--watch", "--since", "1h"]).exits(2);
+}
+
+#[test]
 fn a_watch_that_nobody_reads_ends() {
     let broker = broker();
     let (reader, writer) = std::io::pipe().unwrap();

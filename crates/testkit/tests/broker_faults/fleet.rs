@@ -132,6 +132,10 @@ async fn rotated(world: &World, round: usize) -> Result<()> {
     let agent = FakeAgent::join(&world.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
     let key = AgentKey::generate()?;
     let wanted = RotateKey { public_key: key.public_key_base64url() };
+    eventually(SOON, "the replica to know it", async || {
+        agent.poll(here, &agent.ask(Position::default(), None, Duration::ZERO)).await
+    })
+    .await?;
     let lost = world.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
     let first = agent.clients[here].rotate_key(agent.id, &wanted).await;
     ensure!(first.is_err() && lost.count() == 1, "the answer was to be lost: {first:?}");

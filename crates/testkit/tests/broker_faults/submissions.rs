@@ -220,11 +220,10 @@ async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_ef
     }
     world.load().await?;
     world.gets_on_within(rounds(10, 60), PATIENCE).await?;
-    for table in ["deployment_objects", "outbox", "events"] {
-        sqlx::query(sqlx::AssertSqlSafe(format!("DROP TRIGGER fails ON {table}")))
-            .execute(&mut beside)
-            .await?;
-    }
+    // Under load: dropping the triggers would lock the tables, and may be the deadlock itself.
+    let harmless =
+        "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
+    sqlx::query(harmless).execute(&mut beside).await?;
     // And a real one: two who lock the same two rows in opposite order.
     let wish = Wish::submit("web", 200);
     let mut foreign = beside.begin().await?;

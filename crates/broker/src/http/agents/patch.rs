@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
+use brokkr_api::ids::Checksum;
 use brokkr_api::names::{DEFAULT_PROJECT, check_annotations, check_labels};
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
@@ -14,9 +15,9 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{Begun, Keep, Write, digest};
 use crate::index::Losses;
-use crate::store::agents::{AgentRef, agent_patch_on_conn};
+use crate::store::agents::{AgentRef, agent_fetch, agent_patch_on_conn};
 use crate::store::outbox::Doorbell;
 
 /// Change an agent. What is not given stays. Labels that take stacks away need `expect`.
@@ -39,12 +40,19 @@ pub async fn patch_agent(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    let agent = agent_patch_on_conn(write.conn(), &AgentRef::read(&agent), &patch).await?;
-    let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
+    let (named, missing) = (AgentRef::read(&agent), || ApiError::not_found("agent"));
+    let before = agent_fetch(write.conn(), &named).await?.ok_or_else(missing)?;
+    let agent = agent_patch_on_conn(write.conn(), &named, &patch).await?.ok_or_else(missing)?;
+    write.noting(Some(settings(&before)), Some(settings(&agent)));
     // Counted with the row locked: nobody else changes these labels meanwhile.
     expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
     write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
     write.finish(StatusCode::OK, &agent).await
+}
+
+/// The digest of what can be changed. When an agent was seen says nothing about who changed what.
+fn settings(agent: &Agent) -> Checksum {
+    digest(&(agent.status, &agent.labels, &agent.annotations))
 }
 
 fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {

@@ -37,6 +37,7 @@ pub async fn revoke_keys(
     };
     let missing = || ApiError::not_found("agent");
     let found = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?.ok_or_else(missing)?;
+    write.was(&found);
     agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
     write.ring(DEFAULT_PROJECT, Doorbell::Agent(found.id)).await?;
     let revoked: Agent = agent_fetch(write.conn(), &AgentRef::Id(found.id)).await?.ok_or_else(missing)?;

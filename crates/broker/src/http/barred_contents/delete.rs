@@ -34,5 +34,6 @@ pub async fn delete_barred_content(
     if !barred_content_delete_on_conn(write.conn(), &locked, checksum).await? {
         return Err(missing());
     }
+    write.noting(Some(checksum), None);
     write.finish_empty().await
 }

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::agents::AgentStatus;
+use brokkr_api::audit::AuditKind;
 use brokkr_api::protocol::YAML_MEDIA_TYPE;
 use brokkr_api::{AgentId, ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, ManifestErrors, redacted};
@@ -56,7 +57,7 @@ pub async fn deployment_object_content(
         && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
     {
         if caller.reads_secrets() {
-            broker.note_secrets_read(&caller, &origin).await?;
+            broker.note(AuditKind::SecretsRead, &caller, &origin).await?;
             let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
             return Ok((headers, stored.content.clone()).into_response());
         }

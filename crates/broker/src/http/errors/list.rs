@@ -52,7 +52,7 @@ async fn list(
     let after = paging.after.as_deref().map(read).transpose()?;
     let groups = error_group_list(&broker.pool, project, stack, after, paging.limit()).await?;
     let page = Page::cut(groups, paging.limit(), |(place, _)| written(place));
-    Ok(Json(Page { items: page.items.into_iter().map(|(_, group)| group).collect(), next: page.next }))
+    Ok(Json(page.map(|(_, group)| group)))
 }
 
 fn written(place: &GroupPlace) -> String {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use brokkr_api::SequenceId;
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::report::Transition;
+use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -25,6 +28,14 @@ pub struct EventQuery {
     pub stack: Option<String>,
     /// Of this agent, by name or id.
     pub agent: Option<String>,
+    /// Of this deployment object.
+    pub sequence_id: Option<SequenceId>,
+    /// Only of this kind.
+    pub transition: Option<Transition>,
+    /// From this time on.
+    pub since: Option<Timestamp>,
+    /// Before this time.
+    pub until: Option<Timestamp>,
     /// Where to read on: `next` of the page before.
     pub after: Option<String>,
     /// How many, at most; 500 is the most.
@@ -39,7 +50,14 @@ pub async fn list_events(
     caller: Caller,
     Asked(query): Asked<EventQuery>,
 ) -> Result<Json<Page<Event>>, ApiError> {
-    let mut filter = EventFilter { below: cursor(query.after.as_deref())?, ..EventFilter::default() };
+    let mut filter = EventFilter {
+        sequence_id: query.sequence_id,
+        transition: query.transition,
+        since: query.since,
+        until: query.until,
+        below: cursor(query.after.as_deref())?,
+        ..EventFilter::default()
+    };
     if let Some(named) = &query.stack {
         filter.stack = Some(match StackRef::read(named) {
             StackRef::Id(id) => id,
@@ -59,5 +77,5 @@ pub async fn list_events(
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;
     let page = Page::cut(recorded, limit, |event| event.place.to_string());
-    Ok(Json(Page { items: page.items.into_iter().map(|event| event.event).collect(), next: page.next }))
+    Ok(Json(page.map(|event| event.event)))
 }

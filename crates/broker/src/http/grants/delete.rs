@@ -33,6 +33,7 @@ pub async fn delete_grant(
     grants_lock_on_conn(write.conn()).await?;
     let grant = grant_fetch(write.conn(), &grant).await?;
     let grant = grant.ok_or_else(|| ApiError::not_found("grant"))?;
+    write.was(&grant);
     expect.allow(&{
         let picture = broker.index.picture();
         let grants = with(&picture.project_grants(&grant.project), grant.id, None);

@@ -49,6 +49,7 @@ pub async fn put_grant(
         let detail = format!("the grant is of project {}: delete it, and make another", before.project);
         return Err(ApiError::unreadable(detail));
     }
+    before.iter().for_each(|before| write.was(before));
     if before.is_none() && grant_count_on_conn(write.conn()).await? >= MOST {
         return Err(ApiError::unreadable(format!("there are {MOST} grants already; use selectors")));
     }

@@ -11,7 +11,7 @@ use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
-use crate::store::projects::{Deleted, project_delete_on_conn};
+use crate::store::projects::{Deleted, project_delete_on_conn, project_fetch};
 
 /// Delete a project. Refused as long as it has stacks, valid tokens, webhooks or grants.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
@@ -32,6 +32,9 @@ pub async fn delete_project(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
+    if let Some(before) = project_fetch(write.conn(), &project).await? {
+        write.was(&before);
+    }
     match project_delete_on_conn(write.conn(), &project).await? {
         Deleted::Gone => {}
         Deleted::Absent => return Err(ApiError::not_found("project")),

@@ -31,6 +31,9 @@ pub async fn put_project(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
+    if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
+        write.was(&before);
+    }
     let created = project_put_on_conn(write.conn(), name.as_str(), &wanted.allowed).await?;
     let project = project_fetch(write.conn(), name.as_str()).await?;
     let project: Project = project.ok_or_else(|| ApiError::not_found("project"))?;

@@ -29,7 +29,7 @@ pub async fn list_prune_approvals(
     let project = caller.project();
     let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    let Some(newest) = stack.sequence_id else { return Ok(Json(Page { items: Vec::new(), next: None })) };
+    let Some(newest) = stack.sequence_id else { return Ok(Json(Page::whole(Vec::new()))) };
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let found = prune_approval_list(&broker.pool, project, stack.id, newest, after, limit).await?;
     // The one for every agent comes before any other.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use brokkr_api::page::Page;
+use brokkr_api::page::{Page, Sort};
 use brokkr_api::selector::{SelectedAgent, SelectorPreview, StackPreview};
 use brokkr_api::{ErrorCode, Selector, StackId};
 use http::HeaderMap;
@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::http::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit};
-use crate::index::Picture;
+use crate::index::{Picture, Place};
 use crate::store::stacks::{StackRef, stack_fetch};
 
 #[derive(Clone, Debug, Deserialize, IntoParams)]
@@ -57,7 +57,8 @@ pub async fn preview_selector(
     let picture = broker.index.picture();
     let found = picture.select(&selector) & picture.granted(caller.project());
     let limit = limit(question.limit);
-    let page = picture.page(&found, question.after.as_deref(), limit);
+    let after = question.after.map(Place::Name);
+    let page = picture.page(&found, Sort::Name, after.as_ref(), limit);
     let page: Vec<SelectedAgent> = page
         .into_iter()
         .map(|agent| Ok(SelectedAgent { id: agent.id, name: agent.name.parse()? }))

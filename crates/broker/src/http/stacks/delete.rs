@@ -42,7 +42,7 @@ pub async fn delete_stack(
         let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
         return write.finish(StatusCode::OK, &marker).await;
     }
-    precondition::stack(&mut write, &change, &locked).await?;
+    precondition::stack_itself(&mut write, &change, &locked).await?;
     let nothing = Checksum::of(b"");
     let marker = NewObject {
         checksum: nothing,

@@ -60,7 +60,7 @@ pub async fn put_stack(
         return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
     }
     if !created {
-        precondition::stack(&mut write, &change, &locked).await?;
+        precondition::stack_itself(&mut write, &change, &locked).await?;
     }
     stack_change_on_conn(write.conn(), &locked, &wanted).await?;
     write.ring(project, Doorbell::Stack(locked.id)).await?;

@@ -83,6 +83,7 @@ pub async fn roll_back(
         content: &back.content,
         submitted_by: &token.name,
     };
+    write.noting(Some(newest.checksum), Some(back.object.checksum));
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
     write.ring(project, Doorbell::Stack(locked.id)).await?;

@@ -1,7 +1,6 @@
 //! How a stack is doing on each agent: one line per agent that it reaches, that holds it, or that reported on it.
 //!
-//! A page is bounded work, whatever the size of the fleet. Lines come in the order of agents' names, some at a time, and
-//! what does not fit the filter is passed over; after enough of that the page ends, and says where to read on.
+//! A page is bounded work, whatever the size of the fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use crate::domain::envelope::{Wanted, wanted};
 use crate::domain::status::{LastReport, state};
 use crate::http::error::ApiError;
 use crate::http::headers::position;
-use crate::http::paging::{Asked, limit};
+use crate::http::paging::{Asked, limit, selector, walk};
 use crate::index::Picture;
 use crate::store::StoreError;
 use crate::store::stack_status::{
@@ -36,9 +35,6 @@ use crate::store::status_counts::status_counts_of_stack;
 /// A stack that more agents have reported on is read in the order of all agents' names: nearly everybody is concerned.
 /// For the others, those concerned are found in the index.
 const MANY: u64 = 20_000;
-/// Lines that are looked at together, and how often one page does that.
-const CHUNK: usize = 1000;
-const ROUNDS: usize = 20;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -92,45 +88,28 @@ pub async fn stack_status(
     headers: HeaderMap,
 ) -> Result<Json<Page<StackStatus>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let selector: Option<Selector> = query.selector.as_deref().map(str::parse).transpose().map_err(
-        |error: brokkr_api::selector::BadSelector| ApiError::unreadable(format!("`selector`: {error}")),
-    )?;
+    let selector = selector(query.selector.as_deref())?;
     let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     let source = Source::of(&broker, &stack, query.state).await?;
-    let (limit, filtered) = (limit(query.limit), query.state.is_some() || selector.is_some());
-    let chunk = if filtered { CHUNK } else { limit + 1 };
-    let (mut after, mut found) = (query.after, Vec::new());
-    for _ in 0..ROUNDS {
-        let lines = source.lines(&broker, &stack, after.as_deref(), chunk).await?;
-        let is_end = lines.len() < chunk;
-        after = lines.last().map(|line| line.name.clone()).or(after);
+    let everybody_fits = query.state.is_none() && selector.is_none();
+    let fit = |line: Line| {
         let picture = broker.index.picture();
-        let fitting = lines
-            .into_iter()
-            .filter_map(|line| {
-                let known = Known::of(&picture, stack.id, line.agent);
-                let concerned = line.report.is_some() || known.is_concerned();
-                concerned.then(|| status(&stack, line.name, known, line.report))
-            })
-            .filter(|line| query.state.is_none_or(|state| line.state == state))
-            .filter(|line| {
-                let agent = || picture.agent(line.agent_id);
-                selector.as_ref().is_none_or(|selector| agent().is_some_and(|agent| agent.matches(selector)))
-            });
-        found.extend(fitting);
-        if found.len() > limit {
-            break;
-        }
-        if is_end {
-            after = None;
-            break;
-        }
-    }
-    if found.len() > limit {
-        return Ok(Json(Page::cut(found, limit, |status| status.agent_name.clone())));
-    }
-    Ok(Json(Page { items: found, next: after }))
+        let known = Known::of(&picture, stack.id, line.agent);
+        let selected =
+            |selector: &Selector| picture.agent(line.agent).is_some_and(|agent| agent.matches(selector));
+        let concerned = line.report.is_some() || known.is_concerned();
+        let status = (concerned && selector.as_ref().is_none_or(selected))
+            .then(|| status(&stack, line.name, known, line.report))?;
+        query.state.is_none_or(|state| status.state == state).then_some(status)
+    };
+    let read = |after: Option<String>, chunk| {
+        let (broker, stack) = (&broker, &stack);
+        async move { source.lines(broker, stack, after.as_deref(), chunk).await }
+    };
+    let page =
+        walk(query.after.clone(), limit(query.limit), everybody_fits, read, |line| line.name.clone(), fit);
+    Ok(Json(page.await?))
 }
 
 /// An agent that may belong on the page, with its last word.

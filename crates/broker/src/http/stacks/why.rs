@@ -16,6 +16,7 @@ use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::presence;
 use crate::domain::status::LastReport;
 use crate::domain::why::{Seen, why};
+use crate::http::agents::visible::sees;
 use crate::http::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging, cursor};
@@ -71,7 +72,13 @@ async fn named(
 ) -> Result<(Stack, AgentFacts), ApiError> {
     let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(stack)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    Ok((stack, agent_facts(broker, agent)?))
+    let agent = agent_facts(broker, agent)?;
+    // Whom the stack names is known to its project, whatever was taken from it since.
+    let is_named = stack.targets.agents.contains(&agent.name);
+    if !is_named && !sees(&broker.index.picture(), caller, agent.id) {
+        return Err(ApiError::not_found("agent"));
+    }
+    Ok((stack, agent))
 }
 
 /// What the index knows about the agent of this name or id.

@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
-use crate::store::webhooks::{WebhookRef, webhook_delete_on_conn};
+use crate::store::webhooks::{WebhookRef, webhook_delete_on_conn, webhook_fetch};
 
 /// Delete a webhook.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
@@ -24,8 +24,11 @@ pub async fn delete_webhook(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    if !webhook_delete_on_conn(write.conn(), project, &WebhookRef::read(&webhook)).await? {
-        return Err(ApiError::not_found("webhook"));
+    let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
+    let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
+    write.was(&before);
+    if !webhook_delete_on_conn(write.conn(), project, &named).await? {
+        return Err(missing());
     }
     write.finish_empty().await
 }

@@ -13,7 +13,7 @@ use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhook_deliveries::webhook_delivery_give_up_on_conn;
-use crate::store::webhooks::{WebhookRef, webhook_patch_on_conn};
+use crate::store::webhooks::{WebhookRef, webhook_fetch, webhook_patch_on_conn};
 
 /// Change a webhook. What is not given stays.
 #[utoipa::path(patch, path = "/api/v1/webhooks/{webhook}", tag = "webhooks", request_body = WebhookPatch,
@@ -31,8 +31,10 @@ pub async fn patch_webhook(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    let webhook = webhook_patch_on_conn(write.conn(), project, &WebhookRef::read(&webhook), &patch).await?;
-    let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
+    let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
+    let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
+    write.was(&before);
+    let webhook = webhook_patch_on_conn(write.conn(), project, &named, &patch).await?.ok_or_else(missing)?;
     if !webhook.enabled {
         webhook_delivery_give_up_on_conn(write.conn(), project, webhook.id, "the webhook was switched off")
             .await?;

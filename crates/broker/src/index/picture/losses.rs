@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use brokkr_api::page::Sort;
 use brokkr_api::{AgentId, Selector, StackId};
 use jiff::Timestamp;
 use roaring::RoaringBitmap;
@@ -54,7 +55,7 @@ impl Picture {
         let selected = self.selected(stack) & &*self.covered(&stack.grants);
         let lost = selected - self.reach(&with_targets(stack, agents, selectors));
         let mut losses = Losses::default();
-        losses.add(stack, lost.len(), || self.page(&lost, None, EXAMPLES));
+        losses.add(stack, lost.len(), || self.page(&lost, Sort::Name, None, EXAMPLES));
         losses
     }
 
@@ -69,7 +70,7 @@ impl Picture {
         }
         for stack in self.stacks.values().filter(|stack| stack.project == project) {
             let lost = self.targeted(stack) & &lost;
-            losses.add(stack, lost.len(), || self.page(&lost, None, EXAMPLES));
+            losses.add(stack, lost.len(), || self.page(&lost, Sort::Name, None, EXAMPLES));
         }
         losses
     }

@@ -1,23 +1,50 @@
-//! Which agents a stack, a selector or a grant reaches, as bitmaps; and pages of them by name.
+//! Which agents a stack, a selector or a grant reaches, as bitmaps.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use brokkr_api::{Selector, StackId};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::{AgentId, Selector, StackId};
 use roaring::RoaringBitmap;
 
 use super::{Picture, by_project, nothing_said};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 
-/// Up to so many agents, sorting those is quicker than walking all names.
-const FEW: u64 = 20_000;
-
 impl Picture {
     /// Exactly the agents that the selector matches.
     #[must_use]
     pub fn select(&self, selector: &Selector) -> RoaringBitmap {
         self.by_label.select(selector)
+    }
+
+    #[must_use]
+    pub fn everyone(&self) -> RoaringBitmap {
+        self.by_label.everyone().clone()
+    }
+
+    #[must_use]
+    pub fn with_status(&self, status: AgentStatus) -> RoaringBitmap {
+        match status {
+            AgentStatus::Active => self.active.clone(),
+            AgentStatus::Inactive => self.by_label.everyone() - &self.active,
+        }
+    }
+
+    /// Whose names have this in them.
+    #[must_use]
+    pub fn named_like(&self, part: &str) -> RoaringBitmap {
+        self.agents
+            .iter()
+            .zip(0..)
+            .filter(|(agent, _)| agent.name.contains(part))
+            .map(|(_, slot)| slot)
+            .collect()
+    }
+
+    #[must_use]
+    pub fn contains(&self, agents: &RoaringBitmap, agent: AgentId) -> bool {
+        self.slot(agent).is_some_and(|slot| agents.contains(slot))
     }
 
     /// Every agent that the stack reaches.
@@ -56,28 +83,6 @@ impl Picture {
     #[must_use]
     pub fn granted(&self, project: &str) -> RoaringBitmap {
         self.covered(&self.project_grants(project)).into_owned()
-    }
-
-    /// A page of these agents in the order of their names, one more than `limit` if there are more.
-    #[must_use]
-    pub fn page(&self, agents: &RoaringBitmap, after: Option<&str>, limit: usize) -> Vec<&AgentFacts> {
-        let most = limit + 1;
-        if agents.len() > FEW {
-            let start = after.map_or(0, |after| match self.place_of(after) {
-                Ok(at) => at + 1,
-                Err(at) => at,
-            });
-            let rest = self.by_name[start..].iter().filter(|slot| agents.contains(**slot));
-            return rest.take(most).map(|slot| self.at(*slot)).collect();
-        }
-        let mut page: Vec<&AgentFacts> = agents.iter().map(|slot| self.at(slot)).collect();
-        page.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
-        if page.len() > most {
-            page.select_nth_unstable_by(most, |one, other| one.name.cmp(&other.name));
-            page.truncate(most);
-        }
-        page.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        page
     }
 
     /// Whom the stack names or selects, whatever its project may do.

@@ -1,0 +1,62 @@
+//! What each route is asked and answers, as the OpenAPI document shows it. Nobody wrote these examples: a test calls every
+//! route and records them (`tests/broker/examples.rs`), and fails when the committed ones are no longer true.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{Content, RefOr, Schema};
+
+const RECORDED: &str = include_str!("../../../../docs/api-examples.json");
+/// Under which name the problem document is.
+const PROBLEM: &str = "problem";
+
+/// By name of the route.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Examples(BTreeMap<String, Example>);
+
+#[derive(Debug, Deserialize)]
+struct Example {
+    request: Option<Value>,
+    status: u16,
+    answer: Option<Value>,
+    /// The same answer in other media types.
+    #[serde(default)]
+    also: BTreeMap<String, Value>,
+}
+
+impl Examples {
+    /// Without examples if they cannot be read: a test would tell.
+    pub fn recorded() -> Self {
+        serde_json::from_str(RECORDED).unwrap_or_default()
+    }
+
+    /// Puts the example of a route where its bodies are described.
+    pub fn show(&self, route: &str, operation: &mut Operation) {
+        let Some(example) = self.0.get(route) else { return };
+        if let Some(RefOr::T(body)) = &mut operation.request_body {
+            body.content.values_mut().for_each(|content| put(content, example.request.as_ref()));
+        }
+        if let Some(RefOr::T(answer)) = operation.responses.responses.get_mut(&example.status.to_string()) {
+            for (media_type, content) in &mut answer.content {
+                put(content, example.also.get(media_type).or(example.answer.as_ref()));
+            }
+        }
+    }
+
+    /// The description of problem documents, with one.
+    pub fn of_problem(&self, mut schema: RefOr<Schema>) -> RefOr<Schema> {
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.examples.extend(self.0.get(PROBLEM).and_then(|example| example.answer.clone()));
+        }
+        schema
+    }
+}
+
+fn put(content: &mut RefOr<Content>, example: Option<&Value>) {
+    if let RefOr::T(content) = content {
+        content.example = example.cloned();
+    }
+}

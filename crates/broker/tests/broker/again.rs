@@ -1,0 +1,143 @@
+//! A poll that comes again on its connection, word for word, is answered without being read; and judged anew all the same.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brokkr_api::ErrorCode;
+use brokkr_api::protocol::header;
+use brokkr_testkit::eventually;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::json;
+
+use crate::house::{Agent, Caller, House, Polled, YAML, polled};
+
+/// One poll, to be sent as often as wanted: the same connection, the same words.
+struct Same(RequestBuilder);
+
+impl Same {
+    /// Sent until it is known: the first is read.
+    async fn settled(agent: &Agent, etag: &str, wait: Option<u64>) -> Result<Self> {
+        let poll = agent.poll_request().header("if-none-match", etag);
+        let same = Self(match wait {
+            Some(seconds) => poll.header("prefer", format!("wait={seconds}")),
+            None => poll,
+        });
+        assert!(was_read(&same.sent().await?), "the first one is read");
+        same.known().await?;
+        Ok(same)
+    }
+
+    /// Until it comes on the connection of the one before: a client that is quick may open another.
+    async fn known(&self) -> Result<()> {
+        eventually(Duration::from_secs(10), "the same poll to be known", async || {
+            let told = self.sent().await?;
+            anyhow::ensure!(told.status == StatusCode::NOT_MODIFIED, "{}", told.status);
+            anyhow::ensure!(!was_read(&told), "it was read");
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    async fn sent(&self) -> Result<Polled> {
+        polled(self.0.try_clone().context("it has no body")?).await
+    }
+}
+
+/// Whoever was read in full has a number.
+fn was_read(polled: &Polled) -> bool {
+    polled.headers.contains_key(header::REQUEST_ID)
+}
+
+async fn settled(house: &House, name: &str) -> Result<(Agent, Polled, Same)> {
+    let agent = house.agent(name, json!({ "env": "prod" })).await?;
+    let first = agent.poll().await?;
+    let same = Same::settled(&agent, &first.etag, None).await?;
+    Ok((agent, first, same))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_told_to_whoever_asks_the_same_again() -> Result<()> {
+    let house = House::open().await?;
+    let (_agent, first, same) = settled(&house, "shop-1").await?;
+    assert_eq!(same.sent().await?.etag, first.etag);
+    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let told = same.sent().await?;
+    assert_eq!(told.status, StatusCode::OK);
+    let ids: Vec<_> = told.envelope()?.stacks.iter().map(|wanted| wanted.sequence_id).collect();
+    assert_eq!(ids, [object.sequence_id]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let etag = agent.poll().await?.etag;
+    let same = Same::settled(&agent, &etag, Some(1)).await?;
+    let (told, submitted) = tokio::join!(
+        async {
+            loop {
+                let told = same.sent().await?;
+                if told.status != StatusCode::NOT_MODIFIED {
+                    return anyhow::Ok(told);
+                }
+            }
+        },
+        async {
+            house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+            house.submit("web", YAML).await
+        }
+    );
+    let (told, submitted) = (told?.envelope()?, submitted?);
+    assert!(told.stacks.iter().all(|wanted| wanted.sequence_id == submitted.sequence_id));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
+    let house = House::open().await?;
+    let (_agent, _, same) = settled(&house, "shop-1").await?;
+    house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
+    eventually(Duration::from_secs(5), "the same poll to be refused", async || {
+        let told = same.sent().await?;
+        anyhow::ensure!(told.status == StatusCode::UNAUTHORIZED, "{}", told.status);
+        anyhow::Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_was_superseded_is_refused_though_it_asks_as_before() -> Result<()> {
+    let house = House::open().await?;
+    let (mut agent, _, same) = settled(&house, "shop-1").await?;
+    agent.open_session(2).await?;
+    assert_eq!(same.sent().await?.code()?, ErrorCode::BRK1004);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_assertion_ends_though_its_poll_is_known() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let etag = agent.poll().await?.etag;
+    // Ten seconds, with what clocks may differ.
+    let (now, leeway) = (jiff::Timestamp::now().as_second(), 60);
+    let mut claims = agent.claims();
+    claims["iat"] = json!(now - leeway);
+    claims["exp"] = json!(now - leeway + 10);
+    let caller = Caller::new(house.server.address, Some(agent.key.sign(&claims)?));
+    let as_before = agent.poll_request().build()?;
+    let poll = caller.request(Method::GET, &agent.path("target-state")).header("if-none-match", &etag);
+    let names = ["accept", header::PROTOCOL, header::SESSION, header::HOLDS];
+    let same =
+        Same(names.iter().fold(poll, |poll, name| poll.header(*name, as_before.headers()[*name].clone())));
+    assert_eq!(same.sent().await?.status, StatusCode::NOT_MODIFIED);
+    same.known().await?;
+    eventually(Duration::from_secs(40), "the assertion to end", async || {
+        let told = same.sent().await?;
+        anyhow::ensure!(told.status == StatusCode::UNAUTHORIZED, "{}", told.status);
+        anyhow::Ok(())
+    })
+    .await
+}

@@ -1,0 +1,270 @@
+//! What differs between two runs of the tour becomes the same: each id, time, digest and secret gets a place in a fixed
+//! sequence, and keeps it over the whole tour, so that an id in one answer is found again in another.
+//!
+//! Ids and digests are numbered as they appear; times keep their order, a second apart. Whatever is far in the future,
+//! such as the end of a token, keeps its distance.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::ids::Checksum;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::recorder::Exchange;
+
+/// When every tour begins: 2026-01-15T09:00:00Z.
+const START: i64 = 1_768_467_600;
+/// What is later than its answer by more than this is a time in the future: no part of the tour takes so long.
+const FUTURE: SignedDuration = SignedDuration::from_secs(150);
+/// Times in the future are told in steps of this many seconds.
+const STEP: i64 = 300;
+/// A position in the outbox of an installation that has seen something.
+const HORIZON: i64 = 1042;
+
+#[derive(Debug, Default)]
+pub struct Normal {
+    given: Vec<(String, String)>,
+    /// In this run, and in every run.
+    times: BTreeMap<Timestamp, Timestamp>,
+    /// Digests of what the tour submits: they are the same anyway, and true.
+    contents: HashSet<String>,
+    /// Of entries in the audit log.
+    numbers: BTreeSet<i64>,
+    ids: HashMap<Uuid, String>,
+    digests: HashMap<String, String>,
+    keys: HashMap<String, String>,
+}
+
+/// In which of three sequences a time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    /// Before the tour: made with the database.
+    Before,
+    During,
+    /// So many steps after the answer that it was first in.
+    After(i64),
+}
+
+impl Normal {
+    pub fn of(exchanges: &[Exchange], started: Timestamp, given: Vec<(String, String)>) -> Self {
+        let mut normal = Self { given, ..Self::default() };
+        let mut eras: BTreeMap<Timestamp, Era> = BTreeMap::new();
+        for exchange in exchanges {
+            let mut look = |key: &str, value: &Value| {
+                if let ("checksum" | "parsed_digest", Value::String(digest)) = (key, value) {
+                    normal.contents.insert(digest.clone());
+                }
+                if let ("id", Some(number)) = (key, value.as_i64()) {
+                    normal.numbers.insert(number);
+                }
+                for (_, found) in value.as_str().map(finds).unwrap_or_default() {
+                    if let Found::Time(time) = found {
+                        let era = || era(time, started, exchange.at);
+                        eras.entry(time).or_insert_with(era);
+                    }
+                }
+            };
+            for body in [&exchange.request, &exchange.answer].into_iter().flatten() {
+                each("", body, &mut look);
+            }
+        }
+        let (mut before, mut during) = (START - 24 * 3600.., START..);
+        for (time, era) in eras {
+            let second = match era {
+                Era::Before => before.next(),
+                Era::During => during.next(),
+                // Some are made to the second: whether two are the same is a matter of chance.
+                Era::After(steps) => Some(START + steps * STEP),
+            };
+            normal.times.insert(time, at(second.unwrap_or(START)));
+        }
+        normal
+    }
+
+    /// Makes a value under a key that of every run.
+    pub fn rewrite(&mut self, key: &str, value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite(key, item)),
+            Value::Object(fields) => {
+                fields.iter_mut().for_each(|(key, field)| self.rewrite(key, field));
+            }
+            Value::Number(number) => {
+                let number = number.as_i64().unwrap_or_default();
+                match key {
+                    "millis" => *value = json!(12),
+                    // Raised to the present time, in seconds.
+                    "epoch" | "epoch_before" if number > 1_000_000_000 => *value = json!(START),
+                    "id" => *value = json!(self.numbers.range(..=number).count()),
+                    _ => {}
+                }
+            }
+            Value::String(text) => {
+                *text = match key {
+                    "position" => format!("{START}.{HORIZON}"),
+                    "public_key" => self.key(text),
+                    _ => self.text(text),
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (word, instead) in &self.given {
+            text = text.replace(word, instead);
+        }
+        let mut made = String::new();
+        let mut done = 0;
+        for (range, found) in finds(&text) {
+            made.push_str(&text[done..range.start]);
+            done = range.end;
+            let word = &text[range];
+            made.push_str(&match found {
+                Found::Time(time) => self.times.get(&time).copied().unwrap_or(time).to_string(),
+                Found::Id(id) => self.id(id),
+                Found::Digest if self.contents.contains(word) => word.to_owned(),
+                Found::Digest => self.digest(word),
+                Found::Secret(prefix) => secret(prefix, word),
+                Found::Age => "last seen 3 s ago".to_owned(),
+                Found::Place => format!("id: 1.{HORIZON}.7"),
+            });
+        }
+        made + &text[done..]
+    }
+
+    fn id(&mut self, id: Uuid) -> String {
+        let number = self.ids.len() + 1;
+        self.ids.entry(id).or_insert_with(|| numbered(id, number)).clone()
+    }
+
+    fn digest(&mut self, digest: &str) -> String {
+        let number = self.digests.len() + 1;
+        let made = || Checksum::of(format!("digest {number}").as_bytes()).to_string();
+        self.digests.entry(digest.to_owned()).or_insert_with(made).clone()
+    }
+
+    fn key(&mut self, key: &str) -> String {
+        let number = self.keys.len() + 1;
+        let made = || URL_SAFE_NO_PAD.encode(Checksum::of(format!("key {number}").as_bytes()).0);
+        self.keys.entry(key.to_owned()).or_insert_with(made).clone()
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time of today")
+}
+
+fn era(time: Timestamp, started: Timestamp, answered: Timestamp) -> Era {
+    let ahead = time.duration_since(answered);
+    match () {
+        () if time < started => Era::Before,
+        () if ahead > FUTURE => Era::After((ahead.as_secs() + STEP / 2) / STEP),
+        () => Era::During,
+    }
+}
+
+/// Of the same version as the id was.
+fn numbered(id: Uuid, number: usize) -> String {
+    let millis = format!("{:012x}", START.unsigned_abs() * 1000);
+    format!("{}-{}-{}000-8000-{number:012}", &millis[..8], &millis[8..], id.get_version_num())
+}
+
+/// As long as a real one, and nobody takes it for one.
+fn secret(prefix: &str, word: &str) -> String {
+    let padding = word.matches('=').count();
+    let zeros = word.len() - prefix.len() - "EXAMPLE".len() - padding;
+    format!("{prefix}EXAMPLE{}{}", "0".repeat(zeros), "=".repeat(padding))
+}
+
+fn each(key: &str, value: &Value, look: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| each(key, item, look)),
+        Value::Object(fields) => fields.iter().for_each(|(key, field)| each(key, field, look)),
+        _ => look(key, value),
+    }
+}
+
+/// Something in a text that differs from run to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Time(Timestamp),
+    Id(Uuid),
+    Digest,
+    Secret(&'static str),
+    /// How long ago an agent was seen.
+    Age,
+    /// The id of a message in a stream.
+    Place,
+}
+
+fn finds(text: &str) -> Vec<(Range<usize>, Found)> {
+    let (mut found, mut at, mut inside) = (Vec::new(), 0, false);
+    while let Some(next) = text[at..].chars().next() {
+        let begins = if inside { None } else { begin(&text[at..]) };
+        if let Some((length, what)) = begins {
+            found.push((at..at + length, what));
+            at += length;
+        } else {
+            at += next.len_utf8();
+        }
+        inside = begins.is_none() && next.is_alphanumeric();
+    }
+    found
+}
+
+/// What a text begins with, and how long it is.
+fn begin(text: &str) -> Option<(usize, Found)> {
+    let run = |allowed: fn(char) -> bool| text.find(|c| !allowed(c)).unwrap_or(text.len());
+    if let Some(id) = text.get(..36).and_then(|word| Uuid::try_parse(word).ok()) {
+        return Some((36, Found::Id(id)));
+    }
+    if run(|c| c.is_ascii_hexdigit()) == 64 {
+        return Some((64, Found::Digest));
+    }
+    if let Some(length) = text.find('Z').filter(|end| (19..30).contains(end)).map(|end| end + 1)
+        && let Some(time) = text.get(..length).and_then(|word| word.parse::<Timestamp>().ok())
+    {
+        // The database keeps microseconds.
+        return Timestamp::from_microsecond(time.as_microsecond())
+            .ok()
+            .map(|time| (length, Found::Time(time)));
+    }
+    for prefix in ["brk_", "brj_", "whsec_"] {
+        let length = run(|c| c.is_ascii_alphanumeric() || "_-+/=".contains(c));
+        if text.starts_with(prefix) && length >= 40 {
+            return Some((length, Found::Secret(prefix)));
+        }
+    }
+    if text.starts_with("last seen ") {
+        return text.find(" ago").map(|end| (end + " ago".len(), Found::Age));
+    }
+    let place = text.strip_prefix("id: ")?.find('\n')?;
+    Some(("id: ".len() + place, Found::Place))
+}
+
+#[test]
+fn what_differs_is_found_in_any_text() {
+    let id = Uuid::now_v7();
+    let text =
+        format!("token:{id} until 2026-01-15T09:00:00.123456789Z, brk_{}: /stacks/{id}", "x".repeat(49));
+    let words: Vec<(&str, Found)> = finds(&text).into_iter().map(|(at, found)| (&text[at], found)).collect();
+    let time = Found::Time("2026-01-15T09:00:00.123456Z".parse().unwrap());
+    let token = format!("brk_{}", "x".repeat(49));
+    let id_text = id.to_string();
+    assert_eq!(
+        words,
+        [
+            (id_text.as_str(), Found::Id(id)),
+            ("2026-01-15T09:00:00.123456789Z", time),
+            (token.as_str(), Found::Secret("brk_")),
+            (id_text.as_str(), Found::Id(id)),
+        ]
+    );
+    assert_eq!(secret("brk_", &token), format!("brk_EXAMPLE{}", "0".repeat(42)));
+    assert!(finds("name: web, image: shop/web:1.4.0, 2026").is_empty());
+}

@@ -1,0 +1,158 @@
+//! Writes down what was asked and answered. Which route it was is found by the path, as the router does it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_broker::router;
+use jiff::Timestamp;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Request, RequestBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::normal::Normal;
+
+/// Where the example of a problem document is.
+pub const PROBLEM: &str = "problem";
+
+/// One route's example, as it is committed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Example {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Value>,
+    pub status: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// The same answer in other media types.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also: BTreeMap<String, Value>,
+}
+
+/// What was asked and answered once.
+#[derive(Debug)]
+pub struct Exchange {
+    pub route: String,
+    pub request: Option<Value>,
+    pub status: u16,
+    pub media_type: String,
+    pub answer: Option<Value>,
+    /// When the answer was there.
+    pub at: Timestamp,
+}
+
+pub struct Recorder {
+    routes: Vec<&'static str>,
+    started: Timestamp,
+    exchanges: Mutex<Vec<Exchange>>,
+}
+
+impl Recorder {
+    /// Begins now: what the database had before is older than every example.
+    pub fn start() -> Self {
+        let routes = router::table().iter().map(|route| route.name).collect();
+        Self { routes, started: Timestamp::now(), exchanges: Mutex::default() }
+    }
+
+    /// Asks, and writes down what was answered; an error if it is no success.
+    pub async fn ask(&self, request: RequestBuilder) -> Result<Value> {
+        let exchange = self.exchange(request).await?;
+        ensure!((200..300).contains(&exchange.status), "{exchange:?}");
+        self.note(exchange)
+    }
+
+    /// The same for what is to be refused; any refusal is an example for all routes.
+    pub async fn ask_in_vain(&self, request: RequestBuilder) -> Result<Value> {
+        let exchange = self.exchange(request).await?;
+        ensure!(exchange.media_type == brokkr_api::protocol::PROBLEM_MEDIA_TYPE, "{exchange:?}");
+        self.note(Exchange { route: PROBLEM.to_owned(), ..exchange })
+    }
+
+    /// A message of a stream, which has no end that could be waited for.
+    pub fn message(&self, path: &str, text: String) -> Result<()> {
+        let route = self.route("GET", path)?;
+        let media_type = "text/event-stream".to_owned();
+        let answer = Some(Value::String(text));
+        let at = Timestamp::now();
+        self.note(Exchange { route, request: None, status: 200, media_type, answer, at }).map(drop)
+    }
+
+    async fn exchange(&self, request: RequestBuilder) -> Result<Exchange> {
+        let (client, request) = request.build_split();
+        let request = request?;
+        let route = self.route(request.method().as_str(), request.url().path())?;
+        let asked = body(&request)?;
+        let response = client.execute(request).await?;
+        let status = response.status().as_u16();
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.unwrap_or_default().to_owned();
+        let bytes = response.bytes().await?;
+        let answer = read(&media_type, &bytes)?;
+        Ok(Exchange { route, request: asked, status, media_type, answer, at: Timestamp::now() })
+    }
+
+    fn note(&self, exchange: Exchange) -> Result<Value> {
+        let answer = exchange.answer.clone().unwrap_or_default();
+        let mut exchanges = self.exchanges.lock().expect("nobody panicked");
+        let again = exchanges
+            .iter()
+            .any(|before| (&before.route, &before.media_type) == (&exchange.route, &exchange.media_type));
+        ensure!(!again, "{} is called twice in the tour", exchange.route);
+        exchanges.push(exchange);
+        Ok(answer)
+    }
+
+    /// The route in the table that a path belongs to; where two would do, the one that says more.
+    fn route(&self, method: &str, path: &str) -> Result<String> {
+        let fits = |name: &&&str| {
+            let Some((of_route, template)) = name.split_once(' ') else { return false };
+            let (parts, wanted) = (path.split('/'), template.split('/'));
+            let same = |(part, wanted): (&str, &str)| part == wanted || wanted.starts_with('{');
+            of_route == method
+                && parts.clone().count() == wanted.clone().count()
+                && parts.zip(wanted).all(same)
+        };
+        let route = self.routes.iter().filter(fits).min_by_key(|name| name.matches('{').count());
+        route.map(ToString::to_string).with_context(|| format!("no route for {method} {path}"))
+    }
+
+    /// Everything that was written down, as it would be in any run. `given` are words of this run and what they become.
+    pub fn examples(self, given: Vec<(String, String)>) -> Result<BTreeMap<String, Example>> {
+        let mut exchanges = self.exchanges.into_inner()?;
+        let mut normal = Normal::of(&exchanges, self.started, given);
+        let mut examples: BTreeMap<String, Example> = BTreeMap::new();
+        for exchange in &mut exchanges {
+            for body in [&mut exchange.request, &mut exchange.answer].into_iter().flatten() {
+                normal.rewrite("", body);
+            }
+        }
+        for Exchange { route, request, status, media_type, answer, .. } in exchanges {
+            match examples.get_mut(&route) {
+                None => {
+                    examples.insert(route, Example { request, status, answer, also: BTreeMap::new() });
+                }
+                Some(first) => first.also.extend(answer.map(|answer| (media_type, answer))),
+            }
+        }
+        Ok(examples)
+    }
+}
+
+/// The body of a request: JSON if it says so, else text.
+fn body(request: &Request) -> Result<Option<Value>> {
+    let Some(bytes) = request.body().and_then(|body| body.as_bytes()) else { return Ok(None) };
+    let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    read(media_type.unwrap_or_default(), bytes)
+}
+
+fn read(media_type: &str, bytes: &[u8]) -> Result<Option<Value>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let is_json = media_type == "application/json" || media_type.ends_with("+json");
+    Ok(Some(if is_json {
+        serde_json::from_slice(bytes)?
+    } else {
+        Value::String(String::from_utf8(bytes.to_vec())?)
+    }))
+}

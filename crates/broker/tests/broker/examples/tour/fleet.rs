@@ -1,0 +1,48 @@
+//! Two agents join, and the project is granted them.
+
+use anyhow::Result;
+use brokkr_api::agents::RegisteredAgent;
+use brokkr_api::tokens::JoinToken;
+use reqwest::Method;
+use serde_json::{from_value, json};
+
+use super::Tour;
+use crate::house::{Agent, Caller, Key};
+
+pub async fn walk(tour: &Tour, owner: &Caller) -> Result<(Agent, Agent)> {
+    let (house, ops) = (&tour.house, &tour.ops);
+    let wanted = json!({ "agent_name": "eu-1", "labels": { "env": "prod", "region": "eu" } });
+    let token: JoinToken = from_value(tour.post(ops, "join-tokens", wanted).await?)?;
+    let key = Key::generate()?;
+    let wanted = json!({ "token": token.token, "public_key": key.public });
+    let joined: RegisteredAgent = from_value(tour.post(&house.anybody(), "agents/register", wanted).await?)?;
+    let eu = house.joined(&joined, key);
+    let session = json!({ "count": eu.session.count, "instance": eu.session.instance });
+    tour.post(&eu.caller(), &eu.path("session"), session).await?;
+    let us = house.agent("us-1", json!({ "env": "prod", "region": "us" })).await?;
+    let spare = house.join_token("us-2", json!({ "env": "prod", "region": "us" })).await?;
+    tour.get(ops, "join-tokens").await?;
+    tour.delete(ops, &format!("join-tokens/{}", spare.id)).await?;
+
+    let wanted = json!({ "annotations": { "contact": "shop-team" } });
+    tour.patch(ops, "agents/eu-1", wanted).await?;
+    let grant = json!({
+        "project": "shop",
+        "selector": "env=prod",
+        "namespaces": ["shop"],
+        "kinds": ["*"],
+        "account": "shop/brokkr-shop",
+    });
+    tour.put(ops, "grants/shop-prod", grant.clone()).await?;
+    tour.get(ops, "grants").await?;
+    tour.get(ops, "grants/shop-prod").await?;
+    ops.send(Method::PUT, "grants/shop-again", &grant).await?.error_for_status()?;
+    tour.delete(ops, "grants/shop-again").await?;
+
+    for agent in [&eu, &us] {
+        agent.poll().await?.envelope()?;
+    }
+    tour.get(owner, "agents?count=true").await?;
+    tour.get(owner, "agents/eu-1").await?;
+    Ok((eu, us))
+}

@@ -1,0 +1,49 @@
+//! The database was set back: an agent has a newer version of one stack, and two stacks that nobody else knows.
+
+use anyhow::Result;
+use brokkr_api::agents::HeldStack;
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::YAML_MEDIA_TYPE;
+use brokkr_api::{SequenceId, StackId};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::{Tour, manifest};
+use crate::house::Agent;
+use crate::restore::epoch;
+
+pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
+    let ops = &tour.ops;
+    epoch(&tour.house.database, &["raise", "--by", "ops"]).await?;
+    let (cart, search) = (StackId::generate(), StackId::generate());
+    let held = [(web, "web", 40), (cart, "cart", 41), (search, "search", 42)].map(|(id, name, sequence)| {
+        HeldStack {
+            stack_id: id,
+            project: "shop".to_owned(),
+            stack_name: name.to_owned(),
+            sequence_id: SequenceId(sequence),
+            checksum: Some(Checksum::of(manifest(name, "2.0.0").as_bytes())),
+            removing: false,
+        }
+    });
+    eu.holds = vec![web, cart, search];
+    let told = json!({ "stacks": eu.holds, "held": held });
+    let itself = eu.caller();
+    let response = itself.send(Method::PUT, &eu.path("holds"), &told).await?;
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    tour.get(ops, "system/ahead").await?;
+    tour.get(ops, "system/unknown").await?;
+
+    let take = json!({ "kind": "take", "agent": "eu-1" });
+    tour.post(ops, &format!("system/stacks/{cart}/settlement"), take.clone()).await?;
+    tour.get(&itself, &eu.path("wanted-contents")).await?;
+    let content = itself
+        .request(Method::PUT, &eu.path(&format!("wanted-contents/{cart}")))
+        .header("content-type", YAML_MEDIA_TYPE)
+        .body(manifest("cart", "2.0.0"));
+    tour.recorder.ask(content).await?;
+    ops.send(Method::POST, &format!("system/stacks/{search}/settlement"), &take).await?.error_for_status()?;
+    tour.delete(&itself, &eu.path(&format!("wanted-contents/{search}?why=it+is+not+kept+any+more"))).await?;
+    tour.get(ops, "system").await?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! A stack is delivered to two clusters, fails on one of them in a new version, and is rolled back.
+
+use anyhow::{Context as _, Result};
+use brokkr_api::StackId;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
+use brokkr_api::stacks::Stack;
+use serde_json::{Value, from_value, json};
+
+use super::{Tour, manifest, submission, submit};
+use crate::house::{Agent, Caller};
+use crate::streams::Reader;
+
+pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Result<StackId> {
+    let stack: Stack =
+        from_value(tour.put(owner, "stacks/web", json!({ "labels": { "team": "shop" } })).await?)?;
+    tour.put(owner, "stacks/web/targets", json!({ "selectors": ["env=prod"] })).await?;
+    tour.get(owner, "selectors/preview?selector=region%3Deu&stack=web").await?;
+    tour.recorder.ask_in_vain(submission(owner, "web", "kind: Deployment\nmetadata:\n  name: web\n")).await?;
+    let submitted = tour.recorder.ask(submission(owner, "web", &manifest("web", "1.4.0"))).await?;
+    let first: DeploymentObject = from_value(submitted)?;
+    deliver(tour, owner, eu, stack.id, &first).await?;
+    tell(us, tour.report(us, stack.id, first.sequence_id, Transition::Healthy)).await?;
+
+    let second = submit(owner, "web", &manifest("web", "1.5.0")).await?;
+    tell(us, tour.report(us, stack.id, second.sequence_id, Transition::Healthy)).await?;
+    tell(eu, failure(tour.report(eu, stack.id, second.sequence_id, Transition::Failed))).await?;
+    eu.poll().await?.envelope()?;
+    look(tour, owner, &first, &second).await?;
+
+    let wanted = json!({ "reason": "the image of 1.5.0 was not pushed" });
+    let third: DeploymentObject = from_value(tour.post(owner, "stacks/web/roll-back", wanted).await?)?;
+    tour.get(owner, "stacks/web/barred-contents").await?;
+    tour.delete(owner, &format!("stacks/web/barred-contents/{}", second.checksum)).await?;
+    tour.get(owner, "stacks/web/deployment-objects").await?;
+    let wanted = json!({ "sequence_id": third.sequence_id, "objects": 70, "agent": "eu-1" });
+    tour.post(owner, "stacks/web/prune-approvals", wanted).await?;
+    tour.get(owner, "stacks/web/prune-approvals").await?;
+    follow(tour, owner, eu, stack.id, &third).await?;
+    Ok(stack.id)
+}
+
+/// What the agent does with the first version.
+async fn deliver(
+    tour: &Tour,
+    owner: &Caller,
+    eu: &mut Agent,
+    stack: StackId,
+    object: &DeploymentObject,
+) -> Result<()> {
+    let itself = eu.caller();
+    tour.put(&itself, &eu.path("holds"), json!({ "stacks": [stack] })).await?;
+    eu.holds = vec![stack];
+    tour.get(&tour.ops, &eu.path("target-state")).await?;
+    tour.recorder.ask(eu.poll_request()).await?;
+    tour.get(owner, &eu.path("targets")).await?;
+    tour.get(&itself, &format!("deployment-objects/{}", object.sequence_id)).await?;
+    let applied = tour.report(eu, stack, object.sequence_id, Transition::Applied);
+    let mut healthy = tour.report(eu, stack, object.sequence_id, Transition::Healthy);
+    healthy.hops = Hops { healthy: healthy.hops.healthy, ..applied.hops };
+    healthy.conditions = vec![Condition {
+        kind: ConditionKind::Ready,
+        status: ConditionStatus::True,
+        reason: "AllReady".to_owned(),
+        message: String::new(),
+        sequence_id: object.sequence_id,
+        since: healthy.at,
+    }];
+    tour.post(&itself, &eu.path("reports"), json!({ "reports": [applied, healthy] })).await?;
+    Ok(())
+}
+
+async fn tell(agent: &Agent, report: Report) -> Result<()> {
+    agent.send_reports(&[report]).await?.error_for_status()?;
+    Ok(())
+}
+
+fn failure(mut report: Report) -> Report {
+    report.reason = "ImagePullBackOff".to_owned();
+    report.message = "Deployment shop/web: 0/3 replicas ready".to_owned();
+    report.objects = vec![ObjectNote {
+        object: "Deployment shop/web".to_owned(),
+        reason: "ImagePullBackOff".to_owned(),
+        message: "cannot pull shop/web:1.5.0: not found".to_owned(),
+    }];
+    (report.ready, report.total) = (0, 1);
+    report
+}
+
+/// What somebody sees who asks what is wrong.
+async fn look(
+    tour: &Tour,
+    owner: &Caller,
+    first: &DeploymentObject,
+    second: &DeploymentObject,
+) -> Result<()> {
+    for path in [
+        "stacks",
+        "stacks/web",
+        "stacks/web/status?state=failed",
+        "stacks/web/status/summary",
+        "stacks/web/errors",
+        "errors",
+        "stacks/web/agents/eu-1/why",
+        "stacks/web/agents/eu-1/hops",
+        "agents/eu-1/why",
+        "events?stack=web&agent=eu-1",
+    ] {
+        tour.get(owner, path).await?;
+    }
+    let (from, to) = (first.sequence_id, second.sequence_id);
+    tour.get(owner, &format!("stacks/web/diff?from={from}&to={to}")).await?;
+    Ok(())
+}
+
+/// Somebody watches while the version before comes back.
+async fn follow(
+    tour: &Tour,
+    owner: &Caller,
+    eu: &Agent,
+    stack: StackId,
+    object: &DeploymentObject,
+) -> Result<()> {
+    let paths = ["/api/v1/events/stream", "/api/v1/stacks/web/status/stream"];
+    let [mut events, mut statuses] =
+        [Reader::open(owner, paths[0], None).await?, Reader::open(owner, paths[1], None).await?];
+    tell(eu, tour.report(eu, stack, object.sequence_id, Transition::Healthy)).await?;
+    for (path, reader) in [(paths[0], &mut events), (paths[1], &mut statuses)] {
+        // A stream begins where its replica is, which may be a moment ago.
+        let told = loop {
+            let told = reader.next().await?.context("the stream ended")?;
+            if serde_json::from_str::<Value>(&told.data)?["sequence_id"] == json!(object.sequence_id) {
+                break told;
+            }
+        };
+        tour.recorder
+            .message(path, format!("id: {}\nevent: {}\ndata: {}\n\n", told.id, told.name, told.data))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Keys are changed, a stack goes, and the audit log is read.
+
+use anyhow::{Context as _, Result};
+use brokkr_api::audit::AuditHead;
+use brokkr_broker::store::presence::{Seen, presence_store};
+use brokkr_testkit::eventually;
+use reqwest::Method;
+use serde_json::json;
+
+use super::{SOON, Tour, manifest, submit};
+use crate::house::{Agent, Caller, Key};
+
+pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
+    seen(tour, us).await?;
+    let wanted = json!({ "public_key": Key::generate()?.public });
+    tour.post(&us.caller(), &us.path("keys"), wanted).await?;
+    tour.delete(&tour.ops, "agents/us-1/keys").await?;
+    tour.post(&tour.ops, "agents/us-1/join-tokens", json!({ "ttl_seconds": 24 * 3600 })).await?;
+
+    owner.send(Method::PUT, "stacks/banner", &json!({})).await?.error_for_status()?;
+    submit(owner, "banner", &manifest("banner", "1.0.0")).await?;
+    tour.delete(owner, "stacks/banner").await?;
+
+    chained(tour, owner).await?;
+    let what = "POST%20/api/v1/stacks/%7Bstack%7D/deployment-objects";
+    tour.get(owner, &format!("audit?what={what}")).await?;
+    tour.get(owner, "audit/head").await?;
+    tour.get(owner, "audit/verify").await?;
+    Ok(())
+}
+
+/// What each replica does every ten seconds: it stores when agents were last seen. A revocation answers what is stored.
+async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
+    us.poll().await?.envelope()?;
+    let broker = &tour.house.server.broker;
+    let at = broker.presence.here(us.id).context("it was seen")?;
+    presence_store(&broker.pool, &[Seen { agent: us.id, at, poll_seconds: 30 }]).await?;
+    Ok(())
+}
+
+/// Waits until every entry of the project has its link.
+async fn chained(tour: &Tour, owner: &Caller) -> Result<()> {
+    let mut connection = tour.house.database.connect().await?;
+    let entries: i64 = sqlx::query_scalar("SELECT count(*) FROM audit WHERE project = 'shop'")
+        .fetch_one(&mut connection)
+        .await?;
+    eventually(SOON, "the entries to be chained", async || {
+        owner.get_json::<AuditHead>("audit/head").await.is_ok_and(|head| head.number == entries)
+    })
+    .await
+}

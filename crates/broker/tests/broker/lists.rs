@@ -1,0 +1,171 @@
+//! Lists: what fits, in which order, page by page, and how many.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use brokkr_api::agents::Agent;
+use brokkr_api::events::Event;
+use brokkr_api::page::Page;
+use brokkr_api::report::Transition;
+use brokkr_api::stacks::Stack;
+use brokkr_api::tokens::Role;
+use brokkr_api::{ErrorCode, Name};
+use reqwest::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::house::{Caller, House, YAML, refused};
+
+/// All pages of a list, two at a time, and how many it says there are.
+async fn all<T: DeserializeOwned>(caller: &Caller, list: &str) -> Result<(Vec<T>, Option<u64>)> {
+    let (mut items, mut after, mut total) = (Vec::new(), String::new(), None);
+    loop {
+        let page: Page<T> = caller.get_json(&format!("{list}&limit=2{after}")).await?;
+        assert!(page.items.len() <= 2);
+        items.extend(page.items);
+        total = total.or(page.total);
+        let Some(next) = page.next else { return Ok((items, total)) };
+        after = format!("&after={next}");
+    }
+}
+
+fn names<'a>(named: impl IntoIterator<Item = &'a Name>) -> String {
+    named.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
+    let house = House::open().await?;
+    let joined = [("eu-2", "prod"), ("us-1", "prod"), ("eu-1", "test"), ("ap-1", "prod"), ("eu-3", "prod")];
+    for (name, env) in joined {
+        house.agent(name, json!({ "env": env })).await?;
+    }
+    house
+        .admin
+        .send(Method::PATCH, "agents/eu-3", &json!({ "status": "INACTIVE" }))
+        .await?
+        .error_for_status()?;
+    let mut connection = house.database.connect().await?;
+    for (name, seconds) in [("eu-1", 10), ("us-1", 100), ("ap-1", 400), ("eu-2", 4_000_000)] {
+        sqlx::query("UPDATE agents SET last_seen_at = now() - make_interval(secs => $2) WHERE name = $1")
+            .bind(name)
+            .bind(f64::from(seconds))
+            .execute(&mut connection)
+            .await?;
+    }
+    for (query, expected) in [
+        ("", "ap-1 eu-1 eu-2 eu-3 us-1"),
+        ("sort=-name", "us-1 eu-3 eu-2 eu-1 ap-1"),
+        ("sort=created", "eu-2 us-1 eu-1 ap-1 eu-3"),
+        ("sort=-created", "eu-3 ap-1 eu-1 us-1 eu-2"),
+        ("name=eu", "eu-1 eu-2 eu-3"),
+        ("selector=env%3Dprod", "ap-1 eu-2 eu-3 us-1"),
+        ("selector=env%3Dprod&name=eu&sort=-created", "eu-3 eu-2"),
+        ("status=INACTIVE", "eu-3"),
+        ("status=ACTIVE&selector=env%3Dprod", "ap-1 eu-2 us-1"),
+        ("presence=fresh", "eu-1"),
+        ("presence=late", "us-1"),
+        ("presence=silent", "ap-1 eu-2"),
+        ("presence=silent&sort=created", "eu-2 ap-1"),
+        ("presence=silent&sort=-name&name=eu", "eu-2"),
+        ("presence=never", "eu-3"),
+        ("presence=late&selector=env%3Dtest", ""),
+    ] {
+        let (agents, total) = all::<Agent>(&house.admin, &format!("agents?{query}&count=true")).await?;
+        assert_eq!(names(agents.iter().map(|agent| &agent.name)), expected, "{query}");
+        assert_eq!(total, Some(agents.len() as u64), "{query}");
+        let (_, uncounted) = all::<Agent>(&house.admin, &format!("agents?{query}")).await?;
+        assert_eq!(uncounted, None, "{query}: nobody asked");
+        if let Some((_, presence)) = query.split_once("presence=") {
+            let presence = presence.split('&').next().unwrap_or_default();
+            assert!(agents.iter().all(|agent| agent.presence.to_string() == presence), "{query}");
+        }
+    }
+    for bad in ["sort=created&after=eu-1", "sort=age", "presence=gone", "selector=%3D", "status=ASLEEP"] {
+        let response = house.admin.get(&format!("agents?{bad}")).await?;
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{bad}");
+        assert_eq!(refused(response).await?, ErrorCode::BRK2003, "{bad}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_counts_only_the_agents_that_are_granted_to_it() -> Result<()> {
+    let house = House::open().await?;
+    for (name, team) in [("a-1", "shop"), ("a-2", "shop"), ("b-1", "bank")] {
+        house.agent(name, json!({ "team": team })).await?;
+    }
+    let shop = house.project("shop", Role::Owner).await?;
+    let grant = json!({ "project": "shop", "selector": "team=shop", "namespaces": ["shop"], "kinds": ["*"],
+        "account": "shop/brokkr-shop" });
+    house.admin.send(Method::PUT, "grants/shop", &grant).await?.error_for_status()?;
+    for query in ["", "presence=never", "name=1&sort=-name", "sort=created"] {
+        let (agents, total) = all::<Agent>(&shop, &format!("agents?{query}&count=true")).await?;
+        let seen: BTreeSet<String> = agents.iter().map(|agent| agent.name.to_string()).collect();
+        assert!(!seen.contains("b-1"), "{query}: {seen:?}");
+        assert_eq!(total, Some(seen.len() as u64), "{query}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stacks_are_filtered_sorted_counted_and_paged() -> Result<()> {
+    let house = House::open().await?;
+    for (name, team) in
+        [("web", "shop"), ("api", "shop"), ("db", "data"), ("web-cache", "shop"), ("gone", "shop")]
+    {
+        let stack = json!({ "labels": { "team": team } });
+        house.admin.send(Method::PUT, &format!("stacks/{name}"), &stack).await?.error_for_status()?;
+    }
+    house.delete("gone").await?;
+    for (query, expected) in [
+        ("", "api db web web-cache"),
+        ("sort=-name", "web-cache web db api"),
+        ("sort=created", "web api db web-cache"),
+        ("sort=-created", "web-cache db api web"),
+        ("name=web", "web web-cache"),
+        ("selector=team%3Dshop", "api web web-cache"),
+        ("selector=team%3Dshop&name=web&sort=-name", "web-cache web"),
+        ("selector=team%3Dnobody", ""),
+    ] {
+        let (stacks, total) = all::<Stack>(&house.admin, &format!("stacks?{query}&count=true")).await?;
+        assert_eq!(names(stacks.iter().map(|stack| &stack.name)), expected, "{query}");
+        assert_eq!(total, Some(stacks.len() as u64), "{query}");
+    }
+    let bad = house.admin.get("stacks?sort=created&after=web").await?;
+    assert_eq!(refused(bad).await?, ErrorCode::BRK2003);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_filtered_by_kind_object_and_time() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let (first, second) =
+        (house.submit("web", YAML).await?, house.submit("web", &YAML.replace("greeting", "farewell")).await?);
+    let now = jiff::Timestamp::now().as_second();
+    let reports = [
+        agent.report(stack.id, first.sequence_id, Transition::Applied, now - 300),
+        agent.report(stack.id, first.sequence_id, Transition::Healthy, now - 200),
+        agent.report(stack.id, second.sequence_id, Transition::Applied, now - 100),
+    ];
+    agent.send_reports(&reports).await?.error_for_status()?;
+    let at = |ago: i64| jiff::Timestamp::from_second(now - ago).map(|at| at.to_string());
+    let whole = [2, 1, 0];
+    for (query, expected) in [
+        (String::new(), &whole[..]),
+        ("transition=applied".to_owned(), &[2, 0]),
+        (format!("sequence_id={}", first.sequence_id), &[1, 0]),
+        (format!("since={}", at(200)?), &[2, 1]),
+        (format!("until={}", at(200)?), &[0]),
+        (format!("stack=web&agent=shop-1&transition=healthy&since={}&until={}", at(250)?, at(150)?), &[1]),
+        ("agent=shop-1&transition=failed".to_owned(), &[]),
+    ] {
+        let (events, _) = all::<Event>(&house.admin, &format!("events?{query}")).await?;
+        let found: Vec<_> = events.iter().map(|event| event.id).collect();
+        let expected: Vec<_> = expected.iter().map(|number| reports[*number as usize].id).collect();
+        assert_eq!(found, expected, "{query}");
+    }
+    Ok(())
+}
