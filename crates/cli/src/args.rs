@@ -5,22 +5,54 @@ use std::time::Duration;
 
 use brokkr_api::Name;
 use brokkr_api::names::parse_label;
+use brokkr_api::page::LARGEST_PAGE;
 use clap::{Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
 use url::Url;
 
 mod agent;
 mod apply;
+mod approve;
+mod audit;
+mod bar;
+mod content;
+mod context;
 mod delete;
+mod diff;
 mod events;
+mod grant;
 mod login;
+mod preview;
+mod project;
+mod rollback;
+mod status;
 mod system;
+mod token;
+mod wait;
+mod webhook;
+mod why;
 
-pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, SetStatus};
+pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
 pub use apply::Apply;
+pub use approve::Approve;
+pub use audit::{AuditCommand, AuditList};
+pub use bar::{BarCommand, LiftBar};
+pub use content::Content;
+pub use context::{Complete, Completion, ContextCommand, Man, Shell};
 pub use delete::{DeleteCommand, DeleteStack};
+pub use diff::DiffVersions;
 pub use events::Events;
+pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use login::Login;
+pub use preview::Preview;
+pub use project::{ProjectCommand, ProjectQuotas};
+pub use rollback::Rollback;
+pub use status::{Errors, History, Status, Targets};
 pub use system::{Settle, SystemCommand};
+pub use token::{CreateToken, TokenCommand};
+pub use wait::{For, Wait, Waiting};
+pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
+pub use why::{Subject, Why};
 
 /// Deliver to many Kubernetes clusters, and see that it arrived.
 #[derive(Debug, Parser)]
@@ -29,9 +61,10 @@ pub use system::{Settle, SystemCommand};
     version,
     propagate_version = false,
     max_term_width = 100,
-    after_help = "Exit status: 0 ok, 2 usage, 3 operation failed, 4 not authenticated or not allowed,\n\
-                  5 not found, 6 conflict, 7 broker unreachable, 124 timeout, 130 interrupted.\n\n\
-                  Environment: BROKKR_TOKEN (an API token; never a flag), HTTPS_PROXY, NO_PROXY, NO_COLOR."
+    after_help = "Exit status: 0 ok, 1 the answer is no (it differs, it does not hold), 2 usage, 3 operation failed,\n\
+                  4 not authenticated or not allowed, 5 not found, 6 conflict or a guard, 7 broker unreachable,\n\
+                  124 timeout, 130 interrupted.\n\n\
+                  Environment: BROKKR_TOKEN (an API token; never a flag), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -43,7 +76,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// For people, or for programs: json is one document on stdout
+    /// How results are printed: table and wide for people, the others for programs
     #[arg(
         short,
         long,
@@ -55,8 +88,11 @@ pub struct Global {
         hide_env_values = true
     )]
     pub output: Output,
+    /// Leave out the titles of tables
+    #[arg(long, global = true)]
+    pub no_headers: bool,
     /// Which stored login to use
-    #[arg(long, global = true, value_name = "NAME", env = "BROKKR_CONTEXT", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "CONTEXT", env = "BROKKR_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
     /// The broker to talk to, instead of the context's
     #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true)]
@@ -64,6 +100,12 @@ pub struct Global {
     /// Certificate authorities (PEM) to trust beside those of the system
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_CA_FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
+    /// Read the token from this file (- is stdin) instead of using a stored one
+    #[arg(long, global = true, value_name = "FILE", env = "BROKKR_TOKEN_FILE", hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
+    /// The project to act in, for admins and auditors; everybody else acts in that of their token
+    #[arg(long, global = true, value_name = "PROJECT", env = "BROKKR_PROJECT", hide_env_values = true)]
+    pub project: Option<Name>,
     /// Print only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -71,53 +113,79 @@ pub struct Global {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
+    /// Columns, cut to the width of the terminal
     #[default]
     Table,
+    /// More columns, and nothing is cut
+    Wide,
+    /// One document; with --watch one a line
     Json,
+    /// The same as YAML
+    Yaml,
+    /// Only names, such as stack/web
+    Name,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Login(Login),
     Apply(Apply),
+    Diff(DiffVersions),
     Status(Status),
+    Why(Why),
+    Wait(Wait),
+    Errors(Errors),
     Events(Events),
     History(History),
+    Rollback(Rollback),
+    /// Contents that a roll-back barred
+    #[command(subcommand)]
+    Bar(BarCommand),
+    Approve(Approve),
     Targets(Targets),
+    Preview(Preview),
     /// Delete a stack and, on every agent, what it brought
     #[command(subcommand)]
     Delete(DeleteCommand),
     /// Agents: one for each cluster
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Projects: who owns stacks, tokens and webhooks
+    #[command(subcommand)]
+    Project(ProjectCommand),
+    /// API tokens, for people and machines
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Grants: which agents a project may use, for what, and as whom
+    #[command(subcommand)]
+    Grant(GrantCommand),
+    /// Webhooks: who is told of what happens
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
+    /// The audit log: who did what, and whether nobody rewrote it
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// The broker itself: on hold or not, and what a restore of its database left to settle
     #[command(subcommand)]
     System(SystemCommand),
     /// Who the broker takes you for
     Whoami,
+    /// Stored logins
+    #[command(subcommand)]
+    Context(ContextCommand),
+    Completion(Completion),
+    Man(Man),
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
     /// The version of this program
     Version,
 }
 
-/// Where stacks stand: all of them, or one on each agent and why
-#[derive(Debug, clap::Args)]
-pub struct Status {
-    /// A stack, by name or id
-    pub stack: Option<Name>,
-}
-
-/// The versions of a stack, newest first
-#[derive(Debug, clap::Args)]
-pub struct History {
-    /// By name or id
-    pub stack: Name,
-}
-
-/// What targets an agent, and why
-#[derive(Debug, clap::Args)]
-pub struct Targets {
-    /// By name or id
-    pub agent: Name,
+impl Command {
+    /// Whether something may go on when the command is interrupted.
+    pub fn submits(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Rollback(_) | Self::Delete(_))
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -127,6 +195,39 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "use a number and a unit, such as 90s, 5m or 1h30m".to_owned())
+}
+
+/// A time, or how long ago.
+fn time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let ago = duration(text)
+        .ok()
+        .and_then(|ago| jiff::SignedDuration::try_from(ago).ok())
+        .and_then(|ago| Timestamp::now().checked_sub(ago).ok());
+    ago.ok_or_else(|| "use a time such as 2026-03-01T12:00:00Z, or how long ago, such as 2h".to_owned())
+}
+
+/// How many items a page may have.
+fn limit() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE))
+}
+
+/// A name, also as `-o name` prints it.
+fn stack(text: &str) -> Result<Name, String> {
+    text.strip_prefix("stack/")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|error: brokkr_api::names::BadName| error.to_string())
+}
+
+/// A name, also as `-o name` prints it.
+fn agent(text: &str) -> Result<Name, String> {
+    text.strip_prefix("agent/")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|error: brokkr_api::names::BadName| error.to_string())
 }
 
 #[cfg(test)]
@@ -139,7 +240,7 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// The help of every command: a public surface, so a change of it shows.
+    /// The help of every command: a public surface, so a change of it shows. What every command has is shown once.
     #[test]
     fn help() {
         let mut text = String::new();
@@ -150,8 +251,14 @@ mod tests {
     }
 
     fn write_help(command: &mut clap::Command, path: &str, text: &mut String) {
-        text.push_str(&format!("### {path}\n\n{}\n", command.render_long_help()));
-        for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+        let help = command.render_long_help().to_string();
+        let own =
+            if path == "brokkr" { &help } else { help.split("Global options:").next().unwrap_or(&help) };
+        let after = command.get_after_help().filter(|_| path != "brokkr");
+        let after = after.map(|after| format!("\n\n{after}")).unwrap_or_default();
+        text.push_str(&format!("### {path}\n\n{}{after}\n\n", own.trim_end()));
+        let is_shown = |inner: &&mut clap::Command| inner.get_name() != "help" && !inner.is_hide_set();
+        for inner in command.get_subcommands_mut().filter(is_shown) {
             let path = format!("{path} {}", inner.get_name());
             write_help(inner, &path, text);
         }
@@ -161,5 +268,12 @@ mod tests {
     fn an_empty_selector_and_a_token_as_a_flag_are_refused() {
         assert!(Args::try_parse_from(["brokkr", "apply", "-f", "x", "--stack", "web", "--to", ""]).is_err());
         assert!(Args::try_parse_from(["brokkr", "login", "https://b", "--token", "brk_x"]).is_err());
+    }
+
+    #[test]
+    fn names_are_taken_as_they_are_printed() {
+        let args = Args::try_parse_from(["brokkr", "history", "stack/web"]).unwrap();
+        assert!(matches!(args.command, Command::History(History { stack }) if stack.as_str() == "web"));
+        assert!(Args::try_parse_from(["brokkr", "history", "agent/web"]).is_err());
     }
 }

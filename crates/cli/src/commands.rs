@@ -1,42 +1,100 @@
 //! What each command does: one file a verb, only behaviour.
 
+use brokkr_client::Client;
+
 use crate::args::{Args, Command, DeleteCommand};
 use crate::connect::connect;
-use crate::failure::Failure;
+use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
 
 mod agent;
 mod apply;
+mod approve;
+mod audit;
+mod bar;
+mod completion;
+mod confirm;
+mod context;
 mod delete;
+mod deliver;
+mod diff;
+mod errors;
 mod events;
+mod grant;
 mod history;
 mod login;
+mod man;
+mod preview;
+mod project;
+mod rollback;
+mod similar;
 mod status;
 mod system;
 mod targets;
+mod token;
 mod version;
 mod wait;
+mod webhook;
 mod whoami;
+mod why;
 
-pub async fn run(args: Args, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
     let Args { global, command } = args;
     match command {
-        Command::Version => version::run(printer),
-        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await,
-        Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await,
-        Command::Delete(DeleteCommand::Stack(delete)) => {
-            Box::pin(delete::run(delete, &connect(&global, printer)?, printer)).await
+        Command::Version => version::run(printer).map(yes),
+        Command::Context(context) => context::run(context, &global, printer).map(yes),
+        Command::Completion(completion) => completion::script(&completion, printer).map(yes),
+        Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(yes),
+        Command::Man(man) => man::run(&man, printer).map(yes),
+        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(yes),
+        // What is wrong with the files is told before anybody is asked.
+        Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await.map(yes),
+        command => {
+            let client = connect(&global, printer)?;
+            match Box::pin(ask(command, &client, printer)).await {
+                Err(failure) => Err(similar::suggest(failure, &client).await),
+                answer => answer,
+            }
         }
-        Command::Agent(agent) => Box::pin(agent::run(agent, &connect(&global, printer)?, printer)).await,
-        Command::Status(status) => Box::pin(status::run(status, &connect(&global, printer)?, printer)).await,
-        Command::Events(events) => Box::pin(events::run(events, &connect(&global, printer)?, printer)).await,
-        Command::History(history) => {
-            Box::pin(history::run(history, &connect(&global, printer)?, printer)).await
-        }
-        Command::Targets(targets) => {
-            Box::pin(targets::run(targets, &connect(&global, printer)?, printer)).await
-        }
-        Command::System(system) => Box::pin(system::run(system, &connect(&global, printer)?, printer)).await,
-        Command::Whoami => Box::pin(whoami::run(&connect(&global, printer)?, printer)).await,
     }
+}
+
+/// Commands that begin with the broker.
+async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+    match command {
+        Command::Diff(args) => return diff::run(args, client, printer).await,
+        Command::Webhook(args) => return webhook::run(args, client, printer).await,
+        Command::Audit(args) => return audit::run(args, client, printer).await,
+        Command::Status(args) => status::run(args, client, printer).await,
+        Command::Why(args) => why::run(args, client, printer).await,
+        Command::Wait(args) => wait::run(args, client, printer).await,
+        Command::Errors(args) => errors::run(args, client, printer).await,
+        Command::Events(args) => events::run(args, client, printer).await,
+        Command::History(args) => history::run(args, client, printer).await,
+        Command::Rollback(args) => rollback::run(args, client, printer).await,
+        Command::Bar(args) => bar::run(args, client, printer).await,
+        Command::Approve(args) => approve::run(args, client, printer).await,
+        Command::Preview(args) => preview::run(args, client, printer).await,
+        Command::Targets(args) => targets::run(args, client, printer).await,
+        Command::Delete(DeleteCommand::Stack(args)) => delete::run(args, client, printer).await,
+        Command::Agent(args) => agent::run(args, client, printer).await,
+        Command::Project(args) => project::run(args, client, printer).await,
+        Command::Token(args) => token::run(args, client, printer).await,
+        Command::Grant(args) => grant::run(args, client, printer).await,
+        Command::System(args) => system::run(args, client, printer).await,
+        Command::Whoami => whoami::run(client, printer).await,
+        // Answered before anybody was asked.
+        Command::Version
+        | Command::Login(_)
+        | Command::Apply(_)
+        | Command::Context(_)
+        | Command::Completion(_)
+        | Command::Complete(_)
+        | Command::Man(_) => Ok(()),
+    }
+    .map(yes)
+}
+
+fn yes((): ()) -> Answer {
+    Answer::Yes
 }

@@ -88,6 +88,25 @@ impl Folder {
         self.write(CONFIG, &config)
     }
 
+    /// Makes a context that is known the current one.
+    pub fn use_context(&self, name: &str) -> Result<(), ConfigError> {
+        let mut config = self.config()?;
+        config.current_context = Some(name.to_owned());
+        self.write(CONFIG, &config)
+    }
+
+    /// Forgets a context and its token.
+    pub fn forget(&self, name: &str) -> Result<(), ConfigError> {
+        let mut config = self.config()?;
+        config.contexts.remove(name);
+        config.current_context = config.current_context.filter(|current| current != name);
+        let mut credentials: Credentials = self.read(CREDENTIALS)?;
+        credentials.tokens.remove(name);
+        // The context first: a token without one goes nowhere.
+        self.write(CONFIG, &config)?;
+        self.write(CREDENTIALS, &credentials)
+    }
+
     fn read<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, ConfigError> {
         let path = self.0.join(name);
         match std::fs::read_to_string(&path) {
@@ -141,6 +160,21 @@ mod tests {
         assert!(folder.has_open_credentials().is_none());
         let config_text = std::fs::read_to_string(folder.0.join(CONFIG)).unwrap();
         assert!(!config_text.contains("brk_"), "no token in the file that people show around");
+    }
+
+    #[test]
+    fn a_context_that_is_forgotten_leaves_no_token() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder(home.path().join("brokkr"));
+        folder.remember("one", context("https://one"), &"brk_1".to_owned().into()).unwrap();
+        folder.remember("two", context("https://two"), &"brk_2".to_owned().into()).unwrap();
+        folder.use_context("one").unwrap();
+        assert_eq!(folder.config().unwrap().current_context.as_deref(), Some("one"));
+        folder.forget("one").unwrap();
+        assert_eq!(folder.config().unwrap().current_context, None);
+        assert!(folder.token("one").unwrap().is_none() && folder.token("two").unwrap().is_some());
+        let text = std::fs::read_to_string(folder.0.join(CREDENTIALS)).unwrap();
+        assert!(!text.contains("brk_1"), "{text}");
     }
 
     #[test]

@@ -1,46 +1,60 @@
 //! Which broker, as whom: flag before environment before context.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
+use brokkr_api::Name;
 use brokkr_client::{Client, Credential, RetryPolicy, SecretString};
+use secrecy::ExposeSecret as _;
 use url::Url;
 
 use crate::args::Global;
-use crate::config::{ConfigError, Context, Folder};
+use crate::config::{Config, ConfigError, Context, Folder};
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// No token is longer; what is, is some other file.
+const LONGEST_TOKEN: u64 = 4096;
 const LOG_IN: &str = "log in with `brokkr login URL`";
 
 /// A client for the context, server and token that this command is to use.
 pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
     let folder = Folder::of_this_user().map_err(of_config)?;
-    let found = find(global, &folder)?;
+    let Found { context, token } = find(global, &folder)?;
     if let Some(path) = folder.has_open_credentials() {
         printer.warn(&format!("others can read your tokens: chmod 600 {}", path.display()));
     }
-    let certificate_authorities = match &global.ca_file {
-        Some(path) => Some(read_authorities(path)?),
-        None => found.context.certificate_authorities,
-    };
-    let context = Context { server: found.context.server, certificate_authorities };
     let retry = RetryPolicy::up_to(PATIENCE).noticing(move |retry| {
         if retry.attempt == 1 {
             printer.note(&format!("{}; trying again for {} s", retry.error, retry.left.as_secs()));
         }
     });
-    client(&context, found.token, retry)
+    client(&context, token, global.project.as_ref(), retry)
 }
 
-pub fn client(context: &Context, token: SecretString, retry: RetryPolicy) -> Result<Client, Failure> {
+/// The same for somebody who does not wait: one try, and no words.
+pub fn connect_once(global: &Global) -> Result<Client, Failure> {
+    let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
+    client(&context, token, global.project.as_ref(), RetryPolicy::none())
+}
+
+pub fn client(
+    context: &Context,
+    token: SecretString,
+    project: Option<&Name>,
+    retry: RetryPolicy,
+) -> Result<Client, Failure> {
     let mut builder = Client::builder(context.server.clone())
         .credential(Credential::Token(token))
         .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
         .retry(retry);
     if let Some(pem) = &context.certificate_authorities {
         builder = builder.ca_pem(pem.as_bytes());
+    }
+    if let Some(project) = project {
+        builder = builder.project(project.as_str());
     }
     builder.build().map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
@@ -63,13 +77,7 @@ fn find(global: &Global, folder: &Folder) -> Result<Found, Failure> {
     };
     let stored = match &name {
         None => None,
-        Some(name) => Some(config.contexts.get(name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = config.contexts.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "there is none yet".to_owned() } else { known.join(", ") };
-            Failure::new(Exit::Usage, format!("there is no context {name}"))
-                .line(format!("known: {known}"))
-                .next(LOG_IN)
-        })?),
+        Some(name) => Some(config.contexts.get(name).cloned().ok_or_else(|| no_context(&config, name))?),
     };
     let may_use_stored_token = match (&global.server, &stored) {
         (Some(server), Some(stored)) => *server == stored.server,
@@ -87,13 +95,50 @@ fn find(global: &Global, folder: &Folder) -> Result<Found, Failure> {
         Some(name) if may_use_stored_token => folder.token(name).map_err(of_config)?,
         _ => None,
     };
-    let token = token_from_environment().or(stored_token).ok_or_else(|| no_token(&context.server))?;
-    Ok(Found { context, token })
+    let given = match &global.token_file {
+        Some(path) => Some(token_from(path)?),
+        None => token_from_environment(),
+    };
+    let token = given.or(stored_token).ok_or_else(|| no_token(&context.server))?;
+    let certificate_authorities = match &global.ca_file {
+        Some(path) => Some(read_authorities(path)?),
+        None => context.certificate_authorities,
+    };
+    Ok(Found { context: Context { server: context.server, certificate_authorities }, token })
+}
+
+pub fn no_context(config: &Config, name: &str) -> Failure {
+    let known: Vec<&str> = config.contexts.keys().map(String::as_str).collect();
+    let known = if known.is_empty() { "there is none yet".to_owned() } else { known.join(", ") };
+    Failure::new(Exit::Usage, format!("there is no context {name}"))
+        .line(format!("known: {known}"))
+        .next(LOG_IN)
 }
 
 fn no_token(server: &Url) -> Failure {
     Failure::new(Exit::Auth, format!("there is no token for {server}"))
         .next(format!("log in with `brokkr login {server}`, or set BROKKR_TOKEN"))
+}
+
+/// From a file, or from stdin.
+pub fn token_from(path: &Path) -> Result<SecretString, Failure> {
+    let token = if path.as_os_str() == "-" {
+        read_token(Ok(std::io::stdin()), "stdin")?
+    } else {
+        read_token(std::fs::File::open(path), &path.display().to_string())?
+    };
+    if token.expose_secret().is_empty() {
+        return Err(Failure::new(Exit::Usage, format!("there is no token in {}", path.display())));
+    }
+    Ok(token)
+}
+
+pub fn read_token(source: std::io::Result<impl std::io::Read>, name: &str) -> Result<SecretString, Failure> {
+    let mut text = String::new();
+    source
+        .and_then(|source| source.take(LONGEST_TOKEN).read_to_string(&mut text))
+        .map_err(|error| Failure::new(Exit::Usage, format!("cannot read the token from {name}: {error}")))?;
+    Ok(text.trim().to_owned().into())
 }
 
 pub fn token_from_environment() -> Option<SecretString> {

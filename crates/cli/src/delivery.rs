@@ -9,6 +9,8 @@ use brokkr_api::status::{StackStatus, State};
 /// What a wait is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
+    /// Every targeted agent has written this version or a newer one.
+    Applied(SequenceId),
     /// Every targeted agent has this version or a newer one, healthy.
     Delivered(SequenceId),
     /// Every agent that held the stack has reported it gone.
@@ -38,7 +40,10 @@ pub enum Verdict {
 impl Goal {
     pub fn standing(self, row: &StackStatus) -> Standing {
         match self {
-            Self::Delivered(sequence) => delivered(sequence, row),
+            Self::Applied(sequence) => {
+                delivered(sequence, row, &[State::Applied, State::Healthy, State::Degraded])
+            }
+            Self::Delivered(sequence) => delivered(sequence, row, &[State::Healthy]),
             Self::Removed(marker) => removed(marker, row),
         }
     }
@@ -48,7 +53,7 @@ impl Goal {
         let concerned = standings.iter().filter(|standing| **standing != Standing::NotConcerned).count();
         let has = |wanted: Standing| standings.contains(&wanted);
         // Nobody concerned is the end of a removal, and not yet the beginning of a delivery.
-        let is_empty_delivery = concerned == 0 && matches!(self, Self::Delivered(_));
+        let is_empty_delivery = concerned == 0 && !matches!(self, Self::Removed(_));
         if let Some(newer) = self.replaced_by(rows, &standings) {
             return Verdict::Replaced(newer);
         }
@@ -60,20 +65,20 @@ impl Goal {
     }
 
     fn replaced_by(self, rows: &[StackStatus], standings: &[Standing]) -> Option<SequenceId> {
-        let Self::Delivered(sequence) = self else { return None };
+        let (Self::Applied(sequence) | Self::Delivered(sequence)) = self else { return None };
         let open = rows.iter().zip(standings).filter(|(_, standing)| **standing != Standing::Reached);
         open.filter_map(|(row, _)| row.wanted_sequence_id).filter(|wanted| *wanted > sequence).max()
     }
 }
 
-fn delivered(sequence: SequenceId, row: &StackStatus) -> Standing {
+fn delivered(sequence: SequenceId, row: &StackStatus, good: &[State]) -> Standing {
     if matches!(row.state, State::Removing | State::Removed) || row.wanted_sequence_id.is_none() {
         return Standing::NotConcerned;
     }
     let knows = row.wanted_sequence_id.is_some_and(|wanted| wanted >= sequence);
     let has = row.sequence_id.is_some_and(|has| has >= sequence);
     match row.state {
-        State::Healthy if knows && has => Standing::Reached,
+        state if good.contains(&state) && knows && has => Standing::Reached,
         State::Failed if knows && has => Standing::Failed,
         _ => Standing::Waiting,
     }
@@ -121,6 +126,16 @@ mod tests {
     fn a_newer_version_is_told_unless_it_has_arrived_everywhere() {
         assert_eq!(GOAL.verdict(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
         assert_eq!(GOAL.verdict(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
+    }
+
+    #[test]
+    fn applied_is_enough_where_only_that_is_wanted() {
+        let applied = row("a", 42, 42, State::Applied);
+        assert_eq!(GOAL.verdict(std::slice::from_ref(&applied)), Verdict::Waiting);
+        let goal = Goal::Applied(SequenceId(42));
+        assert_eq!(goal.verdict(&[applied]), Verdict::Reached);
+        assert_eq!(goal.verdict(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
+        assert_eq!(goal.verdict(&[]), Verdict::Waiting);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use brokkr_api::{ErrorCode, Problem};
 use brokkr_client::{ClientError, WrongAnswer};
 
-/// The statuses that scripts rely on.
+/// The statuses that scripts rely on; `docs/exit-codes.md` has them, too. 0 is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
+    /// The answer is no: it differs, it does not hold.
+    No = 1,
     Usage = 2,
     Failed = 3,
     Auth = 4,
@@ -17,6 +19,20 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+/// What a command that asks something found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Yes,
+    No,
+}
+
+/// Things that have names which people mistype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noun {
+    Stack,
+    Agent,
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
@@ -25,12 +41,14 @@ pub struct Failure {
     /// Where, and what exactly.
     pub lines: Vec<String>,
     pub next: Option<String>,
+    /// Names that were given, in case one of them was meant otherwise.
+    pub about: Vec<(Noun, String)>,
     pub exit: Exit,
 }
 
 impl Failure {
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { what: what.into(), code: None, lines: Vec::new(), next: None, exit }
+        Self { what: what.into(), code: None, lines: Vec::new(), next: None, about: Vec::new(), exit }
     }
 
     pub fn line(mut self, line: impl Into<String>) -> Self {
@@ -40,6 +58,11 @@ impl Failure {
 
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
+        self
+    }
+
+    pub fn about(mut self, noun: Noun, name: impl ToString) -> Self {
+        self.about.push((noun, name.to_string()));
         self
     }
 
@@ -92,7 +115,7 @@ impl Failure {
         let exit = match problem.status {
             401 | 403 => Exit::Auth,
             404 => Exit::NotFound,
-            409 => Exit::Conflict,
+            409 | 412 => Exit::Conflict,
             502..=504 => Exit::Unreachable,
             _ => Exit::Failed,
         };
@@ -109,6 +132,17 @@ impl Failure {
 /// `.while_trying("read the stacks")?`
 pub trait WhileTrying<T> {
     fn while_trying(self, action: &str) -> Result<T, Failure>;
+}
+
+/// `.while_trying("read the stack web").about(Noun::Stack, "web")?`
+pub trait About {
+    fn about(self, noun: Noun, name: impl ToString) -> Self;
+}
+
+impl<T> About for Result<T, Failure> {
+    fn about(self, noun: Noun, name: impl ToString) -> Self {
+        self.map_err(|failure| failure.about(noun, name))
+    }
 }
 
 impl<T> WhileTrying<T> for Result<T, ClientError> {

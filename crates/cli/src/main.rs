@@ -3,29 +3,46 @@
 //! A command walks through the rooms in this order: [`args`] says what can be asked (only types), [`commands`] does it
 //! (only behaviour), [`connect`] and [`config`] find the broker and the credential, [`view`] turns what came back into
 //! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
-//! where, next step, code, and the exit status that scripts rely on.
+//! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`complete`] and [`man`], which only
+//! look at the definition of the commands, and [`render`], which lets kustomize and helm make manifests.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::Args;
-use crate::failure::Exit;
+use crate::failure::{Answer, Exit};
 use crate::printer::Printer;
 
 mod args;
+mod ci;
 mod commands;
+mod complete;
 mod config;
 mod connect;
 mod delivery;
 mod failure;
+mod man;
 mod manifest;
 mod printer;
+mod render;
 mod view;
 
+/// As a plugin of kubectl it is called `kubectl-brokkr`, and then calls itself what people type.
+fn parse() -> Args {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let is_plugin =
+        called.is_some_and(|called| called.file_stem().is_some_and(|name| name == "kubectl-brokkr"));
+    let command = if is_plugin { Args::command().bin_name("kubectl brokkr") } else { Args::command() };
+    let matches = command.get_matches();
+    Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let printer = Printer::new(args.global.output, args.global.quiet);
+    let args = parse();
+    let submits = args.command.submits();
+    let printer = Printer::new(args.global.output, !args.global.no_headers, args.global.quiet);
     // Somebody else may have installed one already; then that one is used.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -38,7 +55,8 @@ fn main() -> ExitCode {
     let exit = runtime.block_on(async {
         tokio::select! {
             result = commands::run(args, printer) => match result {
-                Ok(()) => ExitCode::SUCCESS,
+                Ok(Answer::Yes) => ExitCode::SUCCESS,
+                Ok(Answer::No) => ExitCode::from(Exit::No as u8),
                 Err(failure) => {
                     printer.failure(&failure);
                     ExitCode::from(failure.exit as u8)
@@ -46,7 +64,9 @@ fn main() -> ExitCode {
             },
             // Dropping the command lets the terminal be put right again before the process ends.
             _ = tokio::signal::ctrl_c() => {
-                printer.note("interrupted; what was already submitted stays, and agents go on");
+                if submits {
+                    printer.note("interrupted; what was already submitted stays, and agents go on");
+                }
                 ExitCode::from(Exit::Interrupted as u8)
             }
         }

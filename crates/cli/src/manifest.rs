@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use brokkr_api::ErrorCode;
 use brokkr_manifest::{Budget, Problem};
 
+use crate::args::Content;
 use crate::failure::{Exit, Failure};
+use crate::printer::Printer;
+use crate::render;
 
 /// One thing that was read, and how it is called in errors.
 struct Source {
@@ -14,14 +17,31 @@ struct Source {
     bytes: Vec<u8>,
 }
 
-/// Reads what `-f` names, as the bytes to submit. One file is submitted exactly as it is.
-pub fn read(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
+/// Reads or renders what was named, as the bytes to submit. One file is submitted exactly as it is.
+pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Vec<u8>, Failure> {
+    if let Some(folder) = &content.kustomize {
+        let bytes = render::kustomize(folder, printer).await?;
+        return check(vec![Source { name: format!("kustomization {}", folder.display()), bytes }]);
+    }
+    if let Some(chart) = &content.helm {
+        let bytes =
+            render::helm(chart, content, content.release.as_deref().unwrap_or(stack), printer).await?;
+        return check(vec![Source { name: format!("chart {chart}"), bytes }]);
+    }
+    if content.files.is_empty() {
+        return Err(Failure::new(Exit::Usage, "no manifests were named")
+            .next("use -f PATH (- is stdin), -k DIR or --helm CHART"));
+    }
+    files(&content.files, content.recursive)
+}
+
+fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>, Failure> {
     let mut sources = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
             sources.push(stdin()?);
         } else if path.is_dir() {
-            sources.extend(folder(path)?);
+            sources.extend(folder(path, recursive)?);
         } else {
             sources.push(file(path)?);
         }
@@ -47,12 +67,29 @@ fn file(path: &Path) -> Result<Source, Failure> {
     Ok(Source { name, bytes })
 }
 
-fn folder(path: &Path) -> Result<Vec<Source>, Failure> {
+fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>, Failure> {
+    let name = path.display().to_string();
+    let mut files = Vec::new();
+    inside(path, recursive, &mut files)?;
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::new(Exit::Usage, format!("{name} contains no *.yaml, *.yml or *.json"))
+            .next("name the directory that holds the manifests; -R searches directories inside it, too"));
+    }
+    files.iter().map(|path| file(path)).collect()
+}
+
+fn inside(path: &Path, recursive: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let name = path.display().to_string();
     let entries = std::fs::read_dir(path).map_err(|error| unreadable(&name, &error))?;
-    let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|error| unreadable(&name, &error))?.path();
+        let entry = entry.map_err(|error| unreadable(&name, &error))?;
+        let path = entry.path();
+        // A link to a directory is not followed: it may lead in circles.
+        if recursive && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            inside(&path, recursive, files)?;
+            continue;
+        }
         let is_manifest = path
             .extension()
             .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|it| extension == *it));
@@ -60,12 +97,7 @@ fn folder(path: &Path) -> Result<Vec<Source>, Failure> {
             files.push(path);
         }
     }
-    files.sort();
-    if files.is_empty() {
-        return Err(Failure::new(Exit::Usage, format!("{name} contains no *.yaml, *.yml or *.json"))
-            .next("name the directory that holds the manifests; directories inside it are not searched"));
-    }
-    files.iter().map(|path| file(path)).collect()
+    Ok(())
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Failure {

@@ -1,58 +1,110 @@
 //! The one gate to stdout and stderr: data to stdout, talk to stderr.
+//!
+//! Colours go to terminals only, and not where `NO_COLOR` is set: [`anstream`] takes them out.
 
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
 
 use crate::args::Output;
+use crate::ci::Ci;
 use crate::failure::{Exit, Failure};
 use crate::printer::echo::EchoOff;
+pub use crate::printer::live::Live;
+pub use crate::printer::stream::Stream;
 use crate::view::text::clean;
+use crate::view::{Look, Show};
 
 mod echo;
+mod live;
+mod stream;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const CAREFUL: Style = AnsiColor::Yellow.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
+/// What takes longer than this is told to take a while.
+const NOTICEABLE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
     output: Output,
+    headers: bool,
     quiet: bool,
+    ci: Option<Ci>,
 }
 
 impl Printer {
-    pub fn new(output: Output, quiet: bool) -> Self {
-        Self { output, quiet }
+    pub fn new(output: Output, headers: bool, quiet: bool) -> Self {
+        Self { output, headers, quiet, ci: Ci::of_environment() }
     }
 
-    pub fn wants_json(self) -> bool {
-        self.output == Output::Json
+    /// Whether text is wanted, and not a document or names.
+    pub fn is_for_people(self) -> bool {
+        matches!(self.output, Output::Table | Output::Wide)
     }
 
-    /// A result: as a document for programs, or as the text that `view` makes of it for people.
-    pub fn result<T: Serialize>(self, document: &T, view: impl FnOnce() -> String) -> Result<(), Failure> {
-        match self.output {
-            Output::Json => {
-                let text = serde_json::to_string_pretty(document)
-                    .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-                self.data(&text)
-            }
-            Output::Table => self.data(view().trim_end()),
+    pub fn look(self) -> Look {
+        Look {
+            now: Timestamp::now(),
+            wide: self.output == Output::Wide,
+            headers: self.headers,
+            width: width(),
         }
+    }
+
+    /// What was asked for, in the form that was asked for.
+    pub fn show(self, shown: &impl Show) -> Result<(), Failure> {
+        match self.output {
+            Output::Json | Output::Yaml => self.document(shown),
+            Output::Name => self.names(&shown.names()),
+            Output::Table | Output::Wide => self.data(shown.text(&self.look()).trim_end()),
+        }
+    }
+
+    /// What was done: to whom, and in words for people.
+    pub fn done(
+        self,
+        document: &impl Serialize,
+        name: impl Into<String>,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.output {
+            Output::Json | Output::Yaml => self.document(document),
+            Output::Name => self.names(&[name.into()]),
+            Output::Table | Output::Wide => self.data(text().trim_end()),
+        }
+    }
+
+    fn names(self, names: &[String]) -> Result<(), Failure> {
+        if names.is_empty() { Ok(()) } else { self.data(&names.join("\n")) }
+    }
+
+    fn document(self, document: &impl Serialize) -> Result<(), Failure> {
+        let text = if self.output == Output::Yaml { yaml(document)? } else { json(document)? };
+        self.data(text.trim_end())
     }
 
     pub fn data(self, text: &str) -> Result<(), Failure> {
+        self.offer(text).map(|_| ())
+    }
+
+    /// Whether somebody still reads.
+    fn offer(self, text: &str) -> Result<bool, Failure> {
         match writeln!(anstream::stdout(), "{text}") {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
             // The reader has seen enough, as `head` does.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Failure::new(Exit::Failed, format!("cannot write the result: {error}"))),
         }
+    }
+
+    /// For what comes bit by bit.
+    pub fn stream(self) -> Stream {
+        Stream::new(self, self.output)
     }
 
     /// Talk that one can do without.
@@ -68,7 +120,11 @@ impl Printer {
 
     pub fn failure(self, failure: &Failure) {
         let code = failure.code.map(|code| format!(" ({code})")).unwrap_or_default();
-        self.say(&format!("{BAD}error:{BAD:#} {}{code}", clean(&failure.what)));
+        let what = format!("{}{code}", clean(&failure.what));
+        if let Some(annotation) = self.ci.and_then(|ci| ci.annotation(&what, &failure.lines)) {
+            self.signal(&annotation);
+        }
+        self.say(&format!("{BAD}error:{BAD:#} {what}"));
         for line in &failure.lines {
             self.say(&format!("  {}", clean(line)));
         }
@@ -80,6 +136,11 @@ impl Printer {
     fn say(self, text: &str) {
         // Nobody is left to be told that stderr is gone.
         writeln!(anstream::stderr(), "{text}").ok();
+    }
+
+    /// For a CI system, which wants its escapes also where there is no terminal.
+    fn signal(self, text: &str) {
+        writeln!(std::io::stderr(), "{text}").ok();
     }
 
     /// Whether somebody sits there who can answer.
@@ -107,49 +168,54 @@ impl Printer {
         answer.map(Into::into)
     }
 
-    /// For something that takes a while.
-    pub fn live(self) -> Live {
-        let bar = (!self.quiet && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let bar = ProgressBar::new_spinner().with_style(style);
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
-        Live { printer: self, bar }
+    /// For something that takes a while and has things to tell meanwhile; in CI its lines are one group.
+    pub fn live(self, title: &str) -> Live {
+        Live::new(self, (!self.quiet).then_some(self.ci).flatten(), title)
     }
-}
 
-/// Lines that stay, and on a terminal one headline below them that changes.
-#[derive(Debug)]
-pub struct Live {
-    printer: Printer,
-    bar: Option<ProgressBar>,
-}
+    /// Waits for `work`, and on a terminal says so if it takes longer than a second.
+    pub async fn patiently<T>(self, what: &str, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(NOTICEABLE) => {}
+        }
+        let _shown = Live::spinner(self, what);
+        work.await
+    }
 
-impl Live {
-    pub fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| self.printer.note(text)),
-            None => self.printer.note(text),
+    /// What the CI system shows beside the job.
+    pub fn summary(self, markdown: &str) {
+        if let Some(Err(error)) = self.ci.map(|ci| ci.summarise(markdown)) {
+            self.warn(&format!("cannot write the summary of the job: {error}"));
         }
     }
 
-    pub fn headline(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(text.to_owned());
+    /// What later steps of the CI job can use.
+    pub fn output(self, name: &str, value: &str) {
+        if let Some(Err(error)) = self.ci.map(|ci| ci.output(name, value)) {
+            self.warn(&format!("cannot write the outputs of the job: {error}"));
         }
-    }
-
-    pub fn has_headline(&self) -> bool {
-        self.bar.is_some()
     }
 }
 
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+fn json(document: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
+}
+
+fn yaml(document: &impl Serialize) -> Result<String, Failure> {
+    serde_saphyr::to_string(document)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write YAML: {error}")))
+}
+
+/// How wide a line of stdout may be: what `COLUMNS` says, else the terminal's width, else anything.
+fn width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    said.filter(|columns| *columns > 0).or_else(|| {
+        if !std::io::stdout().is_terminal() {
+            return None;
         }
-    }
+        terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+    })
 }

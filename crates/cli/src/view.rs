@@ -1,10 +1,32 @@
-//! Text for people, from API types. Time is passed in, so that the same answer always reads the same.
+//! Text for people, from API types: one file a noun. Time and width are passed in, so that the same answer always reads
+//! the same.
+//!
+//! What a command answers with is a [`Show`]: it has a text for people and names for `-o name`; programs get the
+//! document itself. A list of things is [`Listed`] by its items.
+
+use brokkr_api::page::Page;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use self::table::Table;
 
 pub mod agents;
+pub mod approvals;
+pub mod audit;
+pub mod bars;
 pub mod conditions;
+pub mod contexts;
+pub mod diff;
+pub mod errors;
 pub mod events;
+pub mod grants;
 pub mod history;
+pub mod job;
+pub mod preview;
 pub mod progress;
+pub mod projects;
+pub mod reasons;
+pub mod receipts;
 #[cfg(test)]
 pub mod samples;
 pub mod stacks;
@@ -13,4 +35,47 @@ pub mod system;
 pub mod table;
 pub mod targets;
 pub mod text;
+pub mod tokens;
+pub mod webhooks;
 pub mod why;
+
+/// How a text is to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub now: Timestamp,
+    /// More columns, and nothing is cut.
+    pub wide: bool,
+    pub headers: bool,
+    /// What a line may take; none where nobody reads on a terminal.
+    pub width: Option<usize>,
+}
+
+/// What a command answers with.
+pub trait Show: Serialize {
+    fn text(&self, look: &Look) -> String;
+    /// `stack/web`: what other commands take.
+    fn names(&self) -> Vec<String>;
+}
+
+/// Something of which there are lists.
+pub trait Listed: Serialize + Sized {
+    /// What is said of an empty list.
+    const NONE: &'static str;
+    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a>;
+    fn name(&self) -> String;
+}
+
+impl<T: Listed> Show for Page<T> {
+    fn text(&self, look: &Look) -> String {
+        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, look).print() }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.items.iter().map(Listed::name).collect()
+    }
+}
+
+/// A list that was read to its end.
+pub fn whole<T>(items: Vec<T>) -> Page<T> {
+    Page::whole(items)
+}

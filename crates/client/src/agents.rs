@@ -1,17 +1,44 @@
 //! Agents: joining, and what people ask and change about them.
 
-use brokkr_api::AgentId;
 use brokkr_api::agents::{
-    Agent, AgentPatch, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey, RotatedKey, Target,
+    Agent, AgentPatch, AgentStatus, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey, RotatedKey,
+    Target,
 };
 use brokkr_api::page::Page;
 use brokkr_api::tokens::JoinToken;
+use brokkr_api::why::Presence;
+use brokkr_api::{AgentId, Selector};
 use http::Method;
 
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::exchange::expecting;
 use crate::page::PageQuery;
+
+/// Which agents. What is left out does not restrict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentQuery {
+    /// With this in their names.
+    pub name: Option<String>,
+    /// Over their labels.
+    pub selector: Option<Selector>,
+    pub status: Option<AgentStatus>,
+    pub presence: Option<Presence>,
+}
+
+impl AgentQuery {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        [
+            self.name.clone().map(|name| ("name", name)),
+            self.selector.as_ref().map(|selector| ("selector", selector.to_string())),
+            self.status.map(|status| ("status", status.to_string())),
+            self.presence.map(|presence| ("presence", presence.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
 
 impl Client {
     /// Trades a join token and the public half of a key for an identity. The same token with the same key
@@ -43,6 +70,15 @@ impl Client {
 
     pub async fn agents_all(&self) -> Result<Vec<Agent>, ClientError> {
         self.read_on(|page| async move { self.agents(&page).await }).await
+    }
+
+    /// By name.
+    pub async fn agents_where_all(&self, query: &AgentQuery) -> Result<Vec<Agent>, ClientError> {
+        self.read_on(|page| async move {
+            let pairs = [query.pairs(), page.pairs()].concat();
+            self.send(self.read(&["agents"]).query(&pairs)).await?.json()
+        })
+        .await
     }
 
     /// By name or id.

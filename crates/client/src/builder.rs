@@ -32,6 +32,7 @@ pub struct Client {
     /// The position of the last write: reads are answered no older than that.
     written: Arc<Mutex<Option<Position>>>,
     retry: RetryPolicy,
+    project: Option<Arc<str>>,
 }
 
 /// A credential in the form in which requests use it.
@@ -49,6 +50,7 @@ pub struct ClientBuilder {
     credential: Credential,
     user_agent: String,
     retry: RetryPolicy,
+    project: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,7 @@ impl Client {
             credential: Credential::None,
             user_agent: concat!("brokkr-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: RetryPolicy::none(),
+            project: None,
         }
     }
 
@@ -101,6 +104,10 @@ impl Client {
     #[must_use]
     pub fn base(&self) -> &Url {
         &self.base
+    }
+
+    pub(crate) fn project_named(&self) -> Option<&str> {
+        self.project.as_deref()
     }
 
     pub(crate) fn identity(&self) -> Option<&AgentIdentity> {
@@ -173,6 +180,13 @@ impl ClientBuilder {
         self
     }
 
+    /// The project to act in, for those over the installation; everybody else has one of their own.
+    #[must_use]
+    pub fn project(mut self, project: impl Into<String>) -> Self {
+        self.project = Some(project.into());
+        self
+    }
+
     pub fn build(self) -> Result<Client, BuildError> {
         if !matches!(self.url.scheme(), "https" | "http") {
             return Err(BuildError::Scheme);
@@ -215,6 +229,7 @@ impl ClientBuilder {
             clock: Arc::new(Clock::default()),
             written: Arc::default(),
             retry: self.retry,
+            project: self.project.map(Arc::from),
         })
     }
 }

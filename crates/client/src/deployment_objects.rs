@@ -1,7 +1,7 @@
 //! Deployment objects: submitting, history, and their exact bytes.
 
 use brokkr_api::SequenceId;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Diff};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{SUBMISSION_BYTES, YAML_MEDIA_TYPE};
 use bytes::Bytes;
@@ -50,5 +50,11 @@ impl Client {
 
     pub async fn history_all(&self, stack: &str) -> Result<Vec<DeploymentObject>, ClientError> {
         self.read_on(|page| async move { self.history(stack, &page).await }).await
+    }
+
+    /// What differs between two versions of a stack, by name or id.
+    pub async fn diff(&self, stack: &str, from: SequenceId, to: SequenceId) -> Result<Diff, ClientError> {
+        let pairs = [("from", from.to_string()), ("to", to.to_string())];
+        self.send(self.read(&["stacks", stack, "diff"]).query(&pairs)).await?.json()
     }
 }

@@ -1,24 +1,42 @@
 //! Events: what happened, newest first.
 
+use brokkr_api::SequenceId;
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::report::Transition;
+use jiff::Timestamp;
 
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::page::PageQuery;
 
-/// Which events. Names or ids.
+/// Which events. What is left out does not restrict; a stream is restricted by stack and agent only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
+    /// By name or id.
     pub stack: Option<String>,
+    /// By name or id.
     pub agent: Option<String>,
+    pub sequence_id: Option<SequenceId>,
+    pub transition: Option<Transition>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 impl Client {
     pub async fn events(&self, query: &EventQuery, page: &PageQuery) -> Result<Page<Event>, ClientError> {
-        let stack = query.stack.clone().map(|stack| ("stack", stack));
-        let agent = query.agent.clone().map(|agent| ("agent", agent));
-        let pairs: Vec<_> = stack.into_iter().chain(agent).chain(page.pairs()).collect();
+        let pairs: Vec<_> = [
+            query.stack.clone().map(|stack| ("stack", stack)),
+            query.agent.clone().map(|agent| ("agent", agent)),
+            query.sequence_id.map(|sequence| ("sequence_id", sequence.to_string())),
+            query.transition.map(|transition| ("transition", transition.to_string())),
+            query.since.map(|since| ("since", since.to_string())),
+            query.until.map(|until| ("until", until.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(page.pairs())
+        .collect();
         self.send(self.read(&["events"]).query(&pairs)).await?.json()
     }
 

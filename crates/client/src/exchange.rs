@@ -75,7 +75,7 @@ impl Call {
     }
 
     /// For errors: without the query.
-    fn place(&self) -> Url {
+    pub(crate) fn place(&self) -> Url {
         let mut place = self.url.clone();
         place.set_query(None);
         place
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    fn request(&self, call: &Call) -> Result<reqwest::Request, ClientError> {
+    pub(crate) fn request(&self, call: &Call) -> Result<reqwest::Request, ClientError> {
         let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
         let headers = request.headers_mut();
         for (name, value) in &call.headers {
@@ -152,6 +152,12 @@ impl Client {
             && let Ok(value) = HeaderValue::from_str(&position.to_string())
         {
             headers.insert(header::POSITION, value);
+        }
+        if let Some(project) = self.project_named() {
+            let value = HeaderValue::from_str(project).map_err(|_| ClientError::Unsendable {
+                what: "the project's name has characters that HTTP cannot carry",
+            })?;
+            headers.insert(header::PROJECT, value);
         }
         match self.caller() {
             Caller::Nobody => {}
@@ -173,7 +179,7 @@ impl Client {
         Ok(request)
     }
 
-    fn unreachable(&self, call: &Call, error: &reqwest::Error) -> ClientError {
+    pub(crate) fn unreachable(&self, call: &Call, error: &reqwest::Error) -> ClientError {
         if error.is_timeout() {
             return ClientError::Timeout { url: call.place(), after: call.time };
         }
@@ -186,7 +192,7 @@ impl Client {
 }
 
 /// Reads the whole body: nothing is decided on half an answer.
-async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Answer, ClientError> {
+pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Answer, ClientError> {
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let mut body = BytesMut::new();

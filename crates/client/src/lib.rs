@@ -2,8 +2,8 @@
 //!
 //! A call walks through the rooms in this order:
 //!
-//! 1. a noun ([`agents`], [`sessions`], [`target_state`], [`deployment_objects`], [`reports`],
-//!    [`stacks`], [`events`], [`tokens`], [`system`]) says which request it is and what the answer means;
+//! 1. a noun ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], [`why`], …: one file each) says
+//!    which request it is and what the answer means; [`streams`] are the answers that do not end;
 //! 2. [`retry`] sends it, again if it was lost, always under the same idempotency key;
 //! 3. [`exchange`] is one request and its whole answer: credential, headers, deadline, size limit;
 //! 4. [`answer`] refuses what the broker cannot have meant: portals, redirects, cut-off bodies.
@@ -28,6 +28,8 @@
 pub mod agents;
 pub mod answer;
 pub mod assertion;
+pub mod audit;
+pub mod barred_contents;
 pub mod builder;
 pub mod clock;
 pub mod credential;
@@ -35,17 +37,27 @@ pub mod deployment_objects;
 pub mod error;
 pub mod events;
 pub mod exchange;
+pub mod grants;
 pub mod key;
 pub mod page;
+pub mod projects;
+pub mod prune_approvals;
 pub mod reports;
 pub mod retry;
+pub mod selectors;
 pub mod sessions;
 pub mod stacks;
+pub mod streams;
+pub mod summaries;
 pub mod system;
 pub mod target_state;
 pub mod tokens;
+pub mod webhooks;
+pub mod why;
 
+pub use agents::AgentQuery;
 pub use answer::WrongAnswer;
+pub use audit::AuditQuery;
 pub use builder::{BuildError, Client, ClientBuilder};
 pub use credential::{AgentIdentity, Credential};
 pub use error::ClientError;
@@ -54,5 +66,7 @@ pub use key::{AgentKey, KeyError};
 pub use page::PageQuery;
 pub use retry::{IdempotencyKey, Retry, RetryPolicy};
 pub use secrecy::SecretString;
+pub use stacks::StatusQuery;
+pub use streams::{Message, Stream};
 pub use target_state::{Poll, PollRequest};
 pub use url::Url;

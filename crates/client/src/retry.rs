@@ -74,6 +74,16 @@ impl RetryPolicy {
         self.notice = Some(Arc::new(notice));
         self
     }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn tell(&self, retry: Retry<'_>) {
+        if let Some(notice) = &self.notice {
+            notice(retry);
+        }
+    }
 }
 
 impl std::fmt::Debug for RetryPolicy {
@@ -106,9 +116,7 @@ impl Client {
                 return Err(error);
             }
             tracing::debug!(%error, attempt, "the call is sent again");
-            if let Some(notice) = &policy.notice {
-                notice(Retry { error: &error, attempt, pause: wanted, left });
-            }
+            policy.tell(Retry { error: &error, attempt, pause: wanted, left });
             tokio::time::sleep(wanted).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

@@ -1,15 +1,24 @@
 //! Stacks: making, targeting, deleting, and where they stand. By name or id throughout.
 
+use brokkr_api::Selector;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
-use brokkr_api::status::StackStatus;
+use brokkr_api::status::{StackStatus, State};
 use http::Method;
 
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::exchange::expecting;
 use crate::page::PageQuery;
+
+/// Which rows of a status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusQuery {
+    pub state: Option<State>,
+    /// Over the labels of agents.
+    pub selector: Option<Selector>,
+}
 
 impl Client {
     /// Creates the stack if there is none of that name; changes what is given, leaves the rest.
@@ -61,5 +70,26 @@ impl Client {
 
     pub async fn stack_status_all(&self, stack: &str) -> Result<Vec<StackStatus>, ClientError> {
         self.read_on(|page| async move { self.stack_status(stack, &page).await }).await
+    }
+
+    /// The rows that are asked for. A page may be short, or empty, and still have more behind it.
+    pub async fn stack_status_where(
+        &self,
+        stack: &str,
+        query: &StatusQuery,
+        page: &PageQuery,
+    ) -> Result<Page<StackStatus>, ClientError> {
+        let state = query.state.map(|state| ("state", state.to_string()));
+        let selector = query.selector.as_ref().map(|selector| ("selector", selector.to_string()));
+        let pairs: Vec<_> = state.into_iter().chain(selector).chain(page.pairs()).collect();
+        self.send(self.read(&["stacks", stack, "status"]).query(&pairs)).await?.json()
+    }
+
+    pub async fn stack_status_where_all(
+        &self,
+        stack: &str,
+        query: &StatusQuery,
+    ) -> Result<Vec<StackStatus>, ClientError> {
+        self.read_on(|page| async move { self.stack_status_where(stack, query, &page).await }).await
     }
 }

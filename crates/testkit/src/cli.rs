@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::names::unique;
-use crate::process::{Launch, Output, run};
+use crate::process::{Launch, Output, Process, run};
 use crate::programs::program;
 use crate::scratch::Scratch;
 
@@ -56,12 +56,20 @@ impl Cli {
         deadline: Duration,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Output> {
-        let launch = Launch::new("brokkr", &self.program)
+        run(self.launch(arguments), deadline).await
+    }
+
+    /// Runs a command that does not end by itself; what it prints is in its log.
+    pub fn watch(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Process> {
+        Process::start(self.launch(arguments), self.scratch.path())
+    }
+
+    fn launch(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Launch {
+        Launch::new("brokkr", &self.program)
             .args(arguments)
             .folder(self.scratch.path())
             .env("XDG_CONFIG_HOME", self.config_home())
-            .env("HOME", self.scratch.path());
-        run(launch, deadline).await
+            .env("HOME", self.scratch.path())
     }
 
     /// Writes a file that commands can be pointed at.

@@ -3,23 +3,66 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use brokkr_api::Name;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::names::{BadLabel, check_label_key, parse_label};
+use brokkr_api::why::Presence;
+use brokkr_api::{Name, Selector, TokenId};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    JoinToken(JoinToken),
-    /// All agents
-    List,
+    List(ListAgents),
     /// One agent
-    Status {
-        /// By name or id
-        name: Name,
-    },
-    SetStatus(SetStatus),
+    #[command(visible_alias = "status")]
+    Show(OneAgent),
     Label(Labelling),
+    /// Hold an agent: it gets no deployment objects and changes nothing in its cluster
+    Pause(OneAgent),
+    /// Let an agent work that was held
+    Activate(OneAgent),
+    JoinToken(JoinToken),
+    /// The join tokens, oldest first, with the expired ones of the last 30 days
+    JoinTokens,
+    /// Revoke a join token; an agent that has used it stays
+    RevokeJoinToken {
+        /// As `brokkr agent join-tokens` shows it
+        #[arg(value_name = "ID")]
+        id: TokenId,
+    },
+    Rejoin(Rejoin),
+    Revoke(Revoke),
+    #[command(hide = true)]
+    SetStatus(SetStatus),
+}
+
+/// All agents, or some of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent list -l env=prod --presence silent")]
+pub struct ListAgents {
+    /// Only agents whose labels match, such as env=prod
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<Selector>,
+    /// Only agents with this in their names
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// Only agents that may work, or are held
+    #[arg(long, value_enum)]
+    pub status: Option<Wanted>,
+    /// Only agents that are there, or not
+    #[arg(long, value_name = "PRESENCE", value_parser = presence())]
+    pub presence: Option<Presence>,
+}
+
+fn presence() -> impl clap::builder::TypedValueParser<Value = Presence> {
+    PossibleValuesParser::new(["fresh", "late", "silent", "never"]).try_map(|text| text.parse::<Presence>())
+}
+
+#[derive(Debug, clap::Args)]
+pub struct OneAgent {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
 }
 
 /// Make a token with which one agent can join
@@ -30,20 +73,45 @@ pub struct JoinToken {
     /// The name that the agent will have
     pub name: Name,
     /// A label that the agent will have; can be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub label: Vec<(String, String)>,
-    /// How long it can be used
+    /// How long it can be used, a week at most
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
     pub ttl: Duration,
 }
 
-/// Let an agent work, or hold it
+/// Make a token with which an agent that exists gets a new key
 ///
-/// An agent that is not active gets no deployment objects and changes nothing in its cluster.
+/// The agent keeps its id, labels and targets. Once the token is used, every other key of the agent ends.
+#[derive(Debug, clap::Args)]
+pub struct Rejoin {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// How long it can be used, a week at most
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
+    pub ttl: Duration,
+}
+
+/// End every key of an agent: whoever has them is refused within a second
+///
+/// Its cluster is left as it is. `brokkr agent rejoin` lets it in again.
+#[derive(Debug, clap::Args)]
+pub struct Revoke {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Do not ask (for scripts)
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Let an agent work, or hold it: the same as activate and pause
 #[derive(Debug, clap::Args)]
 pub struct SetStatus {
     /// By name or id
-    pub name: Name,
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
     /// What the agent is to be
     #[arg(value_enum)]
     pub status: Wanted,
@@ -68,9 +136,11 @@ impl From<Wanted> for AgentStatus {
 ///
 /// Selectors are matched again at once: an agent that a stack no longer targets removes that stack.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent label eu-1 env=prod canary-")]
 pub struct Labelling {
     /// By name or id
-    pub name: Name,
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
     /// What to set or remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,

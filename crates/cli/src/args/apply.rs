@@ -1,22 +1,21 @@
 //! `brokkr apply`
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use brokkr_api::{Name, Selector};
+
+use super::{Content, Waiting};
 
 /// Submit manifests as the next version of a stack
 ///
 /// Everything in the files becomes the stack: what an earlier version contained and this one does not is removed.
-/// Several files are joined in the order given, a directory's *.yaml, *.yml and *.json sorted by name.
+/// Several files are joined in the order given, a directory's *.yaml, *.yml and *.json sorted by name. What comes from
+/// --kustomize and --helm is rendered here, and stored as it was rendered.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr apply -f ./deploy --stack web --to env=dev --wait")]
+#[command(after_help = "Examples:\n  brokkr apply -f ./deploy --stack web --to env=dev --wait\n  \
+                  brokkr apply -k overlays/prod --stack web\n  \
+                  brokkr apply --helm ./chart --values prod.yaml -n shop --stack shop")]
 pub struct Apply {
-    /// A file, a directory, or - for stdin; can be repeated
-    #[arg(short, long = "filename", value_name = "PATH", required = true)]
-    pub files: Vec<PathBuf>,
     /// The stack, which is created if there is none of that name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "STACK", value_parser = super::stack)]
     pub stack: Name,
     /// Target agents by labels, such as env=prod,region in (eu,us); can be repeated
     ///
@@ -24,7 +23,7 @@ pub struct Apply {
     #[arg(long, value_name = "SELECTOR")]
     pub to: Vec<Selector>,
     /// Target one agent; can be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub to_agent: Vec<Name>,
     /// How many agents lose the stack by other selectors; the refusal without it says the number
     #[arg(long, value_name = "NUMBER")]
@@ -32,10 +31,8 @@ pub struct Apply {
     /// Set a label of the stack; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub label: Vec<(String, String)>,
-    /// Wait until every targeted agent has this version, healthy
-    #[arg(long)]
-    pub wait: bool,
-    /// How long to wait
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
-    pub timeout: Duration,
+    #[command(flatten)]
+    pub waiting: Waiting,
+    #[command(flatten)]
+    pub content: Content,
 }

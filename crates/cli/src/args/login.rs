@@ -1,7 +1,5 @@
 //! `brokkr login`
 
-use std::path::PathBuf;
-
 use url::Url;
 
 /// Check a token with the broker and remember both
@@ -12,7 +10,4 @@ use url::Url;
 pub struct Login {
     /// Where the broker is, such as https://brokkr.example
     pub url: Url,
-    /// Read the token from this file (- is stdin)
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
 }

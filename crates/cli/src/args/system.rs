@@ -23,6 +23,7 @@ pub enum SystemCommand {
 #[derive(Debug, clap::Args)]
 pub struct Settle {
     /// By id, or by name
+    #[arg(value_parser = super::stack)]
     pub stack: Name,
     #[command(flatten)]
     pub how: How,
@@ -38,7 +39,7 @@ pub struct How {
     #[arg(long)]
     pub keep_restored: bool,
     /// Publish what this agent has; a stack that the database lost is made again
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub take: Option<Name>,
     /// Remove a stack that the database lost from every agent that has it
     #[arg(long)]

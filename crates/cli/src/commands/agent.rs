@@ -1,52 +1,87 @@
 //! `brokkr agent …`
 
-use brokkr_api::agents::{Agent, AgentPatch};
-use brokkr_api::page::Page;
-use brokkr_api::tokens::CreateJoinToken;
-use brokkr_client::Client;
-use jiff::Timestamp;
+use std::time::Duration;
 
-use crate::args::{AgentCommand, JoinToken, LabelChange, Labelling, SetStatus};
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, RejoinAgent};
+use brokkr_api::tokens::{CreateJoinToken, JoinToken as Token};
+use brokkr_api::{Name, TokenId};
+use brokkr_client::{AgentQuery, Client};
+
+use crate::args::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
+use crate::commands::confirm::confirm;
+use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
-use crate::view;
+use crate::view::text::labels;
+use crate::view::whole;
 
 pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
-        AgentCommand::JoinToken(args) => join_token(args, client, printer).await,
-        AgentCommand::List => {
-            let items = client.agents_all().await.while_trying("read the agents")?;
-            let page = Page::whole(items);
-            printer.result(&page, || view::agents::list(&page.items, Timestamp::now()))
-        }
-        AgentCommand::Status { name } => {
-            let agent = client.agent(name.as_str()).await.while_trying(&format!("read the agent {name}"))?;
-            show(&agent, printer)
-        }
-        AgentCommand::SetStatus(args) => set_status(args, client, printer).await,
+        AgentCommand::List(args) => list(args, client, printer).await,
+        AgentCommand::Show(args) => printer.show(&read(&args.agent, client).await?),
         AgentCommand::Label(args) => label(args, client, printer).await,
+        AgentCommand::Pause(args) => set(&args.agent, AgentStatus::Inactive, client, printer).await,
+        AgentCommand::Activate(args) => set(&args.agent, AgentStatus::Active, client, printer).await,
+        AgentCommand::SetStatus(args) => set(&args.agent, args.status.into(), client, printer).await,
+        AgentCommand::JoinToken(args) => join_token(args, client, printer).await,
+        AgentCommand::JoinTokens => {
+            let tokens = client.join_tokens_all().await.while_trying("read the join tokens")?;
+            printer.show(&whole(tokens))
+        }
+        AgentCommand::RevokeJoinToken { id } => revoke_join_token(id, client, printer).await,
+        AgentCommand::Rejoin(args) => rejoin(args, client, printer).await,
+        AgentCommand::Revoke(args) => revoke(args, client, printer).await,
     }
 }
 
-fn show(agent: &Agent, printer: Printer) -> Result<(), Failure> {
-    printer.result(agent, || view::agents::one(agent, Timestamp::now()))
+async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let query = AgentQuery {
+        name: args.name,
+        selector: args.selector,
+        status: args.status.map(Into::into),
+        presence: args.presence,
+    };
+    let agents = printer.patiently("reading the agents", client.agents_where_all(&query)).await;
+    let agents = agents.while_trying("read the agents")?;
+    if agents.is_empty() && query != AgentQuery::default() && printer.is_for_people() {
+        return printer.data("no agent is like that");
+    }
+    printer.show(&whole(agents))
+}
+
+async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {
+    client
+        .agent(agent.as_str())
+        .await
+        .while_trying(&format!("read the agent {agent}"))
+        .about(Noun::Agent, agent)
 }
 
 async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let ttl_seconds = u32::try_from(args.ttl.as_secs())
-        .ok()
-        .filter(|seconds| *seconds > 0)
-        .ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least a second and at most a lifetime"))?;
     let wanted = CreateJoinToken {
         agent_name: args.name.clone(),
         labels: args.label.into_iter().collect(),
-        ttl_seconds: Some(ttl_seconds),
+        ttl_seconds: Some(seconds(args.ttl)?),
     };
     let token = client
         .create_join_token(&wanted)
         .await
         .while_trying(&format!("make a join token for {}", args.name))?;
-    printer.result(&token, || token.token.clone())?;
+    tell(&token, client, printer)
+}
+
+async fn rejoin(args: Rejoin, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let wanted = RejoinAgent { ttl_seconds: Some(seconds(args.ttl)?) };
+    let token = client
+        .rejoin_agent(args.agent.as_str(), &wanted)
+        .await
+        .while_trying(&format!("make a join token for the agent {}", args.agent))
+        .about(Noun::Agent, &args.agent)?;
+    tell(&token, client, printer)
+}
+
+/// The token alone on stdout, so that it can go into a file.
+fn tell(token: &Token, client: &Client, printer: Printer) -> Result<(), Failure> {
+    printer.done(token, format!("join-token/{}", token.id), || token.token.clone())?;
     printer.note(&format!(
         "one agent can join with it as {}, until {:.0}; it is not shown again",
         token.agent_name, token.expires_at
@@ -59,31 +94,65 @@ async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Resul
     Ok(())
 }
 
-async fn set_status(args: SetStatus, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let patch = AgentPatch { status: Some(args.status.into()), ..AgentPatch::default() };
+pub fn seconds(ttl: Duration) -> Result<u32, Failure> {
+    let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least a second and at most a lifetime"))
+}
+
+async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result<(), Failure> {
+    client.revoke_join_token(id).await.while_trying(&format!("revoke the join token {id}"))?;
+    let name = format!("join-token/{id}");
+    printer
+        .done(&serde_json::json!({"id": id, "revoked": true}), name, || format!("join token {id} is revoked"))
+}
+
+async fn set(agent: &Name, status: AgentStatus, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let patch = AgentPatch { status: Some(status), ..AgentPatch::default() };
     let agent = client
-        .patch_agent(args.name.as_str(), &patch)
+        .patch_agent(agent.as_str(), &patch)
         .await
-        .while_trying(&format!("set the status of the agent {}", args.name))?;
-    printer.result(&agent, || format!("agent {} is {}", agent.name, agent.status))
+        .while_trying(&format!("set the status of the agent {agent}"))
+        .about(Noun::Agent, agent)?;
+    printer
+        .done(&agent, format!("agent/{}", agent.name), || format!("agent {} is {}", agent.name, agent.status))
+}
+
+async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let agent = read(&args.agent, client).await?;
+    let name = agent.name.as_str();
+    if !args.yes {
+        printer.warn(&format!(
+            "the agent {name} of {} will be refused; its cluster stays as it is, and nobody repairs it",
+            client.base()
+        ));
+        confirm(&format!("revoking the keys of {name}"), name, printer).await?;
+    }
+    let agent = client
+        .revoke_agent_keys(&agent.id.to_string())
+        .await
+        .while_trying(&format!("revoke the keys of the agent {name}"))?;
+    printer.done(&agent, format!("agent/{}", agent.name), || {
+        format!("agent {0}: every key is revoked; `brokkr agent rejoin {0}` lets it in again", agent.name)
+    })
 }
 
 async fn label(args: Labelling, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let action = format!("change the labels of the agent {}", args.name);
-    let mut labels = client.agent(args.name.as_str()).await.while_trying(&action)?.labels;
+    let action = format!("change the labels of the agent {}", args.agent);
+    let mut wanted = read(&args.agent, client).await?.labels;
     for change in args.changes {
         match change {
             LabelChange::Set(key, value) => {
-                labels.insert(key, value);
+                wanted.insert(key, value);
             }
             LabelChange::Remove(key) => {
-                labels.remove(&key);
+                wanted.remove(&key);
             }
         }
     }
-    let patch = AgentPatch { labels: Some(labels), ..AgentPatch::default() };
+    let patch = AgentPatch { labels: Some(wanted), ..AgentPatch::default() };
     let agent =
-        client.patch_agent_expecting(args.name.as_str(), &patch, args.expect).await.while_trying(&action)?;
-    printer
-        .result(&agent, || format!("agent {} is labelled {}", agent.name, view::text::labels(&agent.labels)))
+        client.patch_agent_expecting(args.agent.as_str(), &patch, args.expect).await.while_trying(&action)?;
+    printer.done(&agent, format!("agent/{}", agent.name), || {
+        format!("agent {} is labelled {}", agent.name, labels(&agent.labels))
+    })
 }

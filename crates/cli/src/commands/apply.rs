@@ -1,90 +1,38 @@
 //! `brokkr apply`: check locally, make or change the stack, submit, and wait for exactly what was submitted.
 
-use std::time::Instant;
-
 use brokkr_api::ErrorCode;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
-use brokkr_api::status::StackStatus;
 use brokkr_client::{Client, IdempotencyKey};
-use serde::Serialize;
 
 use crate::args::{Apply, Global};
-use crate::commands::status::why;
-use crate::commands::wait::{Ending, wait};
+use crate::commands::deliver::Delivery;
 use crate::connect::connect;
-use crate::delivery::{Goal, Standing, Verdict};
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Failure, WhileTrying as _};
 use crate::manifest;
 use crate::printer::Printer;
 use crate::view;
 use crate::view::text::count;
 
-/// The document of `-o json`: the object, and what the agents said if they were waited for.
-#[derive(Serialize)]
-struct Applied<'a> {
-    #[serde(flatten)]
-    object: &'a DeploymentObject,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'a [StackStatus]>,
-}
-
 pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), Failure> {
-    let content = manifest::read(&args.files)?;
+    let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
     let client = connect(global, printer)?;
     let stack = put_stack(&args, &client).await?;
     let stack = put_targets(&args, stack, &client, printer).await?;
-    let started = Instant::now();
-    let object = submit(&args, content, &client).await?;
-    if !printer.wants_json() {
-        let (name, sequence) = (&args.stack, object.sequence_id);
-        let resources = count(usize::try_from(object.resources).unwrap_or(0), "resource");
-        printer.data(&format!(
-            "stack {name}: submitted as {sequence} ({resources}, sha256 {})",
-            view::history::short_checksum(&object)
-        ))?;
-    }
+    let object = printer.patiently("submitting", submit(&args, content, &client)).await?;
     if stack.targets == StackTargets::default() {
         printer.warn(&format!("{} targets no agent: use --to SELECTOR or --to-agent NAME", args.stack));
     }
-    if !args.wait {
-        return document(&object, None, printer);
-    }
-    let goal = Goal::Delivered(object.sequence_id);
-    let waited = wait(&client, object.stack_id, goal, args.timeout, printer).await?;
-    document(&object, Some(&waited.rows), printer)?;
-    let outcome = match waited.ending {
-        Ending::Settled(Verdict::Reached) => {
-            let reached = waited.rows.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
-            let seconds = started.elapsed().as_secs();
-            printer.note(&format!("{} is healthy on {} ({seconds}s)", args.stack, count(reached, "agent")));
-            return Ok(());
-        }
-        Ending::Settled(Verdict::Replaced(newer)) => {
-            return Err(Failure::new(
-                Exit::Conflict,
-                format!("{} was replaced by {newer} before it arrived everywhere", object.sequence_id),
-            )
-            .line(format!("somebody submitted a newer version of {}", args.stack))
-            .next(format!("brokkr history {}", args.stack)));
-        }
-        Ending::Settled(_) => Failure::new(
-            Exit::Failed,
-            format!("{} failed on {}", object.sequence_id, failed(goal, &waited.rows)),
-        ),
-        Ending::TimedOut => timed_out(&args, goal, &waited.rows),
-    };
-    let why = why(&client, &waited.rows).await;
-    let outcome = why.lines().fold(outcome, Failure::line);
-    Err(outcome.next(format!("brokkr status {}; what was submitted stays, and agents go on", args.stack)))
+    let text = format!("stack {}: submitted as {}", args.stack, content_of(&object));
+    let delivery = Delivery { stack: &args.stack, object: &object, client: &client, printer };
+    delivery.finish(&text, &args.waiting).await
 }
 
-fn document(
-    object: &DeploymentObject,
-    status: Option<&[StackStatus]>,
-    printer: Printer,
-) -> Result<(), Failure> {
-    if printer.wants_json() { printer.result(&Applied { object, status }, String::new) } else { Ok(()) }
+/// `42 (14 resources, sha256 9f2c…)`
+pub fn content_of(object: &DeploymentObject) -> String {
+    let resources = count(usize::try_from(object.resources).unwrap_or(0), "resource");
+    let checksum = view::history::short_checksum(object.checksum);
+    format!("{} ({resources}, sha256 {checksum})", object.sequence_id)
 }
 
 async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
@@ -136,26 +84,16 @@ async fn submit(args: &Apply, content: Vec<u8>, client: &Client) -> Result<Deplo
         .submit(args.stack.as_str(), content, &IdempotencyKey::generate())
         .await
         .while_trying(&format!("submit to the stack {}", args.stack))
+        .map_err(|failure| lifted(args, failure))
 }
 
-fn failed(goal: Goal, rows: &[StackStatus]) -> String {
-    let failed: Vec<&str> = rows
-        .iter()
-        .filter(|row| goal.standing(row) == Standing::Failed)
-        .map(|row| row.agent_name.as_str())
-        .collect();
-    let concerned = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).count();
-    match failed.as_slice() {
-        [only] if concerned == 1 => (*only).to_owned(),
-        several => format!("{} of {}", several.len(), count(concerned, "agent")),
+/// A barred content is told with the command that allows it again.
+fn lifted(args: &Apply, failure: Failure) -> Failure {
+    match failure.code {
+        Some(ErrorCode::BRK2011) => failure.next(format!(
+            "submit another content; or, if it is good after all, `brokkr bar list {0}` and `brokkr bar lift {0} …`",
+            args.stack
+        )),
+        _ => failure,
     }
-}
-
-/// What failed is a failure, even if others were still on their way when the time was up.
-fn timed_out(args: &Apply, goal: Goal, rows: &[StackStatus]) -> Failure {
-    let time = humantime::format_duration(args.timeout);
-    let has_failed = rows.iter().any(|row| goal.standing(row) == Standing::Failed);
-    let exit = if has_failed { Exit::Failed } else { Exit::Timeout };
-    let failure = Failure::new(exit, format!("{} has not arrived everywhere within {time}", args.stack));
-    failure.line(view::progress::summary(goal, rows))
 }

@@ -1,4 +1,6 @@
-//! `brokkr delete stack`: ask, mark, and wait until every agent has seen it gone.
+//! `brokkr delete stack`: show the impact, ask, mark, and wait until every agent has seen it gone.
+
+use std::time::Duration;
 
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::Stack;
@@ -7,13 +9,19 @@ use brokkr_client::Client;
 use serde::Serialize;
 
 use crate::args::DeleteStack;
-use crate::commands::status::why;
-use crate::commands::wait::{Ending, wait};
+use crate::commands::confirm::confirm;
+use crate::commands::status::reasons;
+use crate::commands::wait::{Ending, Waited, wait};
 use crate::delivery::{Goal, Verdict};
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
+use crate::view::receipts::receipts;
 use crate::view::text::count;
+use crate::view::whole;
+
+/// On more agents than this, `--yes` alone is not enough.
+const MANY: usize = 10;
 
 /// The document of `-o json`: the deletion marker, and what the agents said if they were waited for.
 #[derive(Serialize)]
@@ -27,13 +35,13 @@ struct Deleted<'a> {
 pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = &args.name;
     let action = format!("delete the stack {name}");
-    let stack = client.stack(name.as_str()).await.while_trying(&action)?;
-    if !args.yes && stack.deleted_at.is_none() {
-        confirm(&stack, client, printer).await?;
+    let stack = client.stack(name.as_str()).await.while_trying(&action).about(Noun::Stack, name)?;
+    if stack.deleted_at.is_none() {
+        guard(&args, &stack, client, printer).await?;
     }
     // By id: between the question and now, the name may have become another stack's.
     let marker = client.delete_stack(&stack.id.to_string()).await.while_trying(&action)?;
-    if !printer.wants_json() {
+    if printer.is_for_people() {
         let what =
             if stack.deleted_at.is_some() { "was already deleted, as" } else { "deletion submitted as" };
         printer.data(&format!("stack {}: {what} {}", stack.name, marker.sequence_id))?;
@@ -42,8 +50,24 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
         return document(&marker, None, printer);
     }
     let goal = Goal::Removed(marker.sequence_id);
-    let waited = wait(client, stack.id, goal, args.timeout, printer).await?;
+    let title = format!("waiting until {} is gone", stack.name);
+    let waited = wait(client, stack.id, goal, &title, args.timeout, printer).await?;
     document(&marker, Some(&waited.rows), printer)?;
+    judge(&stack, goal, waited, args.timeout, client, printer).await
+}
+
+/// Says that it is gone, with a receipt for each agent, or where it is not.
+pub async fn judge(
+    stack: &Stack,
+    goal: Goal,
+    waited: Waited,
+    timeout: Duration,
+    client: &Client,
+    printer: Printer,
+) -> Result<(), Failure> {
+    if printer.is_for_people() && !waited.rows.is_empty() {
+        printer.show(&whole(receipts(&waited.rows)))?;
+    }
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
             match waited.rows.iter().filter(|row| row.state == State::Removed).count() {
@@ -56,44 +80,65 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
             Failure::new(Exit::Failed, format!("{} could not be removed everywhere", stack.name))
         }
         Ending::TimedOut => {
-            let time = humantime::format_duration(args.timeout);
+            let time = humantime::format_duration(timeout);
             Failure::new(Exit::Timeout, format!("{} is not gone everywhere within {time}", stack.name))
         }
     };
     let outcome = outcome.line(view::progress::summary(goal, &waited.rows));
-    let why = why(client, &waited.rows).await;
-    let outcome = why.lines().fold(outcome, Failure::line);
+    let reasons = reasons(client, &waited.rows).await;
+    let outcome = reasons.lines().fold(outcome, Failure::line);
     Err(outcome
         .next(format!("brokkr status {}; the deletion goes on, also on agents that are away now", stack.id)))
 }
 
-async fn confirm(stack: &Stack, client: &Client, printer: Printer) -> Result<(), Failure> {
-    if !printer.can_ask() {
-        return Err(Failure::new(Exit::Usage, format!("deleting {} wants to be confirmed", stack.name))
-            .next("add --yes in scripts"));
+/// Lets through whoever knows how much goes.
+async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let name = &stack.name;
+    if !args.yes && args.expect.is_none() && !printer.can_ask() {
+        // Without a question to answer, there is no reason to look.
+        return confirm(&format!("deleting {name}"), name.as_str(), printer).await;
     }
-    let rows = client
-        .stack_status_all(&stack.id.to_string())
+    let id = stack.id.to_string();
+    let rows = printer
+        .patiently("reading where it is", client.stack_status_all(&id))
         .await
-        .while_trying(&format!("read where the stack {} is", stack.name))?;
+        .while_trying(&format!("read where the stack {name} is"))?;
     let on: Vec<&str> =
         rows.iter().filter(|row| row.state != State::Removed).map(|row| row.agent_name.as_str()).collect();
-    let shown = on.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-    let more = if on.len() > 5 { format!(" and {} more", on.len() - 5) } else { String::new() };
-    let server = client.base();
-    match on.len() {
-        0 => printer.warn(&format!("{} of {server} is on no agent", stack.name)),
-        some => printer.warn(&format!(
-            "{} of {server} is on {}: {shown}{more}. Its resources there will be deleted.",
-            stack.name,
-            count(some, "agent")
-        )),
+    let impact = impact(name.as_str(), &on, client);
+    match args.expect {
+        Some(expected) if expected != on.len() => {
+            return Err(Failure::new(
+                Exit::Conflict,
+                format!("{name} is not on {}", count(expected, "agent")),
+            )
+            .line(impact)
+            .next(format!("if that is meant: --expect {}", on.len())));
+        }
+        Some(_) => {}
+        None if args.yes && on.len() > MANY => {
+            return Err(Failure::new(Exit::Conflict, format!("{name} is on more than {MANY} agents"))
+                .line(impact)
+                .next(format!("if that is meant: --yes --expect {}", on.len())));
+        }
+        None => {}
     }
-    let answer = printer.ask(&format!("Type {} to delete it: ", stack.name)).await;
-    if answer.as_deref() == Some(stack.name.as_str()) {
+    if args.yes {
         return Ok(());
     }
-    Err(Failure::new(Exit::Failed, "not confirmed, nothing was deleted"))
+    printer.warn(&impact);
+    confirm(&format!("deleting {name}"), name.as_str(), printer).await
+}
+
+fn impact(name: &str, on: &[&str], client: &Client) -> String {
+    let server = client.base();
+    if on.is_empty() {
+        return format!("{name} of {server} is on no agent");
+    }
+    let shown = on.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    let more = if on.len() > 5 { format!(" and {} more", on.len() - 5) } else { String::new() };
+    let agents = count(on.len(), "agent");
+    format!("{name} of {server} is on {agents}: {shown}{more}. Its resources there will be deleted.")
 }
 
 fn document(
@@ -101,5 +146,12 @@ fn document(
     status: Option<&[StackStatus]>,
     printer: Printer,
 ) -> Result<(), Failure> {
-    if printer.wants_json() { printer.result(&Deleted { marker, status }, String::new) } else { Ok(()) }
+    if printer.is_for_people() {
+        return Ok(());
+    }
+    printer.done(
+        &Deleted { marker, status },
+        format!("deployment-object/{}", marker.sequence_id),
+        String::new,
+    )
 }

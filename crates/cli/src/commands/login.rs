@@ -1,21 +1,19 @@
 //! `brokkr login`: check first, then remember.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use brokkr_api::tokens::WhoAmI;
 use brokkr_client::{RetryPolicy, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use url::{Host, Url};
 
 use crate::args::{Global, Login};
 use crate::config::{Context, Folder};
-use crate::connect::{client, of_config, read_authorities, token_from_environment};
+use crate::connect::{client, of_config, read_authorities, read_token, token_from, token_from_environment};
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
-
-/// No token is longer; what is, is some other file.
-const LONGEST_TOKEN: u64 = 4096;
 
 #[derive(Serialize)]
 struct LoggedIn<'a> {
@@ -34,20 +32,24 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
     if context.server.scheme() == "http" && !is_this_machine(&context.server) {
         printer.warn("the token travels unprotected over http://; use https:// for anything but a trial");
     }
-    let token = token(args.token_file.as_deref(), printer).await?;
-    let whoami = client(&context, token.clone(), RetryPolicy::none())?
+    let token = token(global.token_file.as_deref(), printer).await?;
+    let whoami = client(&context, token.clone(), global.project.as_ref(), RetryPolicy::none())?
         .whoami()
         .await
         .while_trying(&format!("log in to {}", context.server))?;
     let folder = Folder::of_this_user().map_err(of_config)?;
     let server = context.server.clone();
     folder.remember(&name, context, &token).map_err(of_config)?;
-    printer.result(&LoggedIn { context: &name, server: &server, whoami: &whoami }, || {
-        format!(
-            "logged in to {server} as {} ({} in project {}); context {name}",
-            whoami.name, whoami.role, whoami.project
-        )
-    })
+    printer.done(
+        &LoggedIn { context: &name, server: &server, whoami: &whoami },
+        format!("context/{name}"),
+        || {
+            format!(
+                "logged in to {server} as {} ({} in project {}); context {name}",
+                whoami.name, whoami.role, whoami.project
+            )
+        },
+    )
 }
 
 fn name_of(url: &Url) -> Result<String, Failure> {
@@ -65,27 +67,15 @@ fn is_this_machine(url: &Url) -> bool {
 }
 
 async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString, Failure> {
-    let missing = || {
+    if let Some(path) = file {
+        return token_from(path);
+    }
+    let token = match token_from_environment() {
+        Some(token) => Some(token),
+        None if std::io::stdin().is_terminal() => printer.ask_secret("Token: ").await,
+        None => Some(read_token(Ok(std::io::stdin()), "stdin")?),
+    };
+    token.filter(|token| !token.expose_secret().is_empty()).ok_or_else(|| {
         Failure::new(Exit::Usage, "no token was given").next("use --token-file FILE, BROKKR_TOKEN, or stdin")
-    };
-    let token = match file {
-        Some(path) if path.as_os_str() != "-" => {
-            Some(read(std::fs::File::open(path), &path.display().to_string())?)
-        }
-        Some(_) => Some(read(Ok(std::io::stdin()), "stdin")?),
-        None => match token_from_environment() {
-            Some(token) => Some(token),
-            None if std::io::stdin().is_terminal() => printer.ask_secret("Token: ").await,
-            None => Some(read(Ok(std::io::stdin()), "stdin")?),
-        },
-    };
-    token.filter(|token| !secrecy::ExposeSecret::expose_secret(token).is_empty()).ok_or_else(missing)
-}
-
-fn read(source: std::io::Result<impl std::io::Read>, name: &str) -> Result<SecretString, Failure> {
-    let mut text = String::new();
-    source
-        .and_then(|source| source.take(LONGEST_TOKEN).read_to_string(&mut text))
-        .map_err(|error| Failure::new(Exit::Usage, format!("cannot read the token from {name}: {error}")))?;
-    Ok(text.trim().to_owned().into())
+    })
 }

@@ -1,87 +1,129 @@
-//! `brokkr status`: all stacks, or one on each agent.
+//! `brokkr status`: all stacks, or one on each agent, once or on and on.
 
 use std::collections::BTreeMap;
 
-use brokkr_api::page::Page;
+use brokkr_api::Name;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
-use brokkr_api::{Name, StackId};
-use brokkr_client::{Client, ClientError};
+use brokkr_client::{Client, ClientError, Message, StatusQuery};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::args::Status;
-use crate::failure::{Failure, WhileTrying as _};
+use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
+use crate::view::stacks::StackLine;
+use crate::view::whole;
 
-/// With more stacks than this, the state of each is left to `brokkr status STACK`.
-const ASKED_EACH: usize = 50;
+/// With more stacks than this, the figures of each are left to `brokkr status STACK`.
+const ASKED_EACH: usize = 200;
+/// Questions that are open at a time.
+const AT_ONCE: usize = 16;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
-    match args.stack {
-        None => all(client, printer).await,
-        Some(stack) => one(&stack, client, printer).await,
+    let Some(stack) = args.stack else { return all(client, printer).await };
+    let query = StatusQuery { state: args.state, selector: args.selector };
+    if args.watch {
+        watch(&stack, &query, client, printer).await
+    } else {
+        one(&stack, &query, client, printer).await
     }
 }
 
 async fn all(client: &Client, printer: Printer) -> Result<(), Failure> {
-    let items = client.stacks_all().await.while_trying("read the stacks")?;
-    let page = Page::whole(items);
-    if printer.wants_json() {
-        return printer.result(&page, String::new);
-    }
-    let states = if page.items.len() <= ASKED_EACH {
-        states(client, &page.items).await.while_trying("read the state of the stacks")?
-    } else {
-        BTreeMap::new()
+    let read = async {
+        let stacks = client.stacks_all().await.while_trying("read the stacks")?;
+        figures(client, stacks).await.while_trying("read the state of the stacks")
     };
-    printer.result(&page, || view::stacks::list(&page.items, &states, Timestamp::now()))
+    let lines = printer.patiently("reading the stacks", read).await?;
+    let is_left_out = lines.len() > ASKED_EACH;
+    printer.show(&whole(lines))?;
+    if is_left_out && printer.is_for_people() {
+        printer.note("with so many stacks, how far each is: brokkr status STACK");
+    }
+    Ok(())
 }
 
-async fn states(
-    client: &Client,
-    stacks: &[Stack],
-) -> Result<BTreeMap<StackId, Vec<StackStatus>>, ClientError> {
-    let mut asked = JoinSet::new();
-    for stack in stacks {
-        let (client, id) = (client.clone(), stack.id);
-        asked.spawn(async move { (id, client.stack_status_all(&id.to_string()).await) });
-    }
-    let mut states = BTreeMap::new();
-    while let Some(answer) = asked.join_next().await {
-        if let Ok((id, rows)) = answer {
-            states.insert(id, rows?);
+async fn figures(client: &Client, stacks: Vec<Stack>) -> Result<Vec<StackLine>, ClientError> {
+    let mut summaries = BTreeMap::new();
+    if stacks.len() <= ASKED_EACH {
+        for some in stacks.chunks(AT_ONCE) {
+            let mut asked = JoinSet::new();
+            for stack in some {
+                let (client, id) = (client.clone(), stack.id);
+                asked.spawn(async move { (id, client.stack_summary(&id.to_string()).await) });
+            }
+            while let Some(answer) = asked.join_next().await {
+                if let Ok((id, summary)) = answer {
+                    summaries.insert(id, summary?);
+                }
+            }
         }
     }
-    Ok(states)
+    let line = |stack: Stack| StackLine { summary: summaries.remove(&stack.id), stack };
+    Ok(stacks.into_iter().map(line).collect())
 }
 
-async fn one(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let action = format!("read the status of the stack {stack}");
-    let items = client.stack_status_all(stack.as_str()).await.while_trying(&action)?;
-    let page = Page::whole(items);
-    if printer.wants_json() {
-        return printer.result(&page, String::new);
+async fn read(stack: &Name, query: &StatusQuery, client: &Client) -> Result<Vec<StackStatus>, Failure> {
+    client
+        .stack_status_where_all(stack.as_str(), query)
+        .await
+        .while_trying(&format!("read the status of the stack {stack}"))
+        .about(Noun::Stack, stack)
+}
+
+async fn one(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let items = printer.patiently("reading the status", read(stack, query, client)).await?;
+    let page = whole(items);
+    printer.show(&page)?;
+    if !printer.is_for_people() {
+        return Ok(());
     }
-    if page.items.is_empty() {
-        return printer.data(&format!(
-            "no agent is targeted by {stack}: `brokkr apply … --to SELECTOR` or `--to-agent NAME`"
-        ));
+    let reasons = reasons(client, &page.items).await;
+    if reasons.is_empty() { Ok(()) } else { printer.data(&format!("\n{reasons}")) }
+}
+
+/// What is there, then every change. The stream is begun first, so that nothing falls between the two.
+async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let action = format!("follow the status of the stack {stack}");
+    let mut changes = client.follow_status(stack.as_str());
+    changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
+    let mut told = printer.stream();
+    let rows = read(stack, query, client).await?;
+    let mut is_read = told.items("status", &rows)?;
+    if rows.is_empty() && printer.is_for_people() {
+        printer.note("nothing to show yet; waiting for agents to report");
     }
-    printer.data(&view::status::per_agent(&page.items, Timestamp::now()))?;
-    let why = why(client, &page.items).await;
-    if why.is_empty() { Ok(()) } else { printer.data(&format!("\n{why}")) }
+    let mut known: BTreeMap<_, _> = rows.into_iter().map(|row| (row.agent_id, row)).collect();
+    while is_read {
+        match changes.next().await.while_trying(&action)? {
+            Message::Reset => {
+                printer.warn("the broker's history was restored: what follows is as of now");
+                is_read = told.items("status", &read(stack, query, client).await?)?;
+            }
+            Message::Item(row) => {
+                // Labels do not travel with a row: who is wanted was said by the list.
+                let is_wanted = query.state.is_none_or(|state| state == row.state)
+                    && (query.selector.is_none() || known.contains_key(&row.agent_id));
+                let is_news = known.insert(row.agent_id, row.clone()).as_ref() != Some(&row);
+                if is_wanted && is_news {
+                    is_read = told.items("status", &[row])?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Why the agents that are not in sync are not, with what is known of the agents themselves.
-pub async fn why(client: &Client, rows: &[StackStatus]) -> String {
+pub async fn reasons(client: &Client, rows: &[StackStatus]) -> String {
     let mut agents = BTreeMap::new();
-    for row in view::why::told(rows) {
+    for row in view::reasons::told(rows) {
         // Not being allowed to see an agent must not keep anybody from seeing the rest.
         if let Ok(agent) = client.agent(&row.agent_id.to_string()).await {
             agents.insert(row.agent_name.clone(), agent);
         }
     }
-    view::why::why(rows, &agents, Timestamp::now())
+    view::reasons::reasons(rows, &agents, Timestamp::now())
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use brokkr_api::StackId;
-use brokkr_api::page::Page;
 use brokkr_api::system::{Settled, UnsettledStack};
 use brokkr_client::Client;
 use tokio::time::Instant;
@@ -12,6 +11,8 @@ use crate::args::{Settle, SystemCommand};
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
+use crate::view::system::{Ahead, Unknown};
+use crate::view::whole;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -19,17 +20,15 @@ pub async fn run(args: SystemCommand, client: &Client, printer: Printer) -> Resu
     match args {
         SystemCommand::Status => {
             let system = client.system().await.while_trying("read how the broker stands")?;
-            printer.result(&system, || view::system::status(&system))
+            printer.show(&system)
         }
         SystemCommand::Ahead => {
             let stacks = client.system_ahead_all().await.while_trying("read who is ahead")?;
-            let page = Page::whole(stacks);
-            printer.result(&page, || view::system::ahead(&page.items))
+            printer.show(&Ahead(whole(stacks)))
         }
         SystemCommand::Unknown => {
             let stacks = client.system_unknown_all().await.while_trying("read what is unknown")?;
-            let page = Page::whole(stacks);
-            printer.result(&page, || view::system::unknown(&page.items))
+            printer.show(&Unknown(whole(stacks)))
         }
         SystemCommand::Settle(args) => settle(args, client, printer).await,
     }
@@ -40,7 +39,9 @@ async fn settle(args: Settle, client: &Client, printer: Printer) -> Result<(), F
     let before = unsettled(client).await?;
     let settled = client.settle(args.stack.as_str(), &args.how.settlement()).await.while_trying(&action)?;
     let Some(agent) = &settled.waiting_for else { return tell(&args, &settled, printer) };
-    printer.note(&format!("waiting for {agent} to hand the content over"));
+    let live = printer.live(&format!("waiting for {agent}"));
+    live.line(&format!("waiting for {agent} to hand the content over"));
+    live.headline(&format!("waiting for {agent}"));
     let asked = |stack: &&UnsettledStack| {
         stack.stack_id.to_string() == args.stack.as_str() || stack.stack_name == args.stack.as_str()
     };
@@ -51,6 +52,7 @@ async fn settle(args: Settle, client: &Client, printer: Printer) -> Result<(), F
     loop {
         let now = unsettled(client).await?;
         let Some(stack) = now.iter().find(|stack| stack.stack_id == id) else {
+            drop(live);
             return published(id, client, &args, printer).await;
         };
         if let Some(why) = stack.wish.as_ref().and_then(|wish| wish.refused.as_ref()) {
@@ -80,5 +82,6 @@ async fn published(id: StackId, client: &Client, args: &Settle, printer: Printer
 }
 
 fn tell(args: &Settle, settled: &Settled, printer: Printer) -> Result<(), Failure> {
-    printer.result(settled, || view::system::settled(args.stack.as_str(), settled))
+    let name = args.stack.as_str();
+    printer.done(settled, format!("stack/{name}"), || view::system::settled(name, settled))
 }

@@ -14,5 +14,6 @@ struct Version {
 
 pub fn run(printer: Printer) -> Result<(), Failure> {
     let version = Version { version: env!("CARGO_PKG_VERSION"), protocol: PROTOCOL_VERSION };
-    printer.result(&version, || format!("brokkr {} (protocol {})", version.version, version.protocol))
+    let name = format!("version/{}", version.version);
+    printer.done(&version, name, || format!("brokkr {} (protocol {})", version.version, version.protocol))
 }

@@ -1,65 +1,149 @@
-//! Agents, as a list and one by one.
+//! Agents, as a list and one by one, and the tokens by which they join.
 
-use brokkr_api::agents::Agent;
+use brokkr_api::agents::{Agent, AgentStatus};
+use brokkr_api::tokens::JoinTokenInfo;
+use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
-use super::table::Table;
-use super::text::{age, age_or_dash, labels};
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::text::{age, age_or_dash, clean, fields, labels, when};
+use super::{Listed, Look, Show};
 
-pub fn list(agents: &[Agent], now: Timestamp) -> String {
-    if agents.is_empty() {
-        return "no agents yet: `brokkr agent join-token NAME` lets one join".to_owned();
+impl Listed for Agent {
+    const NONE: &'static str = "no agents yet: `brokkr agent join-token NAME` lets one join";
+
+    fn table<'a>(agents: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("NAME"),
+            plain("STATUS"),
+            plain("PRESENCE"),
+            plain("SEEN"),
+            plain("AGE"),
+            sentence("LABELS"),
+            wide("ID"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for agent in agents {
+            let style = match agent.status {
+                _ if agent.session_tied || agent.revoked_at.is_some() => BAD,
+                AgentStatus::Active => GOOD,
+                AgentStatus::Inactive => CAREFUL,
+            };
+            let presence = match agent.presence {
+                Presence::Fresh => GOOD,
+                Presence::Late => UNDER_WAY,
+                Presence::Never | Presence::Silent => CAREFUL,
+            };
+            table.row([
+                agent.name.to_string().into(),
+                painted(status(agent), style),
+                painted(agent.presence.to_string(), presence),
+                age_or_dash(agent.last_seen_at, look.now).into(),
+                age(agent.created_at, look.now).into(),
+                labels(&agent.labels).into(),
+                agent.id.to_string().into(),
+            ]);
+        }
+        table
     }
-    let mut table = Table::new(&["NAME", "STATUS", "SEEN", "AGE", "LABELS"]);
-    for agent in agents {
-        table.row([
-            agent.name.to_string(),
-            status(agent),
-            age_or_dash(agent.last_seen_at, now),
-            age(agent.created_at, now),
-            labels(&agent.labels),
-        ]);
+
+    fn name(&self) -> String {
+        format!("agent/{}", self.name)
     }
-    table.print()
 }
 
-pub fn one(agent: &Agent, now: Timestamp) -> String {
-    let seen = agent
-        .last_seen_at
-        .map_or_else(|| "never".to_owned(), |seen| format!("{} ago ({seen:.0})", age(seen, now)));
-    let mut lines = vec![
-        format!("name:      {}", agent.name),
-        format!("id:        {}", agent.id),
-        format!("status:    {}", status(agent)),
-        format!("seen:      {seen}"),
-        format!("joined:    {} ago ({:.0})", age(agent.created_at, now), agent.created_at),
-        format!("starts:    {}", agent.session_count),
-        format!("labels:    {}", labels(&agent.labels)),
-    ];
-    if !agent.annotations.is_empty() {
-        lines.push("notes:".to_owned());
-        lines.extend(
-            agent.annotations.iter().map(|(key, value)| format!("  {key}: {}", super::text::clean(value))),
-        );
+impl Show for Agent {
+    fn text(&self, look: &Look) -> String {
+        let seen = self.last_seen_at.map_or_else(|| "never".to_owned(), |seen| when(seen, look.now));
+        let mut text = fields([
+            ("name", self.name.to_string()),
+            ("id", self.id.to_string()),
+            ("status", status(self)),
+            ("presence", self.presence.to_string()),
+            ("seen", seen),
+            ("joined", when(self.created_at, look.now)),
+            ("starts", self.session_count.to_string()),
+            ("labels", labels(&self.labels)),
+        ]);
+        if !self.annotations.is_empty() {
+            text.push_str("\nnotes:");
+            for (key, value) in &self.annotations {
+                text.push_str(&format!("\n  {key}: {}", clean(value)));
+            }
+        }
+        if let Some(revoked) = self.revoked_at {
+            text.push_str(&format!(
+                "\n\nIts keys were revoked {} ago. `brokkr agent rejoin {}` lets it in again.",
+                age(revoked, look.now),
+                self.name
+            ));
+        }
+        if self.session_tied {
+            text.push_str(&format!(
+                "\n\nTwo processes claim to be this agent, so both hold. Find the second one (a cloned cluster?);\n\
+                 it needs a join token of its own. See `brokkr events --agent {}`.",
+                self.name
+            ));
+        }
+        text
     }
-    if agent.session_tied {
-        lines.push(String::new());
-        lines.push(
-            "Two processes claim to be this agent, so both hold. Find the second one (a cloned cluster?);"
-                .to_owned(),
-        );
-        lines.push(format!("it needs a join token of its own. See `brokkr events --agent {}`.", agent.name));
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
     }
-    lines.join("\n")
 }
 
 fn status(agent: &Agent) -> String {
-    if agent.session_tied { format!("{},TIED", agent.status) } else { agent.status.to_string() }
+    let revoked = if agent.revoked_at.is_some() { ",REVOKED" } else { "" };
+    let tied = if agent.session_tied { ",TIED" } else { "" };
+    format!("{}{revoked}{tied}", agent.status)
+}
+
+impl Listed for JoinTokenInfo {
+    const NONE: &'static str = "no join tokens: `brokkr agent join-token NAME` makes one";
+
+    fn table<'a>(tokens: &[Self], look: &'a Look) -> Table<'a> {
+        let columns =
+            [plain("ID"), plain("AGENT"), plain("STATE"), plain("EXPIRES"), plain("AGE"), sentence("LABELS")];
+        let mut table = Table::new(look, &columns);
+        for token in tokens {
+            let (state, style) = join_state(token, look.now);
+            table.row([
+                token.id.to_string().into(),
+                token.agent_name.clone().into(),
+                painted(state, style),
+                expiry(token.expires_at, look.now).into(),
+                age(token.created_at, look.now).into(),
+                labels(&token.labels).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("join-token/{}", self.id)
+    }
+}
+
+fn join_state(token: &JoinTokenInfo, now: Timestamp) -> (&'static str, anstyle::Style) {
+    match token {
+        JoinTokenInfo { used_by: Some(_), .. } => ("used", FAINT),
+        JoinTokenInfo { revoked_at: Some(_), .. } => ("revoked", FAINT),
+        token if token.expires_at <= now => ("expired", FAINT),
+        JoinTokenInfo { rejoins: Some(_), .. } => ("waiting, for a new key", GOOD),
+        _ => ("waiting", GOOD),
+    }
+}
+
+/// `in 40m`, or `2h ago`.
+pub fn expiry(at: Timestamp, now: Timestamp) -> String {
+    if at > now { format!("in {}", age(now, at)) } else { format!("{} ago", age(at, now)) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{agent, now};
+    use super::super::samples::{AGENT, agent, ago, look, looks, now};
+    use super::super::whole;
     use super::*;
 
     #[test]
@@ -68,11 +152,33 @@ mod tests {
         tied.session_tied = true;
         tied.labels.clear();
         tied.last_seen_at = None;
+        tied.presence = Presence::Never;
+        let mut revoked = agent("us-1");
+        revoked.revoked_at = Some(ago(90));
+        revoked.labels.insert("example.com/a-rather-long-key".into(), "with-a-value-that-is-long".into());
         insta::assert_snapshot!(format!(
-            "{}\n\n{}\n\n{}",
-            list(&[agent("eu-1"), tied.clone()], now()),
-            one(&tied, now()),
-            list(&[], now())
+            "{}\n\n{}\n\n{}\n\n{}",
+            looks(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone()])),
+            tied.text(&look()),
+            revoked.text(&look()),
+            whole(Vec::<Agent>::new()).text(&look())
         ));
+    }
+
+    #[test]
+    fn join_tokens() {
+        let token = JoinTokenInfo {
+            id: AGENT.parse().unwrap(),
+            agent_name: "eu-1".into(),
+            labels: agent("eu-1").labels,
+            rejoins: None,
+            used_by: None,
+            created_at: ago(600),
+            expires_at: now() + jiff::SignedDuration::from_secs(3000),
+            revoked_at: None,
+        };
+        let used = JoinTokenInfo { used_by: Some(AGENT.parse().unwrap()), ..token.clone() };
+        let late = JoinTokenInfo { expires_at: ago(60), ..token.clone() };
+        insta::assert_snapshot!(looks(&whole(vec![token, used, late])));
     }
 }

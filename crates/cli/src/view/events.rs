@@ -1,29 +1,52 @@
 //! Events, the newest last, as one reads a log.
 
 use brokkr_api::events::Event;
-use jiff::Timestamp;
+use brokkr_api::report::Transition;
 
-use super::table::Table;
-use super::text::{age, short};
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::text::age;
+use super::{Listed, Look};
 
-pub fn list(events: &[Event], now: Timestamp) -> String {
-    if events.is_empty() {
-        return "no events".to_owned();
+impl Listed for Event {
+    const NONE: &'static str = "no events";
+
+    fn table<'a>(events: &[Self], look: &'a Look) -> Table<'a> {
+        let mut events: Vec<&Event> = events.iter().collect();
+        events.sort_by_key(|event| event.at);
+        let columns = [
+            plain("AGE"),
+            wide("TIME"),
+            plain("AGENT"),
+            plain("STACK"),
+            plain("SEQUENCE"),
+            plain("EVENT"),
+            sentence("MESSAGE"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for event in events {
+            let style = match event.transition {
+                Transition::Healthy => GOOD,
+                Transition::Failed => BAD,
+                Transition::Degraded | Transition::Blocked => CAREFUL,
+                Transition::Applied | Transition::Repaired => UNDER_WAY,
+                Transition::Removed => FAINT,
+            };
+            table.row([
+                age(event.at, look.now).into(),
+                format!("{:.0}", event.at).into(),
+                event.agent_name.clone().into(),
+                event.stack_name.clone().into(),
+                event.sequence_id.to_string().into(),
+                painted(event.transition.to_string(), style),
+                message(event).into(),
+            ]);
+        }
+        table
     }
-    let mut events: Vec<&Event> = events.iter().collect();
-    events.sort_by_key(|event| event.at);
-    let mut table = Table::new(&["AGE", "AGENT", "STACK", "SEQUENCE", "EVENT", "MESSAGE"]);
-    for event in events {
-        table.row([
-            age(event.at, now),
-            event.agent_name.clone(),
-            event.stack_name.clone(),
-            event.sequence_id.to_string(),
-            event.transition.to_string(),
-            short(&message(event), 100),
-        ]);
+
+    fn name(&self) -> String {
+        format!("event/{}", self.id)
     }
-    table.print()
 }
 
 fn message(event: &Event) -> String {
@@ -40,15 +63,16 @@ fn message(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{event, now};
+    use super::super::samples::{AGENT, event, looks};
+    use super::super::whole;
     use super::*;
-    use brokkr_api::report::Transition;
 
     #[test]
     fn events() {
-        insta::assert_snapshot!(list(
-            &[event(Transition::Failed, 30), event(Transition::Applied, 3700)],
-            now()
-        ));
+        let mut events = vec![event(Transition::Failed, 30), event(Transition::Applied, 3700)];
+        for event in &mut events {
+            event.id = AGENT.parse().unwrap();
+        }
+        insta::assert_snapshot!(looks(&whole(events)));
     }
 }

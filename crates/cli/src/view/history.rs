@@ -1,49 +1,66 @@
 //! The versions of a stack.
 
+use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
-use jiff::Timestamp;
 
-use super::table::Table;
+use super::table::{Table, plain, wide};
 use super::text::age;
+use super::{Listed, Look};
 
-pub fn list(objects: &[DeploymentObject], now: Timestamp) -> String {
-    if objects.is_empty() {
-        return "nothing was submitted yet".to_owned();
+impl Listed for DeploymentObject {
+    const NONE: &'static str = "nothing was submitted yet";
+
+    fn table<'a>(objects: &[Self], look: &'a Look) -> Table<'a> {
+        let mut objects: Vec<&DeploymentObject> = objects.iter().collect();
+        objects.sort_by_key(|object| std::cmp::Reverse(object.sequence_id));
+        let columns = [
+            plain("SEQUENCE"),
+            plain("AGE"),
+            plain("BY"),
+            plain("RESOURCES"),
+            plain("CHECKSUM"),
+            wide("TIME"),
+            wide("SHA256"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for object in objects {
+            let (resources, checksum) = if object.is_deletion_marker {
+                ("deletion".to_owned(), "-".to_owned())
+            } else {
+                (object.resources.to_string(), short_checksum(object.checksum))
+            };
+            table.row([
+                object.sequence_id.to_string().into(),
+                age(object.created_at, look.now).into(),
+                object.submitted_by.clone().into(),
+                resources.into(),
+                checksum.into(),
+                format!("{:.0}", object.created_at).into(),
+                object.checksum.to_string().into(),
+            ]);
+        }
+        table
     }
-    let mut objects: Vec<&DeploymentObject> = objects.iter().collect();
-    objects.sort_by_key(|object| std::cmp::Reverse(object.sequence_id));
-    let mut table = Table::new(&["SEQUENCE", "AGE", "BY", "RESOURCES", "CHECKSUM"]);
-    for object in objects {
-        let (resources, checksum) = if object.is_deletion_marker {
-            ("deletion".to_owned(), "-".to_owned())
-        } else {
-            (object.resources.to_string(), short_checksum(object))
-        };
-        table.row([
-            object.sequence_id.to_string(),
-            age(object.created_at, now),
-            object.submitted_by.clone(),
-            resources,
-            checksum,
-        ]);
+
+    fn name(&self) -> String {
+        format!("deployment-object/{}", self.sequence_id)
     }
-    table.print()
 }
 
 /// Enough of it to tell versions apart.
-pub fn short_checksum(object: &DeploymentObject) -> String {
-    object.checksum.to_string().chars().take(12).collect()
+pub fn short_checksum(checksum: Checksum) -> String {
+    checksum.to_string().chars().take(12).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{now, object};
-    use super::*;
+    use super::super::samples::{looks, object};
+    use super::super::whole;
 
     #[test]
     fn history() {
         let mut marker = object(43);
         marker.is_deletion_marker = true;
-        insta::assert_snapshot!(list(&[object(41), object(42), marker], now()));
+        insta::assert_snapshot!(looks(&whole(vec![object(41), object(42), marker])));
     }
 }

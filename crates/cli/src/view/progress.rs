@@ -39,7 +39,9 @@ impl Changes {
 fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
     let state = match (goal, goal.standing(row)) {
         // What it says of an earlier version would mislead here.
-        (Goal::Delivered(sequence), Standing::Waiting) if row.sequence_id < Some(sequence) => {
+        (Goal::Applied(sequence) | Goal::Delivered(sequence), Standing::Waiting)
+            if row.sequence_id < Some(sequence) =>
+        {
             "waiting for the agent".to_owned()
         }
         (Goal::Removed(_), Standing::Waiting) if row.state == State::Removing => "removing".to_owned(),
@@ -65,6 +67,7 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
     let concerned: Vec<_> = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).collect();
     let (done, noun, nobody) = match goal {
+        Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agent is targeted yet"),
         Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agent is targeted yet"),
         Goal::Removed(_) => ("removed", String::new(), "no agent holds it"),
     };

@@ -3,25 +3,56 @@
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::events::Event;
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{BarredContent, DeploymentObject};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
 use brokkr_api::stacks::{Stack, StackTargets};
-use brokkr_api::status::{StackStatus, State};
+use brokkr_api::status::{StackStatus, StackSummary, State, StateCounts};
 use brokkr_api::why::Presence;
-use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+use brokkr_api::{EventId, Labels, SequenceId};
 use jiff::{SignedDuration, Timestamp};
+
+use super::{Look, Show};
+
+pub const AGENT: &str = "0190b5a4-0000-7000-8000-000000000001";
+pub const STACK: &str = "0190b5a4-0000-7000-8000-00000000000a";
 
 pub fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-fn ago(seconds: i64) -> Timestamp {
+/// Nothing is cut.
+pub fn look() -> Look {
+    Look { now: now(), wide: false, headers: true, width: None }
+}
+
+pub fn narrow(width: usize) -> Look {
+    Look { width: Some(width), ..look() }
+}
+
+/// A view as it is on terminals of 80 and 160 columns, elsewhere, and with `-o wide`; without colours.
+pub fn looks(shown: &impl Show) -> String {
+    let wide = Look { wide: true, ..look() };
+    let looks =
+        [("80 columns", narrow(80)), ("160 columns", narrow(160)), ("no terminal", look()), ("wide", wide)];
+    let mut text = String::new();
+    let mut last = String::new();
+    for (name, look) in looks {
+        let shown = anstream::adapter::strip_str(&shown.text(&look)).to_string();
+        let told = if shown == last { "(the same)".to_owned() } else { shown.clone() };
+        text.push_str(&format!("# {name}\n{told}\n"));
+        last = shown;
+    }
+    text.push_str(&format!("# names\n{}", shown.names().join("\n")));
+    text
+}
+
+pub fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
 pub fn agent(name: &str) -> Agent {
     Agent {
-        id: "0190b5a4-0000-7000-8000-000000000001".parse::<AgentId>().unwrap(),
+        id: AGENT.parse().unwrap(),
         name: name.parse().unwrap(),
         status: AgentStatus::Active,
         labels: Labels::from([("env".to_owned(), "prod".to_owned()), ("region".to_owned(), "eu".to_owned())]),
@@ -44,7 +75,7 @@ pub fn stack(name: &str, sequence: Option<i64>) -> Stack {
     };
     Stack {
         project: "default".to_owned(),
-        id: StackId::generate(),
+        id: STACK.parse().unwrap(),
         name: name.parse().unwrap(),
         labels: Labels::new(),
         annotations: Labels::new(),
@@ -64,9 +95,9 @@ pub fn row(agent: &str, wants: i64, has: i64, state: State) -> StackStatus {
     };
     StackStatus {
         project: "default".to_owned(),
-        stack_id: StackId::generate(),
+        stack_id: STACK.parse().unwrap(),
         stack_name: "web".to_owned(),
-        agent_id: AgentId::generate(),
+        agent_id: AGENT.parse().unwrap(),
         agent_name: agent.to_owned(),
         wanted_sequence_id: Some(SequenceId(wants)),
         sequence_id: Some(SequenceId(has)),
@@ -140,9 +171,9 @@ pub fn event(transition: Transition, seconds_ago: i64) -> Event {
     Event {
         id: EventId::generate(),
         project: "default".to_owned(),
-        stack_id: StackId::generate(),
+        stack_id: STACK.parse().unwrap(),
         stack_name: "web".to_owned(),
-        agent_id: AgentId::generate(),
+        agent_id: AGENT.parse().unwrap(),
         agent_name: "eu-1".to_owned(),
         sequence_id: SequenceId(42),
         transition,
@@ -157,7 +188,7 @@ pub fn event(transition: Transition, seconds_ago: i64) -> Event {
 pub fn object(sequence: i64) -> DeploymentObject {
     DeploymentObject {
         project: "default".to_owned(),
-        stack_id: StackId::generate(),
+        stack_id: STACK.parse().unwrap(),
         sequence_id: SequenceId(sequence),
         checksum: Checksum::of(&sequence.to_be_bytes()),
         parsed_digest: Checksum::of(&sequence.to_be_bytes()),
@@ -165,5 +196,30 @@ pub fn object(sequence: i64) -> DeploymentObject {
         resources: 14,
         submitted_by: "ana".to_owned(),
         created_at: ago((50 - sequence) * 100),
+    }
+}
+
+pub fn summary(targeted: u64, pending: u64, counts: StateCounts) -> StackSummary {
+    StackSummary {
+        project: "default".to_owned(),
+        stack_id: STACK.parse().unwrap(),
+        stack_name: "web".to_owned(),
+        sequence_id: Some(SequenceId(42)),
+        targeted,
+        holding: targeted,
+        pending,
+        counts,
+        behind: 0,
+        sequences: Vec::new(),
+    }
+}
+
+pub fn bar(sequence: i64) -> BarredContent {
+    BarredContent {
+        checksum: Checksum::of(&sequence.to_be_bytes()),
+        sequence_id: SequenceId(sequence),
+        barred_by: "ana".to_owned(),
+        reason: "crash loop since 1.8.2, see the incident of last night".to_owned(),
+        created_at: ago(600),
     }
 }

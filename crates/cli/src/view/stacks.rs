@@ -1,57 +1,84 @@
-//! Stacks as a list.
+//! Stacks as a list, with how far each is.
 
-use std::collections::BTreeMap;
-
-use brokkr_api::StackId;
 use brokkr_api::stacks::{Stack, StackTargets};
-use brokkr_api::status::{StackStatus, State};
-use jiff::Timestamp;
+use brokkr_api::status::StackSummary;
+use serde::Serialize;
 
-use super::table::Table;
-use super::text::{age, short};
+use super::status::sequence;
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::text::{age, labels};
+use super::{Listed, Look};
 
-/// `states` holds the rows of each stack where they were asked for.
-pub fn list(stacks: &[Stack], states: &BTreeMap<StackId, Vec<StackStatus>>, now: Timestamp) -> String {
-    if stacks.is_empty() {
-        return "no stacks yet: `brokkr apply -f PATH --stack NAME --to SELECTOR` makes one".to_owned();
-    }
-    let mut table = Table::new(&["STACK", "SEQUENCE", "HEALTHY", "STATE", "TARGETS", "AGE"]);
-    for stack in stacks {
-        let rows = states.get(&stack.id);
-        table.row([
-            stack.name.to_string(),
-            stack.sequence_id.map_or_else(|| "-".to_owned(), |sequence| sequence.to_string()),
-            rows.map_or_else(|| "?".to_owned(), |rows| healthy(rows)),
-            state(stack, rows),
-            short(&targets(&stack.targets), 50),
-            age(stack.created_at, now),
-        ]);
-    }
-    table.print()
+/// A stack, with its figures where they were asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackLine {
+    #[serde(flatten)]
+    pub stack: Stack,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<StackSummary>,
 }
 
-fn healthy(rows: &[StackStatus]) -> String {
-    let concerned = rows.iter().filter(|row| row.state != State::Removed);
-    let good = rows.iter().filter(|row| row.state == State::Healthy).count();
-    format!("{good}/{}", concerned.count())
+impl Listed for StackLine {
+    const NONE: &'static str = "no stacks yet: `brokkr apply -f PATH --stack NAME --to SELECTOR` makes one";
+
+    fn table<'a>(lines: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("STACK"),
+            plain("SEQUENCE"),
+            plain("HEALTHY"),
+            sentence("STATE"),
+            sentence("TARGETS"),
+            plain("AGE"),
+            wide("LABELS"),
+            wide("ID"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for StackLine { stack, summary } in lines {
+            let (state, style) = state(stack, summary.as_ref());
+            table.row([
+                stack.name.to_string().into(),
+                sequence(stack.sequence_id).into(),
+                summary.as_ref().map_or_else(|| "?".to_owned(), healthy).into(),
+                painted(state, style),
+                targets(&stack.targets).into(),
+                age(stack.created_at, look.now).into(),
+                labels(&stack.labels).into(),
+                stack.id.to_string().into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("stack/{}", self.stack.name)
+    }
+}
+
+fn healthy(summary: &StackSummary) -> String {
+    format!("{}/{}", summary.counts.healthy, summary.targeted)
 }
 
 /// Counts of what is not healthy: one bad agent must not look like all of them.
-fn state(stack: &Stack, rows: Option<&Vec<StackStatus>>) -> String {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for row in rows.into_iter().flatten().filter(|row| !matches!(row.state, State::Healthy | State::Removed))
-    {
-        *counts.entry(row.state.to_string()).or_default() += 1;
-    }
-    let counts: Vec<String> = counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
-    match (stack.deleted_at.is_some(), counts.is_empty()) {
-        (true, true) => "deleted".to_owned(),
-        (true, false) => format!("deleted, {}", counts.join(", ")),
-        (false, true) if rows.is_some_and(|rows| rows.iter().any(|row| row.state == State::Healthy)) => {
-            "healthy".to_owned()
-        }
-        (false, true) => "-".to_owned(),
-        (false, false) => counts.join(", "),
+fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Style) {
+    let Some(summary) = summary else { return ("-".to_owned(), anstyle::Style::new()) };
+    let counts = &summary.counts;
+    let told: Vec<(u64, &str, anstyle::Style)> = [
+        (counts.failed, "failed", BAD),
+        (counts.degraded, "degraded", CAREFUL),
+        (counts.blocked, "blocked", CAREFUL),
+        (counts.applied, "applied", UNDER_WAY),
+        (summary.pending, "pending", UNDER_WAY),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .collect();
+    let text = told.iter().map(|(count, state, _)| format!("{count} {state}")).collect::<Vec<_>>().join(", ");
+    match told.first() {
+        _ if stack.deleted_at.is_some() && told.is_empty() => ("deleted".to_owned(), FAINT),
+        Some((_, _, style)) if stack.deleted_at.is_some() => (format!("deleted, {text}"), *style),
+        Some((_, _, style)) => (text, *style),
+        None if counts.healthy > 0 => ("healthy".to_owned(), GOOD),
+        None => ("-".to_owned(), anstyle::Style::new()),
     }
 }
 
@@ -64,24 +91,24 @@ pub fn targets(targets: &StackTargets) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{now, row, stack};
+    use brokkr_api::status::StateCounts;
+
+    use super::super::samples::{looks, now, stack, summary};
+    use super::super::whole;
     use super::*;
 
     #[test]
     fn stacks() {
-        let (web, mut shop, empty) = (stack("web", Some(42)), stack("shop", Some(50)), stack("empty", None));
-        shop.deleted_at = Some(now());
-        let states = BTreeMap::from([
-            (
-                web.id,
-                vec![
-                    row("a", 42, 42, State::Healthy),
-                    row("b", 42, 42, State::Failed),
-                    row("c", 42, 41, State::Pending),
-                ],
-            ),
-            (shop.id, vec![row("a", 50, 50, State::Removed), row("b", 50, 42, State::Blocked)]),
-        ]);
-        insta::assert_snapshot!(list(&[web, shop, empty], &states, now()));
+        let line = |name, sequence, summary| StackLine { stack: stack(name, sequence), summary };
+        let mixed = StateCounts { healthy: 1190, failed: 9, ..StateCounts::default() };
+        let well = StateCounts { healthy: 3, ..StateCounts::default() };
+        let mut gone = line("shop", Some(50), Some(summary(0, 0, StateCounts::default())));
+        gone.stack.deleted_at = Some(now());
+        insta::assert_snapshot!(looks(&whole(vec![
+            line("web", Some(42), Some(summary(1204, 5, mixed))),
+            line("api", Some(43), Some(summary(3, 0, well))),
+            gone,
+            line("empty", None, None),
+        ])));
     }
 }

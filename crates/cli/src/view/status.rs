@@ -5,25 +5,42 @@ use brokkr_api::status::StackStatus;
 use jiff::Timestamp;
 
 use super::conditions::{summary, wrong};
-use super::table::{Table, style_of};
-use super::text::{age_or_dash, short};
+use super::table::{Table, painted, plain, sentence, style_of, wide};
+use super::text::age_or_dash;
+use super::{Listed, Look};
 
-const MESSAGE: usize = 60;
+impl Listed for StackStatus {
+    const NONE: &'static str =
+        "no agent is targeted: `brokkr apply … --to SELECTOR` or `--to-agent NAME` changes that";
 
-pub fn per_agent(rows: &[StackStatus], now: Timestamp) -> String {
-    let mut table = Table::new(&["AGENT", "STATE", "HAS/WANTS", "READY", "AGE", "MESSAGE"]);
-    for row in rows {
-        table.row([
-            row.agent_name.clone(),
-            row.state.to_string(),
-            format!("{}/{}", sequence(row.sequence_id), sequence(row.wanted_sequence_id)),
-            ready(row),
-            age_or_dash(last_hop(row), now),
-            short(&message(row), MESSAGE),
-        ]);
+    fn table<'a>(rows: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("AGENT"),
+            plain("STATE"),
+            plain("HAS/WANTS"),
+            plain("READY"),
+            plain("AGE"),
+            sentence("MESSAGE"),
+            wide("AGENT-ID"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for row in rows {
+            table.row([
+                row.agent_name.clone().into(),
+                painted(row.state.to_string(), style_of(row.state)),
+                format!("{}/{}", sequence(row.sequence_id), sequence(row.wanted_sequence_id)).into(),
+                ready(row).into(),
+                age_or_dash(last_hop(row), look.now).into(),
+                message(row).into(),
+                row.agent_id.to_string().into(),
+            ]);
+        }
+        table
     }
-    table.paint(1, rows.iter().map(|row| style_of(row.state)).collect());
-    table.print()
+
+    fn name(&self) -> String {
+        format!("agent/{}", self.agent_name)
+    }
 }
 
 pub fn sequence(sequence: Option<SequenceId>) -> String {
@@ -59,23 +76,20 @@ fn last_hop(row: &StackStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{contested_row, failed_row, now, row};
-    use super::*;
+    use super::super::samples::{contested_row, failed_row, look, looks, row};
+    use super::super::{Show as _, whole};
     use brokkr_api::status::State;
 
     #[test]
     fn status() {
-        let rows = [
+        let page = whole(vec![
             row("eu-1", 42, 42, State::Healthy),
             contested_row("eu-2"),
             failed_row("store-0412"),
             row("us-1", 42, 41, State::Pending),
-        ];
-        insta::assert_snapshot!(anstream::adapter::strip_str(&per_agent(&rows, now())).to_string());
-        assert!(
-            per_agent(&rows, now()).contains("\u{1b}[1m\u{1b}[31mfailed"),
-            "{:?}",
-            per_agent(&rows, now())
-        );
+        ]);
+        insta::assert_snapshot!(looks(&page));
+        let painted = page.text(&look());
+        assert!(painted.contains("\u{1b}[1m\u{1b}[31mfailed"), "{painted:?}");
     }
 }

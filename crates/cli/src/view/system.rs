@@ -1,14 +1,69 @@
 //! The broker itself, and what a restore left to settle.
 
+use brokkr_api::page::Page;
 use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
+use serde::Serialize;
 
-use super::table::Table;
+use super::table::{Table, plain, sentence};
 use super::text::count;
+use super::{Look, Show};
 
 /// Agents named in a row of a table, at most.
 const NAMED: usize = 3;
 
-pub fn status(system: &System) -> String {
+impl Show for System {
+    fn text(&self, _: &Look) -> String {
+        status(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("installation/{}", self.installation)]
+    }
+}
+
+/// Stacks on which agents are ahead of the database.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Ahead(pub Page<UnsettledStack>);
+
+/// Stacks that agents have and the database does not know.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Unknown(pub Page<UnsettledStack>);
+
+impl Show for Ahead {
+    fn text(&self, look: &Look) -> String {
+        if self.0.items.is_empty() {
+            return "No agent is ahead of the database.".to_owned();
+        }
+        let how = "brokkr system settle STACK --keep-restored, or --take AGENT";
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(&self.0.items)
+    }
+}
+
+impl Show for Unknown {
+    fn text(&self, look: &Look) -> String {
+        if self.0.items.is_empty() {
+            return "Every stack that an agent has is known.".to_owned();
+        }
+        let how = "brokkr system settle STACK --take AGENT, or --delete";
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(&self.0.items)
+    }
+}
+
+fn names(stacks: &[UnsettledStack]) -> Vec<String> {
+    stacks.iter().map(|stack| format!("stack/{}", stack.stack_id)).collect()
+}
+
+fn status(system: &System) -> String {
     let mut lines = vec![
         format!("installation: {}", system.installation),
         format!(
@@ -57,23 +112,9 @@ pub fn status(system: &System) -> String {
     lines.join("\n")
 }
 
-pub fn ahead(stacks: &[UnsettledStack]) -> String {
-    if stacks.is_empty() {
-        return "No agent is ahead of the database.".to_owned();
-    }
-    let how = "brokkr system settle STACK --keep-restored, or --take AGENT";
-    format!("{}\n\nsettle each with: {how}", table(stacks))
-}
-
-pub fn unknown(stacks: &[UnsettledStack]) -> String {
-    if stacks.is_empty() {
-        return "Every stack that an agent has is known.".to_owned();
-    }
-    format!("{}\n\nsettle each with: brokkr system settle STACK --take AGENT, or --delete", table(stacks))
-}
-
-fn table(stacks: &[UnsettledStack]) -> String {
-    let mut table = Table::new(&["PROJECT", "STACK", "ID", "RESTORED", "AGENTS"]);
+fn table(stacks: &[UnsettledStack], look: &Look) -> String {
+    let columns = [plain("PROJECT"), plain("STACK"), plain("ID"), plain("RESTORED"), sentence("AGENTS")];
+    let mut table = Table::new(look, &columns);
     for stack in stacks {
         let restored =
             stack.restored.as_ref().map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
@@ -88,12 +129,13 @@ fn table(stacks: &[UnsettledStack]) -> String {
                 None => format!("(waiting for {})", wish.agent_name),
             });
         }
+        let name = if stack.stack_name.is_empty() { "-".to_owned() } else { stack.stack_name.clone() };
         table.row([
-            stack.project.clone(),
-            if stack.stack_name.is_empty() { "-".to_owned() } else { stack.stack_name.clone() },
-            stack.stack_id.to_string(),
-            restored,
-            agents.join(", "),
+            stack.project.clone().into(),
+            name.into(),
+            stack.stack_id.to_string().into(),
+            restored.into(),
+            agents.join(", ").into(),
         ]);
     }
     table.print()
@@ -124,7 +166,8 @@ mod tests {
     use brokkr_api::system::{Hold, RaisedEpoch, Wish};
     use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
 
-    use super::super::samples::now;
+    use super::super::samples::{look, now};
+    use super::super::whole;
     use super::*;
 
     fn stack(name: &str, agent: &str) -> UnsettledStack {
@@ -181,9 +224,9 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
-            ahead(&[stack("web", "eu-1"), waiting]),
-            unknown(&[stack("lost", "eu-1")]),
-            ahead(&[])
+            Ahead(whole(vec![stack("web", "eu-1"), waiting])).text(&look()),
+            Unknown(whole(vec![stack("lost", "eu-1")])).text(&look()),
+            Ahead(whole(Vec::new())).text(&look())
         ));
     }
 }

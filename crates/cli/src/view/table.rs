@@ -1,67 +1,219 @@
 //! Tables as kubectl prints them: capitals above, three spaces between, no borders.
+//!
+//! On a terminal a row is one line: columns that hold sentences are cut to what is left. Anywhere else, and with
+//! `-o wide`, nothing is cut, so that `grep` finds everything.
 
 use anstyle::{AnsiColor, Style};
 use brokkr_api::status::State;
-use comfy_table::{ContentArrangement, TableStyle};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Columns and rows of text; one column may be painted.
-pub struct Table {
-    header: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-    painted: Option<(usize, Vec<Style>)>,
+use super::Look;
+use super::text::clean;
+
+const GAP: usize = 3;
+/// No column is cut below this.
+const LEAST: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// May be cut.
+    Sentence,
+    /// Only with `-o wide`.
+    Wide,
 }
 
-impl Table {
-    pub fn new(header: &[&'static str]) -> Self {
-        Self { header: header.to_vec(), rows: Vec::new(), painted: None }
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    kind: Kind,
+}
+
+pub const fn plain(title: &'static str) -> Column {
+    Column { title, kind: Kind::Plain }
+}
+
+pub const fn sentence(title: &'static str) -> Column {
+    Column { title, kind: Kind::Sentence }
+}
+
+pub const fn wide(title: &'static str) -> Column {
+    Column { title, kind: Kind::Wide }
+}
+
+#[derive(Clone, Debug)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: clean(&text.into()), style: Style::new() }
+    }
+}
+
+pub fn painted(text: impl Into<String>, style: Style) -> Cell {
+    Cell { style, ..Cell::from(text) }
+}
+
+/// Columns and rows of text.
+#[derive(Debug)]
+pub struct Table<'a> {
+    look: &'a Look,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl<'a> Table<'a> {
+    pub fn new(look: &'a Look, columns: &[Column]) -> Self {
+        Self { look, columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| super::text::clean(&cell)).collect());
-    }
-
-    /// Paints a column, with one style for each row.
-    pub fn paint(&mut self, column: usize, styles: Vec<Style>) {
-        self.painted = Some((column, styles));
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
     }
 
     pub fn print(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(self.header.clone());
-        table.add_rows(self.rows.clone());
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 3));
+        self.print_after(&mut Vec::new())
+    }
+
+    /// As a continuation of what was printed before with the same `widths`: then without headers, below it.
+    pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
+        let shown: Vec<usize> = (0..self.columns.len())
+            .filter(|at| self.look.wide || self.columns[*at].kind != Kind::Wide)
+            .collect();
+        let is_first = widths.is_empty();
+        let has_headers = self.look.headers && is_first;
+        widths.resize(shown.len(), 0);
+        for (width, &at) in widths.iter_mut().zip(&shown) {
+            let title = if self.look.headers { self.columns[at].title.width() } else { 0 };
+            let cells = self.rows.iter().map(|row| row[at].text.width());
+            *width = cells.chain([title, *width]).max().unwrap_or(0);
         }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        let Some((column, styles)) = &self.painted else { return lines.join("\n") };
-        // Painted after the layout: the width of a cell must not count its colour.
-        let offset: usize =
-            table.column_max_content_widths().iter().take(*column).map(|width| usize::from(*width) + 3).sum();
-        let mut painted = lines.iter().take(1).cloned().collect::<Vec<_>>();
-        for ((line, row), style) in lines.iter().skip(1).zip(&self.rows).zip(styles) {
-            painted.push(paint(line, offset, &row[*column], *style));
+        let mut fitting = widths.clone();
+        if let Some(limit) = self.look.width.filter(|_| !self.look.wide) {
+            let may_be_cut: Vec<bool> =
+                shown.iter().map(|at| self.columns[*at].kind == Kind::Sentence).collect();
+            fit(&mut fitting, &may_be_cut, limit);
         }
-        painted.join("\n")
+        let mut lines = Vec::new();
+        if has_headers {
+            let titles = shown.iter().map(|at| Cell::from(self.columns[*at].title));
+            lines.push(line(titles.collect::<Vec<_>>().iter(), &fitting));
+        }
+        for row in &self.rows {
+            lines.push(line(shown.iter().map(|at| &row[*at]), &fitting));
+        }
+        lines.join("\n")
     }
 }
 
-fn paint(line: &str, offset: usize, cell: &str, style: Style) -> String {
-    // Cells before this one may hold wide characters; then the line stays as it is.
-    match (line.get(..offset), line.get(offset..)) {
-        (Some(before), Some(rest)) if rest.starts_with(cell) => {
-            format!("{before}{style}{cell}{style:#}{}", &rest[cell.len()..])
+/// Takes from the widest column that may be cut, until all of them fit.
+fn fit(widths: &mut [usize], may_be_cut: &[bool], limit: usize) {
+    loop {
+        let taken = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        let widest = (0..widths.len())
+            .filter(|at| may_be_cut[*at] && widths[*at] > LEAST)
+            .max_by_key(|at| widths[*at]);
+        match widest {
+            Some(at) if taken > limit => widths[at] -= 1,
+            _ => return,
         }
-        _ => line.to_owned(),
     }
 }
+
+fn line<'c>(cells: impl Iterator<Item = &'c Cell>, widths: &[usize]) -> String {
+    let mut line = String::new();
+    let mut due = 0;
+    for (cell, width) in cells.zip(widths) {
+        let text = cut(&cell.text, *width);
+        // The gap is written with the next text, so that no line ends in blanks.
+        if !text.is_empty() {
+            line.extend(std::iter::repeat_n(' ', due));
+            due = 0;
+            line.push_str(&format!("{}{text}{:#}", cell.style, cell.style));
+        }
+        due += width - text.width() + GAP;
+    }
+    line
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut short = String::new();
+    for character in text.chars() {
+        let wide = character.width().unwrap_or(0);
+        if wide > left {
+            break;
+        }
+        left -= wide;
+        short.push(character);
+    }
+    format!("{}…", short.trim_end())
+}
+
+pub const GOOD: Style = AnsiColor::Green.on_default();
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+pub const CAREFUL: Style = AnsiColor::Yellow.on_default().bold();
+pub const UNDER_WAY: Style = AnsiColor::Yellow.on_default();
+pub const FAINT: Style = Style::new().dimmed();
 
 pub fn style_of(state: State) -> Style {
     match state {
-        State::Healthy => AnsiColor::Green.on_default(),
-        State::Failed => AnsiColor::Red.on_default().bold(),
-        State::Degraded | State::Blocked => AnsiColor::Yellow.on_default().bold(),
-        State::Pending | State::Applied | State::Removing => AnsiColor::Yellow.on_default(),
-        State::Removed => Style::new().dimmed(),
+        State::Healthy => GOOD,
+        State::Failed => BAD,
+        State::Degraded | State::Blocked => CAREFUL,
+        State::Pending | State::Applied | State::Removing => UNDER_WAY,
+        State::Removed => FAINT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{look, narrow};
+    use super::*;
+
+    fn table<'a>(look: &'a Look, message: &str) -> Table<'a> {
+        let mut table = Table::new(look, &[plain("NAME"), sentence("MESSAGE"), wide("ID"), plain("AGE")]);
+        table.row(["a".into(), painted(message, BAD), "7".into(), "2s".into()]);
+        table.row(["次の".into(), "".into(), "8".into(), "".into()]);
+        table
+    }
+
+    fn lines(text: &str) -> Vec<String> {
+        anstream::adapter::strip_str(text).to_string().lines().map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn a_row_is_one_line_of_the_terminal_and_whole_elsewhere() {
+        let long = "word ".repeat(20);
+        let cut = lines(&table(&narrow(40), &long).print());
+        assert_eq!(cut[1].width(), 39, "{cut:?}");
+        assert!(cut[1].contains("word…") || cut[1].contains("…   2s"), "{cut:?}");
+        assert_eq!(cut[2], "次の", "no blanks at the end");
+        let whole = lines(&table(&look(), &long).print());
+        assert!(whole[1].contains(long.trim_end()) && !whole[0].contains("ID"), "{whole:?}");
+        let wide = lines(&table(&Look { wide: true, ..narrow(40) }, &long).print());
+        assert!(wide[0].contains("ID") && wide[1].contains(long.trim_end()), "{wide:?}");
+    }
+
+    #[test]
+    fn headers_can_be_left_out_and_rows_added_later_line_up() {
+        let bare = Look { headers: false, ..look() };
+        assert_eq!(lines(&table(&bare, "x").print())[0], "a      x   2s");
+        let look = look();
+        let mut widths = Vec::new();
+        assert_eq!(lines(&table(&look, "x").print_after(&mut widths))[0], "NAME   MESSAGE   AGE");
+        assert_eq!(lines(&table(&look, "x").print_after(&mut widths))[0], "a      x         2s");
+    }
+
+    #[test]
+    fn a_painted_cell_is_as_wide_as_its_text() {
+        let text = table(&look(), "x").print();
+        assert!(text.contains("\u{1b}[1m\u{1b}[31mx\u{1b}[0m"), "{text:?}");
     }
 }

@@ -3,38 +3,54 @@
 use brokkr_api::agents::{Target, Why};
 
 use super::status::sequence;
-use super::table::Table;
+use super::table::{Table, plain, sentence, wide};
+use super::{Listed, Look};
 
-pub fn list(targets: &[Target]) -> String {
-    if targets.is_empty() {
-        return "no stack targets this agent".to_owned();
+impl Listed for Target {
+    const NONE: &'static str = "no stack targets this agent";
+
+    fn table<'a>(targets: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [plain("STACK"), plain("SEQUENCE"), sentence("WHY"), wide("PROJECT"), wide("ID")];
+        let mut table = Table::new(look, &columns);
+        for target in targets {
+            let why = match &target.why {
+                Why::Explicit => "the stack names this agent".to_owned(),
+                Why::Selector { selector } => format!("its labels match {selector}"),
+            };
+            table.row([
+                target.stack_name.to_string().into(),
+                sequence(target.sequence_id).into(),
+                why.into(),
+                target.project.clone().into(),
+                target.stack_id.to_string().into(),
+            ]);
+        }
+        table
     }
-    let mut table = Table::new(&["STACK", "SEQUENCE", "WHY"]);
-    for target in targets {
-        let why = match &target.why {
-            Why::Explicit => "the stack names this agent".to_owned(),
-            Why::Selector { selector } => format!("its labels match {selector}"),
-        };
-        table.row([target.stack_name.to_string(), sequence(target.sequence_id), why]);
+
+    fn name(&self) -> String {
+        format!("stack/{}", self.stack_name)
     }
-    table.print()
 }
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::SequenceId;
+
+    use super::super::samples::{STACK, looks};
+    use super::super::whole;
     use super::*;
-    use brokkr_api::{SequenceId, StackId};
 
     #[test]
     fn targets() {
         let target = |why| Target {
             project: "default".to_owned(),
-            stack_id: StackId::generate(),
+            stack_id: STACK.parse().unwrap(),
             stack_name: "web".parse().unwrap(),
             sequence_id: Some(SequenceId(42)),
             why,
         };
         let selector = Why::Selector { selector: "env=prod,!canary".parse().unwrap() };
-        insta::assert_snapshot!(list(&[target(Why::Explicit), target(selector)]));
+        insta::assert_snapshot!(looks(&whole(vec![target(Why::Explicit), target(selector)])));
     }
 }

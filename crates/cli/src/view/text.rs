@@ -23,7 +23,24 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
-/// Cut to what a table cell can take; the whole text is elsewhere.
+/// `name:    value`, one below the other.
+pub fn fields<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    let line = |(name, value): &(&str, String)| format!("{:width$}  {}", format!("{name}:"), clean(value));
+    pairs.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// `3m ago (2026-03-01T12:00:00Z)`
+pub fn when(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        format!("in {} ({at:.0})", age(now, at))
+    } else {
+        format!("{} ago ({at:.0})", age(at, now))
+    }
+}
+
+/// Cut to what a line can take; the whole text is elsewhere.
 pub fn short(text: &str, longest: usize) -> String {
     let text = clean(text);
     let text = text.trim();

@@ -1,132 +1,256 @@
-//! Why an agent is not in sync: the first hop that it has not passed is the answer.
+//! Why something is not as it should be: the chain of hops, the first that is not passed, what keeps it, what to do.
 
-use std::collections::BTreeMap;
-
-use brokkr_api::agents::{Agent, AgentStatus};
+use anstyle::Style;
+use brokkr_api::report::Hops;
 use brokkr_api::status::{StackStatus, State};
+use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, StackWhy};
 use jiff::Timestamp;
 
 use super::conditions::{line, wrong};
-use super::status::{reported, sequence};
-use super::text::{age, clean};
+use super::status::sequence;
+use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
+use super::text::{age, clean, count};
+use super::{Listed, Look, Show};
 
-/// More than these are counted, not told.
-const TOLD: usize = 5;
-
-pub fn is_in_sync(row: &StackStatus) -> bool {
-    matches!(row.state, State::Healthy | State::Removed)
-}
-
-/// Not in sync, or in sync with something wrong about it: a fight, a prune that waits.
-fn is_worth_telling(row: &StackStatus) -> bool {
-    !is_in_sync(row) || !wrong(row).is_empty()
-}
-
-/// The rows that [`why`] will tell about.
-pub fn told(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
-    rows.iter().filter(|row| is_worth_telling(row)).take(TOLD)
-}
-
-/// `agents` by name, as far as they were asked for: an agent that is silent or held explains a lot.
-pub fn why(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestamp) -> String {
-    let mut lines = Vec::new();
-    for row in told(rows) {
-        lines.push(format!(
-            "why {}: {}",
-            clean(&row.agent_name),
-            reason(row, agents.get(&row.agent_name), now)
-        ));
-        for note in &row.objects {
-            let what: Vec<&str> = [&note.reason, &note.message]
-                .into_iter()
-                .map(String::as_str)
-                .filter(|text| !text.is_empty())
-                .collect();
-            lines.push(format!("  {}: {}", clean(&note.object), clean(&what.join(": "))));
-        }
-        lines.extend(wrong(row).into_iter().map(|condition| format!("  {}", line(condition, now))));
+impl Show for StackWhy {
+    fn text(&self, look: &Look) -> String {
+        explain(self, &self.evidence, look)
     }
-    let more = rows.iter().filter(|row| is_worth_telling(row)).count().saturating_sub(TOLD);
-    if more > 0 {
-        lines.push(format!("… and {more} more that are not as they should be"));
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
     }
+}
+
+/// With what the agent says of the stack at a glance: drifted and contested fields, and who owns them.
+pub fn explained(why: &StackWhy, row: &StackStatus, look: &Look) -> String {
+    let conditions = wrong(row).into_iter().map(|condition| line(condition, look.now));
+    let is_new = |told: &String| !why.evidence.contains(told);
+    let evidence: Vec<String> = why.evidence.iter().cloned().chain(conditions.filter(is_new)).collect();
+    explain(why, &evidence, look)
+}
+
+fn explain(why: &StackWhy, evidence: &[String], look: &Look) -> String {
+    let (stack, agent) = (clean(&why.stack_name), clean(&why.agent_name));
+    let mut lines = vec![format!("{stack} on {agent}: {}", verdict(why))];
+    lines.extend(chain(&why.hops, why.broken.as_ref(), look.now));
+    lines.extend(told(why.broken.as_ref(), evidence));
     lines.join("\n")
 }
 
-fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
-    let mut parts = vec![verdict(row)];
-    parts.extend(hop(row, now));
-    let told = clean(&reported(row));
-    // With the agent at hand, its part below says the same and what to do about it.
-    let is_told_below = row.reason == "AgentInactive" && agent.is_some();
-    if !told.is_empty() && !is_told_below {
-        parts.push(told);
+/// Several agents on which a stack is not as it should be.
+impl Listed for StackWhy {
+    const NONE: &'static str = "everything is as it should be";
+
+    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("STACK"),
+            plain("AGENT"),
+            plain("STATE"),
+            plain("HAS/WANTS"),
+            plain("STOPPED AT"),
+            sentence("WHY"),
+            wide("CAUSE"),
+            wide("NEXT"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for why in items {
+            let broken = why.broken.as_ref();
+            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            table.row([
+                why.stack_name.clone().into(),
+                why.agent_name.clone().into(),
+                painted(why.state.to_string(), style_of(why.state)),
+                format!("{}/{}", sequence(why.sequence_id), sequence(why.wanted_sequence_id)).into(),
+                or_dash(broken.map(|broken| broken.hop.to_string())).into(),
+                or_dash(broken.map(|broken| broken.message.clone())).into(),
+                or_dash(broken.map(|broken| broken.cause.to_string())).into(),
+                or_dash(broken.map(|broken| broken.next.clone())).into(),
+            ]);
+        }
+        table
     }
-    if let Some(agent) = agent.filter(|_| !matches!(row.state, State::Failed | State::Blocked)) {
-        parts.extend(agents_part(agent, now));
+
+    fn name(&self) -> String {
+        format!("agent/{}", self.agent_name)
     }
-    parts.join("; ")
 }
 
-fn verdict(row: &StackStatus) -> String {
-    let (has, wants) = (sequence(row.sequence_id), sequence(row.wanted_sequence_id));
-    match row.state {
-        State::Removing => format!("removing, with {wants}"),
-        state if has == wants => format!("{state} at {wants}"),
-        _ if row.sequence_id.is_none() => format!("wants {wants}, has reported nothing yet"),
-        state => format!("{state}, wants {wants}, has {has}"),
+fn verdict(why: &StackWhy) -> String {
+    let (has, wants) = (sequence(why.sequence_id), sequence(why.wanted_sequence_id));
+    let style = style_of(why.state);
+    let state = format!("{style}{}{style:#}", why.state);
+    match (why.state, why.wanted_sequence_id, why.sequence_id) {
+        (State::Removed, ..) => format!("{state}; it should not be there, and is not"),
+        (State::Removing, ..) => format!("{state}, with {wants}"),
+        (_, None, _) => format!("{state}; it wants nothing of it"),
+        (_, _, None) => format!("{state}; wants {wants}, has reported nothing yet"),
+        (_, Some(wanted), Some(had)) if wanted == had => format!("{state} at {wants}"),
+        _ => format!("{state}; wants {wants}, has {has}"),
     }
 }
 
-/// Where the chain of hops ends.
-fn hop(row: &StackStatus, now: Timestamp) -> Option<String> {
-    let chain = row.hops.chain();
-    let passed = chain.iter().rposition(|(name, at)| at.is_some() && *name != "reported")?;
-    let (name, at) = chain[passed];
-    // Not every version prunes, so a chain may go on behind a gap.
-    let next = chain.get(passed + 1).map(|(name, _)| *name).filter(|name| *name != "reported");
-    let since = age(at?, now);
-    Some(
-        next.map_or_else(
-            || format!("{name} {since} ago"),
-            |next| format!("{name} {since} ago, not yet {next}"),
-        ),
-    )
+fn chain(hops: &Hops, broken: Option<&Broken>, now: Timestamp) -> Vec<String> {
+    let hop = |mark: &str, style: Style, name: &str, rest: &str| {
+        format!("  {style}{mark}{style:#} {name:9}  {rest}").trim_end().to_owned()
+    };
+    hops.chain()
+        .into_iter()
+        .map(|(name, at)| match (broken, at) {
+            (Some(broken), _) if broken.hop.to_string() == name => {
+                hop("✖", BAD, name, &clean(&broken.message))
+            }
+            (_, Some(at)) => hop("✔", GOOD, name, &format!("{} ago", age(at, now))),
+            (_, None) => hop("–", FAINT, name, ""),
+        })
+        .collect()
 }
 
-fn agents_part(agent: &Agent, now: Timestamp) -> Vec<String> {
-    let mut parts = Vec::new();
-    if agent.status != AgentStatus::Active {
-        parts.push(format!("the agent is {}: `brokkr agent set-status {} active`", agent.status, agent.name));
+fn told(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = evidence.iter().map(|line| format!("  {}", clean(line))).collect();
+    if let Some(broken) = broken.filter(|broken| !broken.next.is_empty()) {
+        lines.push(format!("{FAINT}next:{FAINT:#} {}", clean(&broken.next)));
     }
-    if agent.session_tied {
-        parts.push(format!("two processes claim to be it: `brokkr agent status {}`", agent.name));
+    lines
+}
+
+impl Show for AgentWhy {
+    fn text(&self, look: &Look) -> String {
+        let seen = match self.last_seen_at {
+            Some(seen) => format!("seen {} ago", age(seen, look.now)),
+            None => "never seen".to_owned(),
+        };
+        let name = clean(&self.agent_name);
+        let mut lines = vec![format!("agent {name}: {}, {}, {seen}", self.status, self.presence)];
+        if let Some(broken) = &self.broken {
+            lines.push(format!("  {BAD}✖{BAD:#} {}", clean(&broken.message)));
+        }
+        for event in self.events.iter().take(3) {
+            let what = match event.kind {
+                AgentEventKind::Silent => "fell silent",
+                AgentEventKind::Back => "came back",
+            };
+            lines.push(format!("  {what} {} ago", age(event.at, look.now)));
+        }
+        lines.extend(told(self.broken.as_ref(), &self.evidence));
+        let concerned = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
+        if self.stacks.is_empty() {
+            lines.push(match self.concerned {
+                0 => "no stack is for it".to_owned(),
+                1 => "its one stack is as it should be".to_owned(),
+                _ => format!("all of its {concerned} are as they should be"),
+            });
+        } else {
+            lines.push(format!("{} of {concerned} not as it should be:", self.stacks.len()));
+            lines.push(String::new());
+            lines.push(StackWhy::table(&self.stacks, look).print());
+        }
+        lines.join("\n")
     }
-    match agent.last_seen_at {
-        None => parts.push("the agent has never asked".to_owned()),
-        Some(seen) => parts.push(format!("the agent was seen {} ago", age(seen, now))),
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("agent/{}", self.agent_name)]
     }
-    parts
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{agent, contested_row, failed_row, now, row};
+    use brokkr_api::SequenceId;
+    use brokkr_api::agents::AgentStatus;
+    use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
+
+    use super::super::samples::{AGENT, STACK, ago, contested_row, failed_row, look, looks};
+    use super::super::whole;
     use super::*;
 
+    fn why() -> StackWhy {
+        StackWhy {
+            project: "default".into(),
+            stack_id: STACK.parse().unwrap(),
+            stack_name: "web".into(),
+            agent_id: AGENT.parse().unwrap(),
+            agent_name: "store-0412".into(),
+            state: State::Failed,
+            wanted_sequence_id: Some(SequenceId(42)),
+            sequence_id: Some(SequenceId(42)),
+            hops: failed_row("x").hops,
+            broken: Some(Broken {
+                hop: Hop::Applied,
+                cause: Cause::Failed,
+                message: "FieldImmutable: 1 of 14 resources was refused by the API server".into(),
+                next: "correct it and apply again, or brokkr rollback web".into(),
+            }),
+            evidence: vec![
+                "Deployment shop/web: spec.selector: field is immutable".into(),
+                "the agent is ACTIVE, last seen 4 s ago".into(),
+            ],
+        }
+    }
+
     #[test]
-    fn reasons() {
-        let mut held = agent("us-1");
-        held.status = AgentStatus::Inactive;
-        let mut fresh = row("us-1", 42, 41, State::Pending);
-        fresh.sequence_id = None;
-        fresh.reason = "AgentInactive".to_owned();
-        fresh.message = "the agent is INACTIVE and gets no deployment objects".to_owned();
-        let mut rows =
-            vec![row("eu-1", 42, 42, State::Healthy), contested_row("eu-2"), failed_row("store-0412"), fresh];
-        rows.extend((1..=5).map(|number| row(&format!("far-{number}"), 42, 41, State::Pending)));
-        let agents = BTreeMap::from([("us-1".to_owned(), held)]);
-        insta::assert_snapshot!(why(&rows, &agents, now()));
-        assert_eq!(why(&rows[..1], &agents, now()), "");
+    fn a_stack_on_an_agent() {
+        let hops =
+            Hops { applied: Some(ago(60)), healthy: Some(ago(5)), reported: Some(ago(4)), ..why().hops };
+        let well = StackWhy { state: State::Healthy, hops, broken: None, evidence: Vec::new(), ..why() };
+        let not_for_it = StackWhy {
+            wanted_sequence_id: None,
+            sequence_id: None,
+            state: State::Removed,
+            hops: Hops::default(),
+            broken: Some(Broken {
+                hop: Hop::Targeted,
+                cause: Cause::NotTargeted,
+                message: "the stack web does not target the agent store-0412".into(),
+                next: "name the agent, correct its labels, or change the selector".into(),
+            }),
+            evidence: vec!["selector env=prod misses: it wants env=prod, the agent has env=dev".into()],
+            ..why()
+        };
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}\n\n{}\n\n{}",
+            looks(&why()),
+            looks(&well),
+            looks(&not_for_it),
+            looks(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
+        ));
+    }
+
+    #[test]
+    fn a_fight_over_a_field_is_told_though_every_hop_is_passed() {
+        let well = StackWhy { state: State::Healthy, broken: None, evidence: Vec::new(), ..why() };
+        let text = explained(&well, &contested_row("store-0412"), &look());
+        let fight =
+            "  Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas";
+        assert!(text.contains(fight), "{text}");
+    }
+
+    #[test]
+    fn an_agent() {
+        let agent = AgentWhy {
+            agent_id: AGENT.parse().unwrap(),
+            agent_name: "store-0412".into(),
+            status: AgentStatus::Active,
+            presence: Presence::Silent,
+            last_seen_at: Some(ago(4000)),
+            events: vec![AgentEvent { kind: AgentEventKind::Silent, at: ago(3900) }],
+            broken: Some(Broken {
+                hop: Hop::Fetched,
+                cause: Cause::AgentSilent,
+                message: "the agent store-0412 is silent; it was last seen 66 min ago".into(),
+                next: "look at the agent in its cluster".into(),
+            }),
+            evidence: Vec::new(),
+            stacks: vec![why()],
+            concerned: 14,
+        };
+        let well = AgentWhy {
+            presence: Presence::Fresh,
+            last_seen_at: Some(ago(2)),
+            broken: None,
+            stacks: Vec::new(),
+            events: Vec::new(),
+            ..agent.clone()
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}", looks(&agent), looks(&well)));
     }
 }

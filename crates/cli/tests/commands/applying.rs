@@ -44,7 +44,7 @@ fn a_failure_a_newer_version_and_the_end_of_patience_are_told_apart() {
     );
     let failing = broker().on(STATUS, 200, page(&[failed]));
     let ran = apply(&failing, &["--wait"]).exits(3).says("error: 42 failed on a\n");
-    ran.says("Deployment shop/web: spec.selector is immutable").says("next: brokkr status web");
+    ran.says("Deployment shop/web: spec.selector is immutable").says("next: brokkr why web");
 
     let replaced = broker().on(STATUS, 200, page(&[row("a", 43, 42, "pending")]));
     apply(&replaced, &["--wait"]).exits(6).says("42 was replaced by 43 before it arrived everywhere");

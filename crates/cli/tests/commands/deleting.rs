@@ -21,6 +21,7 @@ fn nothing_is_deleted_in_a_script_without_yes() {
 #[test]
 fn the_wait_ends_when_every_agent_has_seen_it_gone() {
     let broker = broker()
+        .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "healthy")]))
         .on(STATUS, 200, page(&[row("a", 50, 42, "removing"), row("b", 50, 50, "removed")]))
         .on(STATUS, 200, page(&[row("a", 50, 50, "removed"), row("b", 50, 50, "removed")]));
     let ran = broker.brokkr(&["delete", "stack", "web", "--yes", "--wait"]).exits(0);

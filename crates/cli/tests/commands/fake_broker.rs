@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +18,14 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-type Answers = HashMap<String, Vec<(u16, Value)>>;
+#[derive(Clone)]
+enum Body {
+    Json(Value),
+    /// Exactly these bytes, of this media type.
+    Raw(&'static str, String),
+}
+
+type Answers = HashMap<String, Vec<(u16, Body)>>;
 
 pub struct FakeBroker {
     pub url: String,
@@ -46,7 +54,24 @@ impl FakeBroker {
 
     /// The next answer to a request; the last one is given again and again.
     pub fn on(self, request: &str, status: u16, body: impl serde::Serialize) -> Self {
-        let body = serde_json::to_value(body).unwrap();
+        self.then(request, status, Body::Json(serde_json::to_value(body).unwrap()))
+    }
+
+    /// Bytes as they are, such as those of a deployment object.
+    pub fn on_yaml(self, request: &str, text: &str) -> Self {
+        self.then(request, 200, Body::Raw("application/yaml", text.to_owned()))
+    }
+
+    /// A stream of (event, data) that ends behind the last one.
+    pub fn on_stream(self, request: &str, messages: &[(&str, Value)]) -> Self {
+        let message = |(at, (event, data)): (usize, &(&str, Value))| {
+            format!("event: {event}\nid: 1.{at}\ndata: {data}\n\n")
+        };
+        let text = messages.iter().enumerate().map(message).collect::<String>();
+        self.then(request, 200, Body::Raw("text/event-stream", format!(": hello\n\n{text}")))
+    }
+
+    fn then(self, request: &str, status: u16, body: Body) -> Self {
         self.answers.lock().unwrap().entry(request.to_owned()).or_default().push((status, body));
         self
     }
@@ -65,7 +90,18 @@ impl FakeBroker {
     }
 
     pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        self.run_as(Path::new(env!("CARGO_BIN_EXE_brokkr")), arguments, environment, stdin)
+    }
+
+    /// Under another name.
+    pub fn run_as(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        stdin: &str,
+    ) -> Ran {
+        let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
             .env("HOME", self.home.path())
@@ -112,21 +148,26 @@ impl Ran {
         self
     }
 
+    #[track_caller]
+    pub fn prints_exactly(self, text: &str) -> Self {
+        assert_eq!(self.stdout, text, "{self:#?}");
+        self
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap()
     }
 }
 
-fn next(answers: &mut Answers, line: &str) -> (u16, Value) {
+fn next(answers: &mut Answers, line: &str) -> (u16, Body) {
     let path = line.split('?').next().unwrap();
     match answers.get_mut(path) {
         Some(left) if left.len() > 1 => left.remove(0),
         Some(left) => left[0].clone(),
-        None => (
-            404,
-            serde_json::to_value(Problem::new(ErrorCode::BRK2001, format!("nothing prepared for {path}")))
-                .unwrap(),
-        ),
+        None => {
+            let problem = Problem::new(ErrorCode::BRK2001, format!("nothing prepared for {path}"));
+            (404, Body::Json(serde_json::to_value(problem).unwrap()))
+        }
     }
 }
 
@@ -148,9 +189,13 @@ fn read(stream: &mut TcpStream) -> Asked {
     Asked { line, headers, body }
 }
 
-fn answer(stream: &mut TcpStream, status: u16, body: &Value) {
-    let media_type = if status < 400 { "application/json" } else { "application/problem+json" };
-    let body = body.to_string();
+fn answer(stream: &mut TcpStream, status: u16, body: &Body) {
+    let (media_type, body) = match body {
+        Body::Json(_) if status == 204 => ("application/json", String::new()),
+        Body::Json(body) if status < 400 => ("application/json", body.to_string()),
+        Body::Json(body) => ("application/problem+json", body.to_string()),
+        Body::Raw(media_type, text) => (*media_type, text.clone()),
+    };
     let head = format!(
         "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
         body.len()

@@ -1,7 +1,19 @@
 //! The real `brokkr` against a broker of prepared answers: what it sends, prints and exits with.
 
+mod administering;
 mod applying;
+mod asking_why;
+mod comparing;
+mod completing;
+mod contexts;
 mod deleting;
 mod fake_broker;
+mod formats;
 mod logging_in;
+mod rendering;
+mod rolling_back;
 mod sample;
+mod suggesting;
+mod terminal;
+mod waiting;
+mod watching;

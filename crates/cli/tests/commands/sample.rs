@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 pub const STACK_ID: &str = "0190b5a4-0000-7000-8000-00000000000a";
 pub const STATUS: &str = "GET /api/v1/stacks/0190b5a4-0000-7000-8000-00000000000a/status";
-const SHA: &str = "9f2c000000000000000000000000000000000000000000000000000000000000";
-const TIME: &str = "2026-03-01T12:00:00Z";
+pub const SHA: &str = "9f2c000000000000000000000000000000000000000000000000000000000000";
+pub const TIME: &str = "2026-03-01T12:00:00Z";
 
 pub fn whoami() -> Value {
     json!({"token_id": STACK_ID, "name": "ana", "project": "default", "role": "admin", "expires_at": null})
@@ -35,4 +35,20 @@ pub fn noted(mut row: Value, reason: &str, object: &str, message: &str) -> Value
 
 pub fn page(items: &[Value]) -> Value {
     json!({"items": items, "next": null})
+}
+
+pub fn agent(name: &str) -> Value {
+    json!({"id": STACK_ID, "name": name, "status": "ACTIVE", "labels": {"env": "dev"}, "annotations": {}, "created_at": TIME,
+        "last_seen_at": TIME, "presence": "fresh", "session_count": 1, "session_tied": false})
+}
+
+pub fn why(agent: &str) -> Value {
+    json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "agent_id": STACK_ID, "agent_name": agent,
+        "state": "failed", "wanted_sequence_id": 42, "sequence_id": 42, "hops": {"published": TIME, "verified": TIME},
+        "broken": {"hop": "applied", "cause": "failed", "message": "FieldImmutable: spec.selector", "next": "correct it"},
+        "evidence": ["Deployment shop/web: spec.selector: field is immutable"]})
+}
+
+pub fn bar(sequence: i64) -> Value {
+    json!({"checksum": SHA, "sequence_id": sequence, "barred_by": "ana", "reason": "crash loop", "created_at": TIME})
 }

@@ -1,0 +1,67 @@
+//! `brokkr project …`
+
+use brokkr_api::ErrorCode;
+use brokkr_api::projects::{PutProject, PutQuotas};
+use brokkr_client::Client;
+
+use crate::args::{ProjectCommand, ProjectQuotas};
+use crate::commands::confirm::confirm;
+use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::printer::Printer;
+use crate::view::whole;
+
+pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+    match args {
+        ProjectCommand::List => {
+            printer.show(&whole(client.projects_all().await.while_trying("read the projects")?))
+        }
+        ProjectCommand::Show { name } => {
+            let project = client.project(name.as_str()).await;
+            printer.show(&project.while_trying(&format!("read the project {name}"))?)
+        }
+        ProjectCommand::Create(args) => create(args, client, printer).await,
+        ProjectCommand::Set(args) => set(args, client, printer).await,
+        ProjectCommand::Delete { name, yes } => {
+            let name = name.as_str();
+            if !yes {
+                confirm(&format!("deleting the project {name}"), name, printer).await?;
+            }
+            client.delete_project(name).await.while_trying(&format!("delete the project {name}"))?;
+            let document = serde_json::json!({"name": name, "deleted": true});
+            printer.done(&document, format!("project/{name}"), || format!("project {name} is deleted"))
+        }
+    }
+}
+
+/// The broker makes or changes; here both are said for themselves, so that a slip in the name shows.
+async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let name = args.name.as_str();
+    let action = format!("make the project {name}");
+    match client.project(name).await {
+        Ok(_) => {
+            return Err(Failure::new(Exit::Conflict, format!("there is a project {name} already"))
+                .next(format!("brokkr project set {name} … changes its quotas")));
+        }
+        Err(error) if error.code() == Some(ErrorCode::BRK2001) => {}
+        Err(error) => return Err(Failure::of_client(&action, error)),
+    }
+    let put = PutProject { allowed: args.allowed() };
+    let project = client.put_project(name, &put).await.while_trying(&action)?;
+    printer.done(&project, format!("project/{name}"), || format!("project {name} is made"))?;
+    printer.note(&format!(
+        "next: brokkr token create NAME --role owner --project {name}; brokkr grant set NAME --to-project {name} …"
+    ));
+    Ok(())
+}
+
+async fn set(args: ProjectQuotas, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let name = args.name.as_str();
+    let action = format!("change the project {name}");
+    let allowed = args.allowed();
+    if allowed == PutQuotas::default() {
+        return Err(Failure::new(Exit::Usage, "no quota was given").next("brokkr project set --help"));
+    }
+    client.project(name).await.while_trying(&action)?;
+    let project = client.put_project(name, &PutProject { allowed }).await.while_trying(&action)?;
+    printer.show(&project)
+}

@@ -1,0 +1,77 @@
+//! `brokkr token …`
+
+use brokkr_api::TokenId;
+use brokkr_api::tokens::{ApiToken, CreateApiToken};
+use brokkr_client::Client;
+use jiff::Timestamp;
+
+use crate::args::{CreateToken, TokenCommand};
+use crate::commands::agent::seconds;
+use crate::commands::confirm::confirm;
+use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::printer::Printer;
+use crate::view::tokens::is_valid;
+use crate::view::whole;
+
+pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+    match args {
+        TokenCommand::List => printer.show(&whole(all(client).await?)),
+        TokenCommand::Show { token } => printer.show(&find(&token, client).await?),
+        TokenCommand::Create(args) => create(args, client, printer).await,
+        TokenCommand::Revoke { token, yes } => revoke(&token, yes, client, printer).await,
+    }
+}
+
+async fn all(client: &Client) -> Result<Vec<ApiToken>, Failure> {
+    client.api_tokens_all().await.while_trying("read the API tokens")
+}
+
+async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let wanted =
+        CreateApiToken { name: args.name.clone(), role: args.role, ttl_seconds: Some(seconds(args.ttl)?) };
+    let made =
+        client.create_api_token(&wanted).await.while_trying(&format!("make the token {}", args.name))?;
+    printer.done(&made, format!("token/{}", made.info.id), || made.token.clone())?;
+    let expires = made.info.expires_at.map_or_else(String::new, |at| format!(", until {at:.0}"));
+    printer.note(&format!(
+        "{} in project {}{expires}; it is not shown again",
+        made.info.role, made.info.project
+    ));
+    Ok(())
+}
+
+async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let token = find(named, client).await?;
+    if !yes {
+        printer.warn(&format!("whoever uses {} ({}) will be refused", token.name, token.role));
+        confirm(&format!("revoking {}", token.name), &token.name, printer).await?;
+    }
+    client.revoke_api_token(token.id).await.while_trying(&format!("revoke the token {}", token.name))?;
+    let document = serde_json::json!({"id": token.id, "name": token.name, "revoked": true});
+    printer.done(&document, format!("token/{}", token.id), || {
+        format!("token {} ({}) is revoked; every replica refuses it within 5 seconds", token.name, token.id)
+    })
+}
+
+/// By id; or by name, if it can only mean one.
+async fn find(named: &str, client: &Client) -> Result<ApiToken, Failure> {
+    let named = named.strip_prefix("token/").unwrap_or(named);
+    if let Ok(id) = named.parse::<TokenId>() {
+        return client.api_token(id).await.while_trying(&format!("read the token {id}"));
+    }
+    choose(named, all(client).await?, Timestamp::now())
+}
+
+fn choose(name: &str, tokens: Vec<ApiToken>, now: Timestamp) -> Result<ApiToken, Failure> {
+    let mut named: Vec<ApiToken> =
+        tokens.into_iter().filter(|token| token.name == name && is_valid(token, now)).collect();
+    if named.len() > 1 {
+        let failure = Failure::new(Exit::Conflict, format!("{} valid tokens are called {name}", named.len()));
+        let lines =
+            named.iter().map(|token| format!("{} ({}), made {:.0}", token.id, token.role, token.created_at));
+        return Err(lines.fold(failure, Failure::line).next("give the id instead"));
+    }
+    named.pop().ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("no valid token is called {name}")).next("brokkr token list")
+    })
+}

@@ -1,0 +1,66 @@
+//! What comes bit by bit: rows below each other for people, one JSON document a line for programs.
+//!
+//! The first line of JSON is `{"type":"version","stream":1}`; each further one has the `type` of what it is. Fields may
+//! be added under the same number.
+
+use serde::Serialize;
+
+use super::{Printer, yaml};
+use crate::args::Output;
+use crate::failure::{Exit, Failure};
+use crate::view::Listed;
+
+const VERSION: u32 = 1;
+
+#[derive(Debug)]
+pub struct Stream {
+    printer: Printer,
+    output: Output,
+    /// Of the columns so far; empty before the first row.
+    widths: Vec<usize>,
+    has_begun: bool,
+}
+
+#[derive(Serialize)]
+struct Version {
+    stream: u32,
+}
+
+#[derive(Serialize)]
+struct Typed<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+impl Stream {
+    pub(super) fn new(printer: Printer, output: Output) -> Self {
+        Self { printer, output, widths: Vec::new(), has_begun: false }
+    }
+
+    /// More of the same kind. Answers whether somebody still reads.
+    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool, Failure> {
+        let mut texts = Vec::new();
+        if !std::mem::replace(&mut self.has_begun, true) && self.output == Output::Json {
+            texts.push(line(&Typed { kind: "version", item: &Version { stream: VERSION } })?);
+        }
+        for item in items {
+            texts.push(match self.output {
+                Output::Json => line(&Typed { kind, item })?,
+                Output::Yaml => format!("---\n{}", yaml(&Typed { kind, item })?.trim_end()),
+                Output::Name => item.name(),
+                Output::Table | Output::Wide => break,
+            });
+        }
+        if matches!(self.output, Output::Table | Output::Wide) && !items.is_empty() {
+            texts.push(T::table(items, &self.printer.look()).print_after(&mut self.widths));
+        }
+        if texts.is_empty() { Ok(true) } else { self.printer.offer(&texts.join("\n")) }
+    }
+}
+
+fn line(item: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(item)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
+}

@@ -1,0 +1,82 @@
+//! Approvals of prunes that wait, and what waits.
+
+use brokkr_api::approvals::PruneApproval;
+use brokkr_api::report::{ConditionKind, ConditionStatus};
+use brokkr_api::status::StackStatus;
+
+use super::table::{Table, plain, wide};
+use super::text::{age, clean};
+use super::{Listed, Look};
+
+impl Listed for PruneApproval {
+    const NONE: &'static str = "nothing was approved for the newest version";
+
+    fn table<'a>(approvals: &[Self], look: &'a Look) -> Table<'a> {
+        let columns =
+            [plain("SEQUENCE"), plain("OBJECTS"), plain("FOR"), plain("BY"), plain("AGE"), wide("TIME")];
+        let mut table = Table::new(look, &columns);
+        for approval in approvals {
+            let agent = approval.agent_id.map_or_else(|| "every agent".to_owned(), |agent| agent.to_string());
+            table.row([
+                approval.sequence_id.to_string().into(),
+                approval.objects.to_string().into(),
+                agent.into(),
+                approval.approved_by.clone().into(),
+                age(approval.approved_at, look.now).into(),
+                format!("{:.0}", approval.approved_at).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("approval/{}", self.sequence_id)
+    }
+}
+
+/// `eu-1: would delete 120 of 130 objects: …`, for each agent whose prune waits to be approved.
+pub fn waiting(rows: &[StackStatus]) -> Vec<String> {
+    rows.iter()
+        .filter_map(|row| {
+            let waits = row.conditions.iter().find(|condition| {
+                condition.kind == ConditionKind::PrunePending
+                    && condition.status == ConditionStatus::True
+                    && condition.message.contains("waits for approval")
+            })?;
+            Some(format!("{}: {}", clean(&row.agent_name), clean(&waits.message)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::SequenceId;
+    use brokkr_api::status::State;
+
+    use super::super::samples::{AGENT, ago, conditions, looks, row};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn approvals() {
+        let all = PruneApproval {
+            sequence_id: SequenceId(42),
+            objects: 120,
+            agent_id: None,
+            approved_by: "ana".into(),
+            approved_at: ago(60),
+        };
+        let one = PruneApproval { agent_id: Some(AGENT.parse().unwrap()), ..all.clone() };
+        insta::assert_snapshot!(looks(&whole(vec![all, one])));
+    }
+
+    #[test]
+    fn what_waits_is_told_in_the_agents_words() {
+        let mut held = row("eu-1", 42, 42, State::Blocked);
+        held.conditions = conditions();
+        assert!(waiting(&[held.clone()]).is_empty());
+        held.conditions[5].status = ConditionStatus::True;
+        held.conditions[5].message = "would delete 120 of 130 objects, so it waits for approval".into();
+        assert_eq!(waiting(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
+    }
+}

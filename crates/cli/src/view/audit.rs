@@ -1,0 +1,139 @@
+//! The audit log, and whether its chain holds.
+
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
+
+use super::table::{BAD, CAREFUL, GOOD, Table, painted, plain, sentence, wide};
+use super::text::{age, clean, count};
+use super::{Listed, Look, Show};
+
+impl Listed for AuditEntry {
+    const NONE: &'static str = "nothing of that kind";
+
+    fn table<'a>(entries: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("AGE"),
+            wide("TIME"),
+            plain("KIND"),
+            plain("WHO"),
+            plain("METHOD"),
+            sentence("PATH"),
+            plain("STATUS"),
+            plain("FROM"),
+            wide("PRINCIPAL"),
+            wide("REQUEST"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for entry in entries {
+            let style = match entry.kind {
+                AuditKind::Change => anstyle::Style::new(),
+                AuditKind::Refused => BAD,
+                AuditKind::SecretsRead => CAREFUL,
+            };
+            let who = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
+            table.row([
+                age(entry.at, look.now).into(),
+                format!("{:.0}", entry.at).into(),
+                painted(entry.kind.to_string(), style),
+                who.into(),
+                entry.method.clone().into(),
+                entry.path.clone().into(),
+                entry.status.to_string().into(),
+                entry.address.clone().into(),
+                entry.principal.clone().into(),
+                entry.request_id.clone().into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("audit/{}", self.id)
+    }
+}
+
+impl Show for AuditHead {
+    fn text(&self, _: &Look) -> String {
+        format!("{}:{}", self.number, self.hash)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("audit-link/{}", self.number)]
+    }
+}
+
+impl Show for AuditVerdict {
+    fn text(&self, _: &Look) -> String {
+        let project = clean(&self.project);
+        let links = count(usize::try_from(self.links).unwrap_or(0), "good link");
+        let last = self.last.as_ref().map(|last| format!("; the last one is {}:{}", last.number, last.hash));
+        match &self.broken {
+            None => format!(
+                "{GOOD}✔{GOOD:#} the audit chain of {project} holds: {links}{}",
+                last.unwrap_or_default()
+            ),
+            Some(broken) => format!(
+                "{BAD}✖{BAD:#} the audit chain of {project} does not hold at link {}: {}\n  {links} before it{}",
+                broken.number,
+                clean(&broken.why),
+                last.unwrap_or_default()
+            ),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("project/{}", self.project)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::audit::BrokenLink;
+    use brokkr_api::ids::Checksum;
+
+    use super::super::samples::{ago, looks};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn audit() {
+        let entry = AuditEntry {
+            id: 7,
+            at: ago(90),
+            project: "shop".into(),
+            kind: AuditKind::Change,
+            principal: "token:0190b5a4-0000-7000-8000-000000000001".into(),
+            name: "ci-web".into(),
+            method: "POST".into(),
+            route: "/api/v1/stacks/{stack}/deployment-objects".into(),
+            path: "/api/v1/stacks/web/deployment-objects".into(),
+            address: "192.0.2.7".into(),
+            status: 201,
+            request_id: "req-1".into(),
+            before: None,
+            after: None,
+        };
+        let refused = AuditEntry {
+            kind: AuditKind::Refused,
+            name: String::new(),
+            principal: "nobody".into(),
+            status: 401,
+            ..entry.clone()
+        };
+        insta::assert_snapshot!(looks(&whole(vec![entry, refused])));
+    }
+
+    #[test]
+    fn verdicts() {
+        let last = AuditHead { project: "shop".into(), number: 12, hash: Checksum::of(b"x") };
+        let good = AuditVerdict {
+            project: "shop".into(),
+            links: 12,
+            last: Some(last.clone()),
+            broken: None,
+            next: None,
+        };
+        let broken = BrokenLink { number: 13, audit_id: Some(90), why: "its entry was changed".into() };
+        let bad = AuditVerdict { broken: Some(broken), ..good.clone() };
+        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", looks(&last), looks(&good), looks(&bad)));
+    }
+}

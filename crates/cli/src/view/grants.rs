@@ -1,0 +1,86 @@
+//! Grants: which agents a project may use, for what, and as whom.
+
+use brokkr_api::grants::ProjectGrant;
+
+use super::table::{Table, plain, sentence, wide};
+use super::text::{age, fields, when};
+use super::{Listed, Look, Show};
+
+impl Listed for ProjectGrant {
+    const NONE: &'static str = "no grants: only the project default may use agents (docs/grants.md)";
+
+    fn table<'a>(grants: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("GRANT"),
+            plain("PROJECT"),
+            sentence("AGENTS"),
+            sentence("NAMESPACES"),
+            sentence("KINDS"),
+            sentence("ACCOUNT"),
+            wide("BY"),
+            wide("AGE"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for grant in grants {
+            table.row([
+                grant.name.to_string().into(),
+                grant.project.clone().into(),
+                grant.selector.to_string().into(),
+                grant.namespaces.join(",").into(),
+                grant.kinds.join(",").into(),
+                grant.account.clone().into(),
+                grant.created_by.clone().into(),
+                age(grant.created_at, look.now).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("grant/{}", self.name)
+    }
+}
+
+impl Show for ProjectGrant {
+    fn text(&self, look: &Look) -> String {
+        fields([
+            ("name", self.name.to_string()),
+            ("id", self.id.to_string()),
+            ("project", self.project.clone()),
+            ("agents", self.selector.to_string()),
+            ("namespaces", self.namespaces.join(", ")),
+            ("kinds", self.kinds.join(", ")),
+            ("account", self.account.clone()),
+            ("made", format!("{} by {}", when(self.created_at, look.now), self.created_by)),
+            ("changed", when(self.updated_at, look.now)),
+        ])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{AGENT, ago, look, looks};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn grants() {
+        let grant = ProjectGrant {
+            id: AGENT.parse().unwrap(),
+            name: "shop-prod".parse().unwrap(),
+            project: "shop".into(),
+            selector: "env=prod,region in (eu,us)".parse().unwrap(),
+            namespaces: vec!["shop".into(), "shop-jobs".into()],
+            kinds: vec!["*.apps".into(), "ConfigMap".into(), "Service".into()],
+            account: "shop/brokkr-shop".into(),
+            created_by: "ana".into(),
+            created_at: ago(200_000),
+            updated_at: ago(600),
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![grant.clone()])), grant.text(&look())));
+    }
+}

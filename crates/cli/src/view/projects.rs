@@ -1,0 +1,110 @@
+//! Projects, with their quotas.
+
+use brokkr_api::projects::Project;
+
+use super::table::{Table, plain, wide};
+use super::text::{age, fields, when};
+use super::{Listed, Look, Show};
+
+impl Listed for Project {
+    const NONE: &'static str = "no project that you may see";
+
+    fn table<'a>(projects: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("PROJECT"),
+            plain("STACKS"),
+            plain("TOKENS"),
+            plain("AGE"),
+            wide("WEBHOOKS"),
+            wide("SUBMISSIONS/HOUR"),
+            wide("STORED"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for project in projects {
+            let (used, allowed) = (&project.used, &project.allowed);
+            table.row([
+                project.name.to_string().into(),
+                format!("{}/{}", used.stacks, allowed.stacks).into(),
+                format!("{}/{}", used.tokens, allowed.tokens).into(),
+                age(project.created_at, look.now).into(),
+                format!("{}/{}", used.webhooks, allowed.webhooks).into(),
+                format!("{}/{}", used.submissions_per_hour, allowed.submissions_per_hour).into(),
+                format!("{}/{}", bytes(used.stored_bytes), bytes(allowed.stored_bytes)).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("project/{}", self.name)
+    }
+}
+
+impl Show for Project {
+    fn text(&self, look: &Look) -> String {
+        let (used, allowed) = (&self.used, &self.allowed);
+        let of = |used: u64, allowed: u64| format!("{used} of {allowed}");
+        fields([
+            ("name", self.name.to_string()),
+            ("made", when(self.created_at, look.now)),
+            ("stacks", of(used.stacks, allowed.stacks)),
+            ("tokens", of(used.tokens, allowed.tokens)),
+            ("webhooks", of(used.webhooks, allowed.webhooks)),
+            (
+                "submissions",
+                format!("{} this hour", of(used.submissions_per_hour, allowed.submissions_per_hour)),
+            ),
+            ("stored", format!("{} of {}", bytes(used.stored_bytes), bytes(allowed.stored_bytes))),
+        ])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
+    }
+}
+
+/// `512 B`, `3.4 MiB`
+fn bytes(number: u64) -> String {
+    let mut unit = "B";
+    let (mut whole, mut tenths) = (number, 0);
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if whole < 1024 {
+            break;
+        }
+        tenths = (whole % 1024) * 10 / 1024;
+        (whole, unit) = (whole / 1024, next);
+    }
+    if unit == "B" { format!("{whole} B") } else { format!("{whole}.{tenths} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::projects::Quotas;
+
+    use super::super::samples::{ago, look, looks};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn projects() {
+        let quotas = |stacks, stored_bytes| Quotas {
+            stacks,
+            submissions_per_hour: 12 * stacks,
+            stored_bytes,
+            tokens: stacks / 10,
+            webhooks: 2,
+        };
+        let project = Project {
+            name: "shop".parse().unwrap(),
+            created_at: ago(200_000),
+            allowed: quotas(1000, 10 << 30),
+            used: quotas(37, 3_565_158),
+        };
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            looks(&whole(vec![project.clone()])),
+            project.text(&look())
+        ));
+        assert_eq!((bytes(512), bytes(1536)), ("512 B".to_owned(), "1.5 KiB".to_owned()));
+    }
+}

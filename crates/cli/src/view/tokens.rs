@@ -1,0 +1,115 @@
+//! API tokens, without their secrets.
+
+use anstyle::Style;
+use brokkr_api::tokens::ApiToken;
+use jiff::{SignedDuration, Timestamp};
+
+use super::agents::expiry;
+use super::table::{CAREFUL, FAINT, GOOD, Table, painted, plain, wide};
+use super::text::{age, fields, when};
+use super::{Listed, Look, Show};
+
+/// What expires within this is worth a colour.
+const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+impl Listed for ApiToken {
+    const NONE: &'static str = "no API tokens: `brokkr token create NAME --role ROLE` makes one";
+
+    fn table<'a>(tokens: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("NAME"),
+            plain("ROLE"),
+            plain("STATE"),
+            plain("EXPIRES"),
+            plain("AGE"),
+            plain("ID"),
+            wide("PROJECT"),
+            wide("BY"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for token in tokens {
+            let (state, style) = state(token, look.now);
+            let expires = token.expires_at.map_or_else(|| "never".to_owned(), |at| expiry(at, look.now));
+            table.row([
+                token.name.clone().into(),
+                token.role.to_string().into(),
+                painted(state, style),
+                expires.into(),
+                age(token.created_at, look.now).into(),
+                token.id.to_string().into(),
+                token.project.clone().into(),
+                token.created_by.clone().unwrap_or_else(|| "-".to_owned()).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("token/{}", self.id)
+    }
+}
+
+impl Show for ApiToken {
+    fn text(&self, look: &Look) -> String {
+        let expires = self.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, look.now));
+        fields([
+            ("name", self.name.clone()),
+            ("id", self.id.to_string()),
+            ("role", format!("{} in project {}", self.role, self.project)),
+            ("state", state(self, look.now).0.to_owned()),
+            ("expires", expires),
+            ("made", when(self.created_at, look.now)),
+            ("by", self.created_by.clone().unwrap_or_else(|| "bootstrap".to_owned())),
+        ])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
+    }
+}
+
+fn state(token: &ApiToken, now: Timestamp) -> (&'static str, Style) {
+    match token.expires_at {
+        _ if token.revoked_at.is_some() => ("revoked", FAINT),
+        Some(at) if at <= now => ("expired", FAINT),
+        Some(at) if at < now + SOON => ("expires soon", CAREFUL),
+        _ => ("valid", GOOD),
+    }
+}
+
+pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
+    token.revoked_at.is_none() && token.expires_at.is_none_or(|at| at > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::tokens::Role;
+
+    use super::super::samples::{AGENT, ago, look, looks, now};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn tokens() {
+        let token = ApiToken {
+            id: AGENT.parse().unwrap(),
+            project: "shop".into(),
+            name: "ci-web".into(),
+            role: Role::Deployer,
+            created_by: Some("ana".into()),
+            created_at: ago(200_000),
+            expires_at: Some(now() + SignedDuration::from_hours(2000)),
+            revoked_at: None,
+        };
+        let soon = ApiToken { expires_at: Some(now() + SignedDuration::from_hours(3)), ..token.clone() };
+        let late = ApiToken { expires_at: Some(ago(60)), ..token.clone() };
+        let revoked = ApiToken { revoked_at: Some(ago(5)), expires_at: None, ..token.clone() };
+        assert!(is_valid(&token, now()) && is_valid(&soon, now()));
+        assert!(!is_valid(&late, now()) && !is_valid(&revoked, now()));
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            looks(&whole(vec![token.clone(), soon, late, revoked])),
+            token.text(&look())
+        ));
+    }
+}

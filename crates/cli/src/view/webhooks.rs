@@ -1,0 +1,183 @@
+//! Webhooks, what came of messages to them, and of a test.
+
+use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookFilter};
+
+use super::agents::expiry;
+use super::table::{BAD, CAREFUL, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::text::{age, clean, fields, when};
+use super::{Listed, Look, Show};
+
+impl Listed for Webhook {
+    const NONE: &'static str = "no webhooks: `brokkr webhook create NAME --url URL` makes one";
+
+    fn table<'a>(webhooks: &[Self], look: &'a Look) -> Table<'a> {
+        let columns =
+            [plain("WEBHOOK"), plain("STATE"), plain("AGE"), sentence("URL"), sentence("FILTER"), wide("ID")];
+        let mut table = Table::new(look, &columns);
+        for webhook in webhooks {
+            table.row([
+                webhook.name.to_string().into(),
+                if webhook.enabled { painted("on", GOOD) } else { painted("off", CAREFUL) },
+                age(webhook.created_at, look.now).into(),
+                webhook.url.clone().into(),
+                filter(&webhook.filter).into(),
+                webhook.id.to_string().into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("webhook/{}", self.name)
+    }
+}
+
+impl Show for Webhook {
+    fn text(&self, look: &Look) -> String {
+        let state = match (&self.disabled_because, self.enabled) {
+            (_, true) => "on".to_owned(),
+            (Some(why), false) => format!("off, because {why}"),
+            (None, false) => "off".to_owned(),
+        };
+        fields([
+            ("name", self.name.to_string()),
+            ("id", self.id.to_string()),
+            ("state", state),
+            ("url", self.url.clone()),
+            ("filter", filter(&self.filter)),
+            ("made", when(self.created_at, look.now)),
+        ])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
+    }
+}
+
+fn filter(filter: &WebhookFilter) -> String {
+    let events: Vec<String> = filter.events.iter().map(ToString::to_string).collect();
+    let mut parts = Vec::new();
+    for (what, names) in [("events", &events), ("stacks", &filter.stacks), ("agents", &filter.agents)] {
+        if !names.is_empty() {
+            parts.push(format!("{what} {}", names.join(",")));
+        }
+    }
+    parts.extend(filter.agent_selector.as_ref().map(|selector| format!("labels {selector}")));
+    if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
+}
+
+impl Listed for Delivery {
+    const NONE: &'static str = "no messages";
+
+    fn table<'a>(deliveries: &[Self], look: &'a Look) -> Table<'a> {
+        let columns = [
+            plain("ID"),
+            plain("STATE"),
+            plain("EVENT"),
+            plain("AGE"),
+            plain("TRIES"),
+            sentence("LAST"),
+            wide("NEXT"),
+        ];
+        let mut table = Table::new(look, &columns);
+        for delivery in deliveries {
+            let style = match delivery.state {
+                DeliveryState::Delivered => GOOD,
+                DeliveryState::Pending => UNDER_WAY,
+                DeliveryState::Dead => BAD,
+            };
+            table.row([
+                delivery.id.to_string().into(),
+                painted(delivery.state.to_string(), style),
+                delivery.event.to_string().into(),
+                age(delivery.created_at, look.now).into(),
+                delivery.attempts.to_string().into(),
+                delivery.last_attempt.as_ref().map_or_else(|| "-".to_owned(), attempt).into(),
+                delivery.due_at.map_or_else(|| "-".to_owned(), |due| expiry(due, look.now)).into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("delivery/{}", self.id)
+    }
+}
+
+/// `200 in 31 ms`, or why not.
+pub fn attempt(attempt: &Attempt) -> String {
+    let status = attempt.status.map(|status| format!("{status} in {} ms", attempt.millis));
+    let error = attempt.error.as_ref().map(|error| clean(error));
+    let parts: Vec<String> = status.into_iter().chain(error).collect();
+    if parts.is_empty() { format!("{} ms", attempt.millis) } else { parts.join(": ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::webhooks::WebhookEvent;
+
+    use super::super::samples::{AGENT, ago, look, looks, now};
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn webhooks() {
+        let webhook = Webhook {
+            id: AGENT.parse().unwrap(),
+            project: "shop".into(),
+            name: "ops".parse().unwrap(),
+            url: "https://hooks.example.com/services/…".into(),
+            filter: WebhookFilter {
+                events: vec![WebhookEvent::FailureLasts, WebhookEvent::FailureOver],
+                agent_selector: Some("env=prod".parse().unwrap()),
+                ..WebhookFilter::default()
+            },
+            enabled: true,
+            disabled_because: None,
+            created_at: ago(200_000),
+        };
+        let off = Webhook {
+            enabled: false,
+            disabled_because: Some("nothing arrived for 3 days".into()),
+            filter: WebhookFilter::default(),
+            ..webhook.clone()
+        };
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            looks(&whole(vec![webhook, off.clone()])),
+            off.text(&look())
+        ));
+    }
+
+    #[test]
+    fn deliveries() {
+        let good =
+            Attempt { delivered: true, status: Some(200), error: None, millis: 31, answer: String::new() };
+        let bad = Attempt {
+            delivered: false,
+            status: Some(503),
+            error: Some("the receiver answered 503".into()),
+            ..good.clone()
+        };
+        let delivery = Delivery {
+            id: AGENT.parse().unwrap(),
+            webhook_id: AGENT.parse().unwrap(),
+            event: WebhookEvent::Healthy,
+            state: DeliveryState::Delivered,
+            created_at: ago(60),
+            attempts: 1,
+            due_at: None,
+            last_attempt_at: Some(ago(60)),
+            last_attempt: Some(good),
+            body: serde_json::Value::Null,
+        };
+        let waiting = Delivery {
+            state: DeliveryState::Pending,
+            attempts: 3,
+            due_at: Some(now() + jiff::SignedDuration::from_secs(600)),
+            last_attempt: Some(bad),
+            ..delivery.clone()
+        };
+        insta::assert_snapshot!(looks(&whole(vec![delivery, waiting])));
+    }
+}

@@ -1,0 +1,118 @@
+//! Every form of output, the width of lines, and what a CI system gets.
+
+use serde_json::json;
+
+use crate::fake_broker::{FakeBroker, Ran};
+use crate::sample::{STATUS, agent, noted, object, page, row, stack};
+
+fn broker() -> FakeBroker {
+    FakeBroker::start().on("GET /api/v1/agents", 200, page(&[agent("eu-1"), agent("us-1")]))
+}
+
+#[test]
+fn one_answer_in_every_form() {
+    let broker = broker();
+    let list = |format: &str| broker.brokkr(&["agent", "list", "-o", format]).exits(0);
+    assert!(list("table").stdout.starts_with("NAME   STATUS   PRESENCE   SEEN"));
+    assert!(list("wide").stdout.lines().next().unwrap().ends_with("LABELS    ID"));
+    assert_eq!(list("json").json()["items"][1]["name"], "us-1");
+    assert!(list("yaml").stdout.starts_with("items:\n"), "{:?}", list("yaml"));
+    list("name").prints_exactly("agent/eu-1\nagent/us-1\n");
+    let bare = broker.brokkr(&["agent", "list", "--no-headers"]).exits(0);
+    assert!(bare.stdout.starts_with("eu-1   ACTIVE"), "{bare:?}");
+    broker.brokkr(&["agent", "list", "-o", "xml"]).exits(2).says("possible values");
+}
+
+#[test]
+fn agents_are_chosen_by_labels_status_and_presence() {
+    let broker = FakeBroker::start().on("GET /api/v1/agents", 200, page(&[]));
+    let list = ["agent", "list", "-l", "env=prod", "--status", "inactive", "--presence", "silent"];
+    broker.brokkr(&list).exits(0).prints_exactly("no agent is like that\n");
+    let line = &broker.asked()[0].line;
+    assert!(line.contains("?selector=env%3Dprod&status=INACTIVE&presence=silent&limit=500"), "{line}");
+    broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would be the whole fleet");
+}
+
+#[test]
+fn lines_are_cut_to_the_terminal_and_nowhere_else() {
+    let long = "word ".repeat(40);
+    let broker = FakeBroker::start().on(
+        "GET /api/v1/stacks/web/status",
+        200,
+        page(&[noted(row("a", 42, 42, "failed"), &long, "Deployment shop/web", "x")]),
+    );
+    let run = |columns: Option<&str>| -> Ran {
+        let mut environment = vec![("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
+        environment.extend(columns.map(|columns| ("COLUMNS", columns)));
+        broker.run(&["status", "web"], &environment, "").exits(0)
+    };
+    let row = |ran: &Ran| ran.stdout.lines().nth(1).unwrap().chars().count();
+    assert!(row(&run(Some("80"))) <= 80 && row(&run(Some("80"))) > 70);
+    assert!(row(&run(Some("160"))) <= 160 && row(&run(Some("160"))) > 150);
+    assert!(row(&run(None)) > 200, "what is piped is whole");
+    assert!(!run(None).stdout.contains('\u{1b}'), "no colours where there is no terminal");
+}
+
+#[test]
+fn all_stacks_are_shown_with_their_figures() {
+    let summary = json!({"project": "default", "stack_id": crate::sample::STACK_ID, "stack_name": "web", "sequence_id": 42,
+        "targeted": 3, "holding": 3, "pending": 1, "applied": 0, "healthy": 1, "degraded": 0, "failed": 1, "blocked": 0,
+        "removed": 0, "behind": 0, "sequences": []});
+    let broker = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[stack(&["env=dev"])])).on(
+        &STATUS.replace("/status", "/status/summary"),
+        200,
+        summary,
+    );
+    broker.brokkr(&["status"]).exits(0).prints("1/3       1 failed, 1 pending   env=dev");
+    let ran = broker.brokkr(&["status", "-o", "json"]).exits(0);
+    assert_eq!(
+        (&ran.json()["items"][0]["name"], &ran.json()["items"][0]["summary"]["failed"]),
+        (&"web".into(), &1.into())
+    );
+    broker.brokkr(&["status", "-o", "name"]).exits(0).prints_exactly("stack/web\n");
+}
+
+#[test]
+fn a_ci_system_gets_groups_a_summary_and_outputs() {
+    let broker = FakeBroker::start()
+        .on("PUT /api/v1/stacks/web", 200, stack(&["env=dev"]))
+        .on("POST /api/v1/stacks/web/deployment-objects", 201, object(42))
+        .on(
+            STATUS,
+            200,
+            page(&[noted(row("a", 42, 42, "failed"), "FieldImmutable", "Deployment shop/web", "50% done")]),
+        );
+    let file = |name: &str| broker.home.path().join(name).to_str().unwrap().to_owned();
+    let (summary, output) = (file("summary"), file("output"));
+    let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
+    let apply = ["apply", "-f", "-", "--stack", "web", "--wait"];
+    let logged_in = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
+    let github = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_STEP_SUMMARY", summary.as_str()),
+        ("GITHUB_OUTPUT", output.as_str()),
+    ];
+    let ran = broker.run(&apply, &[logged_in.as_slice(), &github].concat(), manifest).exits(3);
+    let ran = ran.says("::group::waiting for 42 of web\n").says("::endgroup::\n");
+    ran.says("::error title=brokkr::42 failed on a%0A").says("50%25 done");
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "sequence_id=42\n");
+    let summary = std::fs::read_to_string(&summary).unwrap();
+    assert!(
+        summary.starts_with("✖ **42 failed on a**\n") && summary.contains("submitted as 42"),
+        "{summary}"
+    );
+    let gitlab = [logged_in.as_slice(), &[("GITLAB_CI", "true")]].concat();
+    let ran = broker.run(&apply, &gitlab, manifest).exits(3);
+    ran.says("\u{1b}[0Ksection_start:")
+        .says(":brokkr\r\u{1b}[0Kwaiting for 42 of web\n")
+        .says("section_end:");
+}
+
+#[test]
+fn the_project_that_is_named_travels_with_the_request() {
+    let broker = broker();
+    broker.brokkr(&["agent", "list", "--project", "shop"]).exits(0);
+    assert_eq!(broker.asked()[0].headers["brokkr-project"], "shop");
+    broker.brokkr(&["agent", "list"]).exits(0);
+    assert!(!broker.asked()[1].headers.contains_key("brokkr-project"));
+}

@@ -1,0 +1,46 @@
+//! "Did you mean", and guards before something is taken away.
+
+use brokkr_api::ErrorCode;
+
+use crate::fake_broker::FakeBroker;
+use crate::sample::{STACK_ID, STATUS, agent, object, page, row, stack};
+
+#[test]
+fn a_mistyped_name_is_answered_with_the_nearest_ones() {
+    let broker = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[stack(&[])])).on(
+        "GET /api/v1/agents",
+        200,
+        page(&[agent("store-0412"), agent("eu-1")]),
+    );
+    broker.brokkr(&["history", "wbe"]).exits(5).says("did you mean web?");
+    broker.brokkr(&["agent", "show", "store-0421"]).exits(5).says("did you mean store-0412?");
+    let far = broker.brokkr(&["history", "database"]).exits(5);
+    assert!(!far.stderr.contains("did you mean"), "{far:?}");
+    broker.brokkr(&["stauts"]).exits(2).says("similar").says("'status'");
+}
+
+#[test]
+fn only_what_is_missing_is_looked_for() {
+    let broker = FakeBroker::start()
+        .refuses("GET /api/v1/stacks/web/agents/eu-2/why", ErrorCode::BRK2001, "there is no such agent")
+        .on("GET /api/v1/stacks", 200, page(&[stack(&[])]))
+        .on("GET /api/v1/agents", 200, page(&[agent("eu-1")]));
+    broker.brokkr(&["why", "web", "--agent", "eu-2"]).exits(5).says("did you mean eu-1?");
+}
+
+#[test]
+fn a_mass_delete_needs_its_number() {
+    let rows: Vec<_> = (0..11).map(|number| row(&format!("a-{number}"), 42, 42, "healthy")).collect();
+    let delete = format!("DELETE /api/v1/stacks/{STACK_ID}");
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/stacks/web", 200, stack(&["env=dev"]))
+        .on(STATUS, 200, page(&rows))
+        .on(&delete, 200, object(50));
+    let ran =
+        broker.brokkr(&["delete", "stack", "web", "--yes"]).exits(6).says("web is on more than 10 agents");
+    ran.says("a-0, a-1, a-2, a-3, a-4 and 6 more").says("next: if that is meant: --yes --expect 11");
+    broker.brokkr(&["delete", "stack", "web", "--yes", "--expect", "10"]).exits(6).says("--expect 11");
+    assert!(broker.asked().iter().all(|asked| asked.line != delete), "nothing was deleted");
+    broker.brokkr(&["delete", "stack", "web", "--yes", "--expect", "11"]).exits(0);
+    assert!(broker.asked().iter().any(|asked| asked.line == delete));
+}

@@ -1,0 +1,112 @@
+//! On a terminal: a real pseudo-terminal, real key presses.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use nix::pty::{Winsize, openpty};
+
+use crate::fake_broker::FakeBroker;
+use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, row, stack};
+
+/// Runs `brokkr` on a terminal and types `keys` once `prompt` is shown. Answers with the exit and all that was shown.
+fn on_terminal(
+    broker: &FakeBroker,
+    columns: u16,
+    arguments: &[&str],
+    more: &[(&str, &str)],
+    prompt: &str,
+    keys: &str,
+) -> (i32, String) {
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(Some(&size), None).unwrap();
+    let end = || Stdio::from(pty.slave.try_clone().unwrap());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", broker.home.path())
+        .env("TERM", "xterm-256color")
+        .env("BROKKR_SERVER", &broker.url)
+        .env("BROKKR_TOKEN", "brk_x")
+        .envs(more.iter().copied())
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
+    drop(pty.slave);
+    let mut terminal = File::from(pty.master);
+    let (mut shown, mut typed, mut bytes) = (Vec::new(), prompt.is_empty(), [0; 4096]);
+    // A terminal whose other end is closed answers with an error.
+    while let Ok(count) = terminal.read(&mut bytes) {
+        if count == 0 {
+            break;
+        }
+        shown.extend_from_slice(&bytes[..count]);
+        if !typed && String::from_utf8_lossy(&shown).contains(prompt) {
+            terminal.write_all(keys.as_bytes()).unwrap();
+            typed = true;
+        }
+    }
+    (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&shown).replace("\r\n", "\n"))
+}
+
+fn broker() -> FakeBroker {
+    FakeBroker::start()
+        .on("GET /api/v1/stacks/web", 200, stack(&["env=dev"]))
+        .on(STATUS, 200, page(&[row("eu-1", 42, 42, "healthy"), row("us-1", 42, 42, "healthy")]))
+        .on(&format!("DELETE /api/v1/stacks/{STACK_ID}"), 200, object(50))
+}
+
+#[test]
+fn a_deletion_shows_its_impact_and_wants_the_name_typed() {
+    let broker = broker();
+    let delete =
+        |keys: &str| on_terminal(&broker, 100, &["delete", "stack", "web"], &[], "Type web to go on: ", keys);
+    let (exit, shown) = delete("wbe\n");
+    assert!(
+        exit == 3 && shown.contains("is on 2 agents: eu-1, us-1. Its resources there will be deleted."),
+        "{exit} {shown}"
+    );
+    assert!(shown.contains("not confirmed, nothing was changed"), "{shown}");
+    let (exit, _) = delete("\u{4}");
+    assert_eq!(exit, 3, "the end of input is no yes");
+    assert!(broker.asked().iter().all(|asked| !asked.line.starts_with("DELETE")));
+    let (exit, shown) = delete("web\n");
+    assert!(exit == 0 && shown.contains("stack web: deletion submitted as 50"), "{exit} {shown}");
+}
+
+#[test]
+fn a_token_that_is_typed_is_not_shown() {
+    let broker = broker().on("GET /api/v1/whoami", 200, crate::sample::whoami());
+    let login = ["login", &broker.url];
+    let (exit, shown) = on_terminal(&broker, 100, &login, &[("BROKKR_TOKEN", "")], "Token: ", "brk_typed\n");
+    assert!(exit == 0 && shown.contains("logged in to") && !shown.contains("brk_typed"), "{exit} {shown}");
+    assert_eq!(broker.asked()[0].headers["authorization"], "Bearer brk_typed");
+}
+
+#[test]
+fn colours_and_width_are_the_terminals_unless_somebody_objects() {
+    let failed = noted(row("eu-1", 42, 42, "failed"), &"word ".repeat(40), "Deployment shop/web", "x");
+    let broker = FakeBroker::start().on("GET /api/v1/stacks/web/status", 200, page(&[failed]));
+    let status =
+        |columns, more: &[(&str, &str)]| on_terminal(&broker, columns, &["status", "web"], more, "", "").1;
+    let shown = status(80, &[]);
+    assert!(shown.contains("\u{1b}[31mfailed"), "{shown:?}");
+    let plain = status(80, &[("NO_COLOR", "1")]);
+    assert!(!plain.contains("\u{1b}[31m"), "{plain:?}");
+    let row = |text: &str| text.lines().nth(1).unwrap().chars().count();
+    assert!((70..=80).contains(&row(&plain)), "{plain}");
+    assert!((150..=160).contains(&row(&status(160, &[("NO_COLOR", "1")]))));
+}
+
+#[test]
+fn nothing_is_asked_where_the_answer_was_given() {
+    let broker = broker().on("GET /api/v1/agents/eu-1", 200, agent("eu-1"));
+    let (exit, shown) =
+        on_terminal(&broker, 100, &["delete", "stack", "web", "--yes", "--expect", "2"], &[], "", "");
+    assert!(exit == 0 && !shown.contains("Type"), "{exit} {shown}");
+    let (exit, shown) =
+        on_terminal(&broker, 100, &["agent", "revoke", "eu-1"], &[], "Type eu-1 to go on: ", "no\n");
+    assert!(exit == 3 && shown.contains("will be refused"), "{exit} {shown}");
+}

@@ -1,0 +1,110 @@
+//! `--watch`: rows for people, a document a line for programs, and on behind the last one after a cut.
+
+use brokkr_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::fake_broker::FakeBroker;
+use crate::sample::{STACK_ID, TIME, page, row};
+
+const STREAM: &str = "GET /api/v1/stacks/web/status/stream";
+const LIST: &str = "GET /api/v1/stacks/web/status";
+
+/// Two changes, then a cut; then the token is no longer good, which ends the watch.
+fn broker() -> FakeBroker {
+    FakeBroker::start()
+        .on(LIST, 200, page(&[row("a", 42, 41, "pending")]))
+        .on_stream(
+            STREAM,
+            &[("status", row("a", 42, 42, "applied")), ("status", row("a", 42, 42, "applied"))],
+        )
+        .on_stream(STREAM, &[("news", json!({})), ("status", row("a", 42, 42, "healthy"))])
+        .refuses(STREAM, ErrorCode::BRK1001, "the token has expired")
+}
+
+#[test]
+fn each_change_is_a_row_below_the_list() {
+    let broker = broker();
+    let ran = broker.brokkr(&["status", "web", "-w"]).exits(4).says("the token has expired");
+    let rows: Vec<Vec<&str>> =
+        ran.stdout.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    assert_eq!(rows, [["AGENT", "STATE"], ["a", "pending"], ["a", "applied"], ["a", "healthy"]]);
+    let asked: Vec<_> = broker.asked().into_iter().filter(|asked| asked.line == STREAM).collect();
+    let behind: Vec<_> =
+        asked.iter().map(|asked| asked.headers.get("last-event-id").map(String::as_str)).collect();
+    assert_eq!(behind, [None, Some("1.1"), Some("1.1")]);
+    assert_eq!(broker.asked()[0].line, STREAM, "the stream is begun before the list is read");
+}
+
+#[test]
+fn for_programs_each_line_is_a_document_and_the_first_tells_the_version() {
+    let ran = broker().brokkr(&["status", "web", "-w", "-o", "json"]).exits(4);
+    let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({"type": "version", "stream": 1}));
+    let told: Vec<_> =
+        lines[1..].iter().map(|line| (line["type"].as_str(), line["state"].as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (Some("status"), Some("pending")),
+            (Some("status"), Some("applied")),
+            (Some("status"), Some("healthy"))
+        ]
+    );
+    let ran = broker().brokkr(&["status", "web", "-w", "-o", "yaml"]).exits(4);
+    assert!(ran.stdout.starts_with("---\ntype: status\n"), "{ran:?}");
+}
+
+#[test]
+fn events_are_followed_from_the_list_on_without_telling_one_twice() {
+    let event = |id: &str, transition: &str| {
+        json!({"id": id, "project": "default", "stack_id": STACK_ID, "stack_name": "web", "agent_id": STACK_ID,
+            "agent_name": "a", "sequence_id": 42, "transition": transition, "at": TIME, "reason": "", "message": "",
+            "objects": [], "hops": {}})
+    };
+    let (one, two) = ("0190b5a4-0000-7000-8000-000000000001", "0190b5a4-0000-7000-8000-000000000002");
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/events", 200, page(&[event(one, "applied")]))
+        .on_stream(
+            "GET /api/v1/events/stream",
+            &[("event", event(one, "applied")), ("reset", json!("x")), ("event", event(two, "healthy"))],
+        )
+        .refuses("GET /api/v1/events/stream", ErrorCode::BRK2020, "as many streams as are allowed");
+    let ran = broker
+        .brokkr(&["events", "-w", "--stack", "web", "-o", "name"])
+        .exits(3)
+        .says("history was restored");
+    assert_eq!(ran.stdout, format!("event/{one}\nevent/{two}\n"));
+    assert!(broker.asked()[0].line.ends_with("/events/stream?stack=web"));
+}
+
+#[test]
+fn events_are_chosen_by_version_kind_and_time() {
+    let broker = FakeBroker::start().on("GET /api/v1/events", 200, page(&[]));
+    broker
+        .brokkr(&["events", "--sequence", "42", "--event", "failed", "--since", TIME])
+        .exits(0)
+        .prints("no events");
+    let line = &broker.asked()[0].line;
+    assert!(
+        line.ends_with("?sequence_id=42&transition=failed&since=2026-03-01T12%3A00%3A00Z&limit=50"),
+        "{line}"
+    );
+    broker.brokkr(&["events", "--watch", "--since", "1h"]).exits(2);
+}
+
+#[test]
+fn a_watch_that_nobody_reads_ends() {
+    let broker = broker();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        .args(["status", "web", "-w"])
+        .env_clear()
+        .env("HOME", broker.home.path())
+        .env("BROKKR_SERVER", &broker.url)
+        .env("BROKKR_TOKEN", "brk_x")
+        .stdout(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0), "and not 4, with which the broker's refusal would end it");
+}

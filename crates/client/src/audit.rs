@@ -1,0 +1,50 @@
+//! The audit log of a project: its entries, and whether its chain holds.
+
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
+use brokkr_api::page::Page;
+use jiff::Timestamp;
+
+use crate::builder::Client;
+use crate::error::ClientError;
+use crate::page::PageQuery;
+
+/// Which entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// `token:ID`, `agent:ID`, or the name of a token.
+    pub who: Option<String>,
+    /// A route, or its method and route.
+    pub what: Option<String>,
+    pub kind: Option<AuditKind>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+impl Client {
+    /// Newest first.
+    pub async fn audit(&self, query: &AuditQuery, page: &PageQuery) -> Result<Page<AuditEntry>, ClientError> {
+        let pairs: Vec<_> = [
+            query.who.clone().map(|who| ("who", who)),
+            query.what.clone().map(|what| ("what", what)),
+            query.kind.map(|kind| ("kind", kind.to_string())),
+            query.since.map(|since| ("since", since.to_string())),
+            query.until.map(|until| ("until", until.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(page.pairs())
+        .collect();
+        self.send(self.read(&["audit"]).query(&pairs)).await?.json()
+    }
+
+    /// The newest link of the project's chain.
+    pub async fn audit_head(&self) -> Result<AuditHead, ClientError> {
+        self.send(self.read(&["audit", "head"])).await?.json()
+    }
+
+    /// Walks a part of the chain, from behind link `after` on; `next` of the answer is where to walk on.
+    pub async fn audit_verify(&self, after: Option<i64>) -> Result<AuditVerdict, ClientError> {
+        let after: Vec<_> = after.map(|after| ("after", after.to_string())).into_iter().collect();
+        self.send(self.read(&["audit", "verify"]).query(&after)).await?.json()
+    }
+}

@@ -1,0 +1,84 @@
+//! Server-sent events out of bytes, as far as the broker uses them: `event`, `id`, `data`, and comments that only say
+//! that somebody is there.
+
+/// Nothing that the broker says is longer; whatever is would only fill the memory.
+pub const LONGEST: usize = 4 * 1024 * 1024;
+
+/// One message as it travelled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    pub event: String,
+    pub id: Option<String>,
+    pub data: String,
+}
+
+/// What came of a message so far.
+#[derive(Debug, Default)]
+pub struct Parser {
+    bytes: Vec<u8>,
+    raw: Raw,
+}
+
+impl Parser {
+    /// The messages that these bytes complete; none if one becomes too long.
+    pub fn feed(&mut self, bytes: &[u8]) -> Option<Vec<Raw>> {
+        self.bytes.extend_from_slice(bytes);
+        let mut complete = Vec::new();
+        while let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            complete.extend(self.line(line.trim_end_matches(['\r', '\n'])));
+        }
+        (self.bytes.len() + self.raw.data.len() <= LONGEST).then_some(complete)
+    }
+
+    /// A blank line ends a message.
+    fn line(&mut self, line: &str) -> Option<Raw> {
+        if line.is_empty() {
+            let raw = std::mem::take(&mut self.raw);
+            return (!raw.data.is_empty()).then_some(raw);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.raw.event),
+            "id" => self.raw.id = Some(value.to_owned()),
+            "data" => {
+                if !self.raw.data.is_empty() {
+                    self.raw.data.push('\n');
+                }
+                self.raw.data.push_str(value);
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_whole_however_the_bytes_come() {
+        let text =
+            ": here\n\nevent: status\r\nid: 1.7.2\ndata: {\"a\":\ndata: 1}\n\nevent: reset\ndata: x\n\n";
+        let whole = Parser::default().feed(text.as_bytes()).unwrap();
+        let mut parser = Parser::default();
+        let dripped: Vec<Raw> = text.bytes().flat_map(|byte| parser.feed(&[byte]).unwrap()).collect();
+        assert_eq!(whole, dripped);
+        assert_eq!(whole.len(), 2, "a comment is no message");
+        assert_eq!(
+            (whole[0].event.as_str(), whole[0].id.as_deref(), whole[0].data.as_str()),
+            ("status", Some("1.7.2"), "{\"a\":\n1}")
+        );
+        assert_eq!((whole[1].event.as_str(), whole[1].id.as_deref()), ("reset", None));
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up() {
+        let mut parser = Parser::default();
+        assert!(parser.feed(&vec![b'x'; LONGEST]).is_some());
+        assert!(parser.feed(b"x").is_none());
+    }
+}

@@ -1,0 +1,70 @@
+//! The bad day, typed as people type it: something fails, one asks why, goes back, and it stays so. And watching.
+
+use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
+
+use crate::world::{PATIENCE, World};
+
+#[tokio::test]
+async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submitted_again() -> Result<()> {
+    let world = World::start().await?;
+    let brokkr = async |arguments: &[&str]| world.fleet.brokkr(arguments.iter().copied()).await;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let well = brokkr(&["why", "web"]).await?.ok()?;
+    assert_eq!(well.stdout, "web is as it should be on 1 agent\n");
+
+    let bad = format!("{}nonsense: true\n", world.manifest(&[("one", "2")]));
+    let refused = world.fleet.try_apply("web", "env=prod", &bad, "20s").await?;
+    assert!(!refused.success() && refused.stderr.contains("next: brokkr why web"), "{refused:?}");
+    let why = brokkr(&["why", "web"]).await?.ok()?.stdout;
+    assert!(why.contains("web on shop-1: failed at ") && why.contains("✔ verified"), "{why}");
+    assert!(why.contains("✖ applied") && why.contains("nonsense") && why.contains("next: "), "{why}");
+    let differs = brokkr(&["diff", "web"]).await?;
+    assert!(!differs.success() && differs.stdout.contains("nonsense"), "{differs:?}");
+
+    let back = brokkr(&["rollback", "web", "--reason", "nonsense", "--wait"]).await?.ok()?;
+    assert!(
+        back.stdout.contains("is barred") && back.stderr.contains("web is healthy on 1 agent"),
+        "{back:?}"
+    );
+    assert_eq!(world.value("one").await?.as_deref(), Some("1"));
+    let again = world.fleet.try_apply("web", "env=prod", &bad, "20s").await?;
+    assert!(
+        !again.success() && again.stderr.contains("BRK2011") && again.stderr.contains("nonsense"),
+        "{again:?}"
+    );
+    brokkr(&["wait", "web", "--for", "healthy", "--timeout", "30s"]).await?.ok()?;
+
+    let gone = brokkr(&["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
+    assert!(gone.stdout.contains("shop-1   gone    20"), "a receipt: {gone:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_tells_each_change_once_and_goes_on_behind_a_restart_of_the_broker() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let events = world.fleet.cli.watch(["events", "--watch", "-o", "json"])?;
+    let status = world.fleet.cli.watch(["status", "web", "--watch"])?;
+    let told = async |times: usize| {
+        eventually(PATIENCE, &format!("{times} versions to be told as healthy"), async || {
+            let log = events.log();
+            let healthy = log.matches("\"transition\":\"healthy\"").count();
+            let rows = status.log().matches("healthy").count();
+            if healthy == times && rows >= times {
+                Look::Yes(())
+            } else {
+                Look::NotYet(format!("{log}\n{}", status.log()))
+            }
+        })
+        .await
+    };
+    told(1).await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    told(2).await?;
+    world.fleet.broker.restart().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "3")])).await?;
+    told(3).await?;
+    assert!(events.log().contains("{\"type\":\"version\",\"stream\":1}"), "{}", events.log());
+    Ok(())
+}
