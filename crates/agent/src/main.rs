@@ -12,7 +12,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match Arguments::parse().command {
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::Run(arguments) => Box::pin(run::run(arguments)).await,
         Command::Install(arguments) => install::install(arguments).await,
     }
 }

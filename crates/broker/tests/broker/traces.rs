@@ -32,6 +32,7 @@ async fn collector() -> Result<(String, Spans)> {
     let router = Router::new().route("/v1/traces", post(taken)).with_state(Arc::clone(&spans));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
+    #[expect(clippy::disallowed_methods, reason = "one peer, the broker of this test")]
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok((url, spans))
 }
