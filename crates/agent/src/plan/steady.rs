@@ -163,6 +163,9 @@ fn repair_or_sweep(s: &Situation<'_>, key: &Key, sweep: bool) -> (Option<Step>, 
         (None, Some(None)) => apply(None, repair),
         (None, Some(Some(seen))) if seen.deleting => (None, Some(s.now + SignedDuration::from_secs(1))),
         (None, Some(Some(seen))) if seen.other_owner(s.agent, record.stack, key).is_some() => (None, None),
+        // C5: another object under a name that only the earlier content has to itself. Who writes on it makes it ours, and
+        // it would go with the prune that waits.
+        (None, Some(Some(seen))) if !newest && entry.uid.as_ref() != Some(&seen.uid) => (None, None),
         (None, Some(Some(seen))) => apply(Some(seen), repair),
     }
 }
