@@ -23,17 +23,13 @@ pub struct AuditQuery {
 impl Client {
     /// Newest first.
     pub async fn audit(&self, query: &AuditQuery, page: &PageQuery) -> Result<Page<AuditEntry>, ClientError> {
-        let pairs: Vec<_> = [
+        let pairs = page.with([
             query.who.clone().map(|who| ("who", who)),
             query.what.clone().map(|what| ("what", what)),
             query.kind.map(|kind| ("kind", kind.to_string())),
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(page.pairs())
-        .collect();
+        ]);
         self.send(self.read(&["audit"]).query(&pairs)).await?.json()
     }
 

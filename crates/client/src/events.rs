@@ -25,18 +25,14 @@ pub struct EventQuery {
 
 impl Client {
     pub async fn events(&self, query: &EventQuery, page: &PageQuery) -> Result<Page<Event>, ClientError> {
-        let pairs: Vec<_> = [
+        let pairs = page.with([
             query.stack.clone().map(|stack| ("stack", stack)),
             query.agent.clone().map(|agent| ("agent", agent)),
             query.sequence_id.map(|sequence| ("sequence_id", sequence.to_string())),
             query.transition.map(|transition| ("transition", transition.to_string())),
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(page.pairs())
-        .collect();
+        ]);
         self.send(self.read(&["events"]).query(&pairs)).await?.json()
     }
 

@@ -27,6 +27,14 @@ impl PageQuery {
         let after = self.after.clone().map(|after| ("after", after));
         limit.into_iter().chain(after).collect()
     }
+
+    /// What is asked for of the list, and this part of it.
+    pub(crate) fn with<const N: usize>(
+        &self,
+        asked: [Option<(&'static str, String)>; N],
+    ) -> Vec<(&'static str, String)> {
+        asked.into_iter().flatten().chain(self.pairs()).collect()
+    }
 }
 
 impl Client {

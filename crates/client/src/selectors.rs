@@ -16,8 +16,7 @@ impl Client {
         page: &PageQuery,
     ) -> Result<SelectorPreview, ClientError> {
         let stack = stack.map(|stack| ("stack", stack.to_owned()));
-        let pairs: Vec<_> =
-            [("selector", selector.to_string())].into_iter().chain(stack).chain(page.pairs()).collect();
+        let pairs = page.with([Some(("selector", selector.to_string())), stack]);
         self.send(self.read(&["selectors", "preview"]).query(&pairs)).await?.json()
     }
 }

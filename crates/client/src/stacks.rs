@@ -81,7 +81,7 @@ impl Client {
     ) -> Result<Page<StackStatus>, ClientError> {
         let state = query.state.map(|state| ("state", state.to_string()));
         let selector = query.selector.as_ref().map(|selector| ("selector", selector.to_string()));
-        let pairs: Vec<_> = state.into_iter().chain(selector).chain(page.pairs()).collect();
+        let pairs = page.with([state, selector]);
         self.send(self.read(&["stacks", stack, "status"]).query(&pairs)).await?.json()
     }
 

@@ -50,6 +50,7 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     };
     let mut response = next.run(request).instrument(span).instrument(trace.clone()).await;
     trace.record("http.response.status_code", response.status().as_u16());
+    // Nothing goes out yet: it is counted when it is answered.
     if matches!(response.extensions().get(), Some(Told::Nothing(_))) {
         return response;
     }

@@ -90,7 +90,8 @@ async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
         }
     );
     let (told, submitted) = (told?.envelope()?, submitted?);
-    assert!(told.stacks.iter().all(|wanted| wanted.sequence_id == submitted.sequence_id));
+    let ids: Vec<_> = told.stacks.iter().map(|wanted| wanted.sequence_id).collect();
+    assert_eq!(ids, [submitted.sequence_id]);
     Ok(())
 }
 

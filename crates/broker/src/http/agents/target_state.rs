@@ -64,17 +64,17 @@ pub async fn target_state(
     });
     if envelope {
         let agent = resolve(&broker, &agent)?;
-        let waits = ask.wait.is_some_and(|seconds| seconds > 0) && matches!(caller, Caller::Agent(_));
-        let at_once = Ask { wait: None, ..ask };
-        let now = if waits && waits_outside { &at_once } else { &ask };
-        let mut response = poll(&broker, &caller, agent, Has::Told(headers), now).await?;
+        let is_waiting = ask.wait.is_some_and(|seconds| seconds > 0);
+        let waits_outside = waits_outside && is_waiting && matches!(caller, Caller::Agent(_));
+        let now = if waits_outside { Ask { wait: None, ..ask } } else { ask };
+        let mut response = poll(&broker, &caller, agent, Has::Told(headers), &now).await?;
         if let Caller::Agent(caller) = caller
             && response.status() == StatusCode::NOT_MODIFIED
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
             let again = Arc::new(Again::new(broker, caller, ask, etag.to_owned()).await);
-            let waits = waits && waits_outside;
-            response.extensions_mut().insert(if waits { Told::Nothing(again) } else { Told::Answer(again) });
+            let told = if waits_outside { Told::Nothing(again) } else { Told::Answer(again) };
+            response.extensions_mut().insert(told);
         }
         return Ok(response);
     }

@@ -35,8 +35,6 @@ pub enum Told {
 pub struct Again {
     broker: Arc<Broker>,
     caller: Caller,
-    /// When the assertion is no longer good, in seconds of the clock.
-    until: i64,
     allowance: Allowance,
     ask: Ask,
     etag: String,
@@ -44,17 +42,16 @@ pub struct Again {
 
 impl Again {
     pub(super) async fn new(broker: Arc<Broker>, caller: AgentCaller, ask: Ask, etag: String) -> Self {
-        let until = caller.until;
         let caller = Caller::Agent(caller);
         let allowance = broker.limits.allowance(Bucket::Polling, &caller).await;
-        Self { broker, caller, until, allowance, ask, etag }
+        Self { broker, caller, allowance, ask, etag }
     }
 
     /// The answer, if it is that there is nothing new. None: everything is to be looked at.
     pub async fn answer(&self) -> Option<Response> {
         let Caller::Agent(agent) = &self.caller else { return None };
         let started = Instant::now();
-        if Timestamp::now().as_second() >= self.until || self.allowance.check().is_err() {
+        if Timestamp::now().as_second() >= agent.until || self.allowance.check().is_err() {
             return None;
         }
         let has = Has::Tag(self.etag.clone());
