@@ -8,4 +8,5 @@ pub mod e2e;
 pub mod engines;
 pub mod faults;
 pub mod fuzz;
+pub mod journeys;
 pub mod test;

@@ -9,6 +9,7 @@
 //! commands/fuzz.rs       made-up input for everything that reads what strangers send
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/bench.rs      Brokkr measured beside its peers
+//! commands/journeys.rs   the first hour, typed as a user would
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
 //! runner.rs              cargo, the test runner, and becoming another program
 //! ```
@@ -19,7 +20,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{api, bench, contract, dev, e2e, engines, faults, fuzz, test};
+use commands::{api, bench, contract, dev, e2e, engines, faults, fuzz, journeys, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -33,6 +34,7 @@ enum Command {
     Fuzz(fuzz::Args),
     Api(api::Args),
     Contract(contract::Args),
+    Journeys(journeys::Args),
     Dev(dev::Args),
     Bench(bench::Args),
 }
@@ -46,6 +48,7 @@ fn main() -> Result<()> {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Api(args) => api::run(&args),
         Command::Contract(args) => contract::run(&args),
+        Command::Journeys(args) => journeys::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),
     }

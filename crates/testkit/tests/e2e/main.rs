@@ -13,6 +13,7 @@ mod drift;
 mod failing;
 mod fence;
 mod isolation;
+mod joining;
 mod journey;
 mod moving;
 mod observe;
