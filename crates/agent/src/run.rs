@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use secrecy::SecretString;
 use tokio::sync::mpsc;
 
+use crate::admin::Admin;
 use crate::args::RunArguments;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
@@ -21,6 +22,7 @@ use crate::link::holds::HeldStacks;
 use crate::link::memory::Memory;
 use crate::link::poll::Link;
 use crate::link::{identity, report};
+use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 
@@ -31,6 +33,13 @@ const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
+    let metrics = Metrics::default();
+    let admin = Admin::new(metrics.clone(), arguments.polling_interval);
+    if let Some(address) = arguments.admin_listen {
+        let listener = Admin::bind(address).await?;
+        // Before anything is waited for: what the start waits for can be asked.
+        tokio::spawn(admin.clone().serve(listener));
+    }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
     // Apart, so that watches never stand in the way of writes.
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
@@ -42,26 +51,27 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         .map(|path| std::fs::read_to_string(path).with_context(|| format!("read {}", path.display())))
         .transpose()?
         .map(SecretString::from);
-    let identity = patiently("identify this agent", || {
+    let identity = patiently(&admin, "join the broker", || {
         identity::identify(&requests, &arguments.namespace, &anonymous, join_token.as_ref())
     })
     .await;
     let broker = broker_client(&arguments, Credential::Agent(identity.clone()))?;
     let agent = identity.agent_id;
-    patiently("stand behind the fence", || fence::stand(&requests, &arguments.namespace, agent)).await;
+    patiently(&admin, "stand behind the fence", || fence::stand(&requests, &arguments.namespace, agent))
+        .await;
 
     let records = Records::new(requests.clone(), &arguments.namespace, agent);
-    let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
+    let known = patiently(&admin, "read the records", || async { Ok(records.load().await?) }).await;
     let memory = Memory::new(&requests, &arguments.namespace);
     // Should the memory have been lost, the records still know how often this agent started.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
-    let remembered = patiently("raise the session count", || memory.start(earlier)).await;
+    let remembered = patiently(&admin, "raise the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = Contents::new(&requests, &arguments.namespace, agent);
     // With those whose record cannot be read: they are left alone, and still held.
     let stacks = records.stacks();
-    patiently("tidy the contents that were kept", || async { Ok(contents.forget_others(&stacks).await?) })
-        .await;
+    let tidying = "tidy the contents that were kept";
+    patiently(&admin, tidying, || async { Ok(contents.forget_others(&stacks).await?) }).await;
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
     let holds = HeldStacks::new(broker.clone(), agent, session, stacks);
@@ -86,7 +96,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let worker = Worker {
         agent,
         session: session.count,
-        cluster: Cluster::new(requests.clone(), arguments.in_flight),
+        cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
         rights: Rights::new(scope.clone()),
         content: ContentSource {
@@ -98,7 +108,8 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);
-    let reconciler = Reconciler::new(worker, watches, known, sweeps, answers_in, reports_in);
+    let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), answers_in, reports_in);
+    let asked = admin.running();
     let link = Link {
         broker: broker.clone(),
         identity,
@@ -110,11 +121,12 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         news: news_in,
         holds,
         contents,
+        metrics: metrics.clone(),
     };
     tokio::select! {
-        () = reconciler.run(Inbox { news, changes, answers, acknowledged }) => {}
+        () = reconciler.run(Inbox { news, changes, answers, acknowledged, asked }) => {}
         () = link.run() => {}
-        () = report::run(broker, agent, reports, acknowledged_in) => {}
+        () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
         signal = stopped() => tracing::info!(signal, "stopping; what is under way is found again at the next start"),
     }
     Ok(())
@@ -157,7 +169,12 @@ fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Re
 }
 
 /// Start-up needs both sides; whichever is away is waited for, and named.
-async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(what: &str, attempt: impl Fn() -> F) -> T {
+async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
+    admin: &Admin,
+    what: &'static str,
+    attempt: impl Fn() -> F,
+) -> T {
+    admin.starting(what);
     let mut pause = Duration::from_millis(250);
     loop {
         match attempt().await {

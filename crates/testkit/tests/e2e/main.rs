@@ -14,6 +14,7 @@ mod failing;
 mod fence;
 mod isolation;
 mod journey;
+mod monitoring;
 mod moving;
 mod observe;
 mod orders;
