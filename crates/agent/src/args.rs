@@ -1,5 +1,6 @@
 //! Flags and environment of the agent, with their docs.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub struct RunArguments {
     /// How often everything is looked at again, though nothing was heard. Jittered.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
+    /// Where health checks and metrics are asked for, such as `0.0.0.0:8781`: /livez, /readyz, /metrics. Off if left out.
+    #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
     /// Log lines as JSON.
     #[arg(long, env = "BROKKR_LOG_JSON")]
     pub log_json: bool,

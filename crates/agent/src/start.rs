@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use crate::admin::Admin;
 use crate::keep::own::timely;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -19,21 +20,23 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 pub struct Start {
     maps: Api<ConfigMap>,
+    admin: Admin,
 }
 
 impl Start {
     #[must_use]
-    pub fn new(client: &Client, namespace: &str) -> Self {
-        Self { maps: Api::namespaced(client.clone(), namespace) }
+    pub fn new(client: &Client, namespace: &str, admin: Admin) -> Self {
+        Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
     /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
     pub async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
-        what: &str,
+        what: &'static str,
         attempt: impl Fn() -> F,
     ) -> T {
+        self.admin.starting(what);
         let mut pause = FIRST_PAUSE;
         loop {
             match attempt().await {

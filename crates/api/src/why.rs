@@ -22,6 +22,7 @@ use crate::status::State;
     ToSchema,
     strum::Display,
     strum::EnumString,
+    strum::EnumIter,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -15,6 +15,7 @@ mod fence;
 mod isolation;
 mod joining;
 mod journey;
+mod monitoring;
 mod moving;
 mod observe;
 mod orders;
