@@ -81,7 +81,7 @@ fn bytes(number: u64) -> String {
 mod tests {
     use brokkr_api::projects::Quotas;
 
-    use super::super::samples::{ago, look, looks};
+    use super::super::samples::{ago, looks};
     use super::super::whole;
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             looks(&whole(vec![project.clone()])),
-            project.text(&look())
+            looks(&project)
         ));
         assert_eq!((bytes(512), bytes(1536)), ("512 B".to_owned(), "1.5 KiB".to_owned()));
     }

@@ -116,7 +116,7 @@ pub fn attempt(attempt: &Attempt) -> String {
 mod tests {
     use brokkr_api::webhooks::WebhookEvent;
 
-    use super::super::samples::{AGENT, ago, look, looks, now};
+    use super::super::samples::{AGENT, ago, looks, now};
     use super::super::whole;
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             looks(&whole(vec![webhook, off.clone()])),
-            off.text(&look())
+            looks(&off)
         ));
     }
 
