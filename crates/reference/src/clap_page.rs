@@ -110,7 +110,12 @@ fn lower(text: &str) -> String {
 }
 
 fn paragraphs(text: &str) -> String {
-    text.trim().split("\n\n").map(|part| format!("{}\n\n", sentence(part))).collect::<String>().trim_end().to_owned()
+    text.trim()
+        .split("\n\n")
+        .map(|part| format!("{}\n\n", sentence(part)))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
         + "\n"
 }
 
@@ -132,11 +137,22 @@ mod tests {
             .arg(Arg::new("file").short('f').long("file").value_name("PATH").help("Which").env("TOOL_FILE"))
             .arg(Arg::new("stack").help("The stack").required(true));
         let tool = Command::new("tool").arg(
-            Arg::new("quiet").short('q').long("quiet").global(true).action(clap::ArgAction::SetTrue).help("Hush"),
+            Arg::new("quiet")
+                .short('q')
+                .long("quiet")
+                .global(true)
+                .action(clap::ArgAction::SetTrue)
+                .help("Hush"),
         );
         let page = program(tool.subcommand(apply), "# Tool\n");
-        assert!(page.starts_with("# Tool\n\n## Options of every command\n\n- `-q`, `--quiet`: Hush.\n"), "{page}");
-        assert!(page.contains("## tool apply\n\nSubmit \\*.yaml.\n\n    tool apply [OPTIONS] <stack>\n"), "{page}");
+        assert!(
+            page.starts_with("# Tool\n\n## Options of every command\n\n- `-q`, `--quiet`: Hush.\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("## tool apply\n\nSubmit \\*.yaml.\n\n    tool apply [OPTIONS] <stack>\n"),
+            "{page}"
+        );
         assert!(page.contains("- `-f`, `--file PATH`: Which. Environment: `TOOL_FILE`.\n"), "{page}");
         assert!(page.contains("- `stack`: The stack.\n"), "{page}");
         assert!(page.ends_with("Examples:\n\n    tool apply -f a\n    tool apply -f b\n\n"), "{page}");

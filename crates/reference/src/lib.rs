@@ -32,7 +32,8 @@ pub fn check(page: &str, text: &str) {
     let path = docs().join("reference").join(page);
     let text = format!("{}\n", text.trim_end());
     if std::env::var_os("INSTA_UPDATE").is_some_and(|wish| wish == "always") {
-        std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        std::fs::write(&path, text)
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         return;
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();

@@ -31,7 +31,11 @@ pub fn table<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = [
 /// A link to the heading with this title, on the same page.
 #[must_use]
 pub fn to_heading(title: &str) -> String {
-    let kept = title.to_lowercase().chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c)).collect::<String>();
+    let kept = title
+        .to_lowercase()
+        .chars()
+        .filter(|&c| c.is_alphanumeric() || " -_".contains(c))
+        .collect::<String>();
     format!("[{}](#{})", plain(title), kept.replace(' ', "-"))
 }
 

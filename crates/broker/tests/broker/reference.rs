@@ -40,7 +40,8 @@ fn the_reference_page_of_the_routes_is_current() {
         let operation = &document["paths"][path][method.to_lowercase()];
         let subject = operation["tags"][0].as_str().unwrap_or("other").to_owned();
         let summary = one_line(operation["summary"].as_str().unwrap_or_default());
-        let purpose = summary.split_once(". ").map_or(summary.as_str(), |(first, _)| first).trim_end_matches('.');
+        let purpose =
+            summary.split_once(". ").map_or(summary.as_str(), |(first, _)| first).trim_end_matches('.');
         listed.push([to_heading(route.name), plain(purpose), route.permission.to_string()]);
         by_subject.entry(subject).or_default().push_str(&described(route.name, route.permission, operation));
     }
@@ -85,7 +86,9 @@ fn described(name: &str, permission: Permission, operation: &Value) -> String {
     }
     let answers = operation["responses"].as_object().into_iter().flatten();
     let answered = answers.filter(|(status, _)| status.starts_with('2'));
-    if let Some((status, shown)) = answered.filter_map(|(status, answer)| Some((status, example(answer)?))).next() {
+    if let Some((status, shown)) =
+        answered.filter_map(|(status, answer)| Some((status, example(answer)?))).next()
+    {
         text.push_str(&format!("Answered, {status}:\n\n{}\n", indented(&shown)));
     }
     text
@@ -95,7 +98,8 @@ fn described(name: &str, permission: Permission, operation: &Value) -> String {
 fn example(body: &Value) -> Option<String> {
     const LONGEST: usize = 30;
     let content = body["content"].as_object()?;
-    let (_, one) = content.iter().find(|(media, body)| *media != PROBLEM_MEDIA_TYPE && body.get("example").is_some())?;
+    let (_, one) =
+        content.iter().find(|(media, body)| *media != PROBLEM_MEDIA_TYPE && body.get("example").is_some())?;
     let text = match &one["example"] {
         Value::String(text) => text.trim_end().to_owned(),
         other => serde_json::to_string_pretty(other).ok()?,
@@ -137,7 +141,8 @@ fn the_reference_page_of_permissions_is_current() {
         + "# Who may do what\n\nA token has one role. Viewers, deployers and owners act in the project of their token; admins \
            and auditors in any. What somebody may not see answers as if it did not exist.\n\n";
     let told = variants(TOKENS, "Role").into_iter();
-    text += &table(["role", ""], told.map(|one| [format!("`{}`", one.name.to_lowercase()), plain(&one.text)]));
+    text +=
+        &table(["role", ""], told.map(|one| [format!("`{}`", one.name.to_lowercase()), plain(&one.text)]));
     text += "\n## Every route\n\n";
     text += &table(["route", "viewer", "deployer", "owner", "auditor", "admin", "agent"], rows);
     text += "\nThe values of Secrets in a submitted version are shown to whoever may submit; to everybody else they are \
@@ -163,7 +168,8 @@ fn the_reference_page_of_events_is_current() {
         table(["word", "meaning"], rows.map(|one| [format!("`{}`", one.name), plain(&one.text)]))
     };
     let hooks = variants(WEBHOOKS, "WebhookEvent");
-    let names: Vec<String> = <WebhookEvent as strum::IntoEnumIterator>::iter().map(|one| one.to_string()).collect();
+    let names: Vec<String> =
+        <WebhookEvent as strum::IntoEnumIterator>::iter().map(|one| one.to_string()).collect();
     assert_eq!(hooks.len(), names.len());
     let hooks = names.into_iter().zip(hooks).map(|(name, one)| [format!("`{name}`"), plain(&one.text)]);
     let text = made_from("crates/api/src/{report,status,why,webhooks}.rs")

@@ -142,11 +142,7 @@ mod tests {
             filter: WebhookFilter::default(),
             ..webhook.clone()
         };
-        insta::assert_snapshot!(format!(
-            "{}\n\n{}",
-            looks(&whole(vec![webhook, off.clone()])),
-            looks(&off)
-        ));
+        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![webhook, off.clone()])), looks(&off)));
     }
 
     #[test]

@@ -128,7 +128,8 @@ impl Desk {
             fs::write(folder.join(format!("{}.pid", site.name)), pid.to_string())?;
         }
         for (name, signal) in [("unplug", "STOP"), ("replug", "CONT")] {
-            let script = format!("#!/bin/sh -eu\nkill -{signal} \"$(cat '{}'/\"$1\".pid)\"\n", folder.display());
+            let script =
+                format!("#!/bin/sh -eu\nkill -{signal} \"$(cat '{}'/\"$1\".pid)\"\n", folder.display());
             fs::write(own.join(name), script)?;
             fs::set_permissions(own.join(name), Permissions::from_mode(0o755))?;
         }

@@ -62,7 +62,9 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
             let place = format!("{}:{}", page.name, block.line);
             match (block.is_console(), &block.not_run) {
                 (true, None) if page.world.is_none() => {
-                    wrong.push(format!("{place}: the page does not say where its commands are typed: <!-- test: … -->"));
+                    wrong.push(format!(
+                        "{place}: the page does not say where its commands are typed: <!-- test: … -->"
+                    ));
                 }
                 (true, None) => typed += 1,
                 (_, None) => wrong.push(format!("{place}: nobody runs this; say why: <!-- not run: … -->")),
@@ -147,7 +149,11 @@ impl DevFleet {
     /// Nothing of a page is left for the next one.
     async fn tidy_up(&self) -> Result<()> {
         let script = "for agent in shop-1 shop-2; do replug $agent; done\n\
-                      for stack in $(brokkr status -o name); do brokkr delete stack ${stack#stack/} --yes --wait; done\n";
+                      for stack in $(brokkr status -o name); do brokkr delete stack ${stack#stack/} --yes --wait; done\n\
+                      for agent in shop-1 shop-2; do\n\
+                        kubectl --context $agent get namespaces -o name | grep -v -e /kube- -e /default -e /brokkr-system |\n\
+                          xargs -r kubectl --context $agent delete\n\
+                      done\n";
         self.runs(script).await
     }
 

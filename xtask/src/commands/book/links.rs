@@ -29,7 +29,7 @@ impl Link {
 }
 
 /// Without `.` and `..`.
-pub fn normal(path: &Path) -> PathBuf {
+fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
@@ -58,13 +58,23 @@ pub fn links(text: &str) -> Vec<Link> {
     found
 }
 
+/// The same where indented lines are items of lists, and no code.
+pub fn in_lists(text: &str) -> Vec<Link> {
+    links(&text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n"))
+}
+
 /// What a link behind `#` may name.
 pub fn headings(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let titles = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let titles =
+        prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     titles
         .map(|title| {
-            let kept = title.to_lowercase().chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c)).collect::<String>();
+            let kept = title
+                .to_lowercase()
+                .chars()
+                .filter(|&c| c.is_alphanumeric() || " -_".contains(c))
+                .collect::<String>();
             let slug = kept.replace(' ', "-");
             let count = seen.entry(slug.clone()).or_default();
             *count += 1;
@@ -95,7 +105,10 @@ mod tests {
     fn links_are_found_and_code_is_passed_over() {
         let text = "See [a](b.md#c-d) and [e](https://f), not `[g](h)`.\n```sh\n[i](j)\n```\n    [k](l)\n";
         let found = links(text);
-        assert_eq!(found.iter().map(|link| link.target.as_str()).collect::<Vec<_>>(), ["b.md#c-d", "https://f"]);
+        assert_eq!(
+            found.iter().map(|link| link.target.as_str()).collect::<Vec<_>>(),
+            ["b.md#c-d", "https://f"]
+        );
         assert_eq!(found[0].file(Path::new("docs/x/y.md")), Some("docs/x/b.md".into()));
         assert_eq!(found[0].heading(), Some("c-d"));
         assert_eq!(found[1].file(Path::new("docs/y.md")), None);
@@ -106,7 +119,8 @@ mod tests {
 
     #[test]
     fn headings_become_what_links_name() {
-        let found = headings("# What `apply` does, and why\n## A\n```\n# no\n```\n## A\n### GET /api/v1/x_y\n");
+        let found =
+            headings("# What `apply` does, and why\n## A\n```\n# no\n```\n## A\n### GET /api/v1/x_y\n");
         assert_eq!(found, ["what-apply-does-and-why", "a", "a-1", "get-apiv1x_y"]);
     }
 }

@@ -9,9 +9,10 @@ use super::shell::Heard;
 pub fn differences(page: &Page, heard: &Heard) -> Vec<String> {
     let ids = ids(heard);
     let commands = page.commands();
-    let compared = commands.iter().zip(&heard.outputs).filter(|(command, _)| {
-        command.is_compared && !command.shown.is_empty()
-    });
+    let compared = commands
+        .iter()
+        .zip(&heard.outputs)
+        .filter(|(command, _)| command.is_compared && !command.shown.is_empty());
     compared.filter_map(|(command, output)| difference(command, &renumbered(output, ids.as_ref()))).collect()
 }
 
@@ -109,7 +110,9 @@ fn is_timestamp(word: &str) -> bool {
 
 /// Checksums, uuids and what else is named by digits.
 fn is_hex(word: &str) -> bool {
-    word.len() >= 12 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-') && word.contains(|c: char| c.is_ascii_digit())
+    word.len() >= 12
+        && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+        && word.contains(|c: char| c.is_ascii_digit())
 }
 
 /// The sequence ids that the page used.
@@ -122,25 +125,35 @@ pub fn ids(heard: &Heard) -> Option<RangeInclusive<u64>> {
     Some(*used.iter().min()?..=*used.iter().max()?)
 }
 
-/// Counted from 1 on every page, however many versions there were before.
+/// Counted from 1 on every page, however many versions there were before. Columns stay where they are.
 pub fn renumbered(output: &str, ids: Option<&RangeInclusive<u64>>) -> String {
     let Some(ids) = ids else { return output.to_owned() };
-    let mut text = String::new();
-    let mut digits = String::new();
-    let mut before = ' ';
-    for character in output.chars().chain(['\n']) {
+    let characters: Vec<char> = output.chars().chain(['\n']).collect();
+    let (mut text, mut digits, mut before, mut shorter) = (String::new(), String::new(), ' ', 0);
+    for (at, &character) in characters.iter().enumerate() {
         if character.is_ascii_digit() {
             digits.push(character);
             continue;
         }
         match digits.parse::<u64>() {
             // Part of a word, such as a checksum, is none.
-            Ok(id) if ids.contains(&id) && !before.is_ascii_alphanumeric() && !character.is_ascii_alphanumeric() => {
-                text.push_str(&(id - ids.start() + 1).to_string());
+            Ok(id)
+                if ids.contains(&id)
+                    && !before.is_ascii_alphanumeric()
+                    && !character.is_ascii_alphanumeric() =>
+            {
+                let id = (id - ids.start() + 1).to_string();
+                shorter += digits.len() - id.len();
+                text.push_str(&id);
             }
             _ => text.push_str(&digits),
         }
         digits.clear();
+        if character.is_whitespace() {
+            let is_column = character == ' ' && characters.get(at + 1) == Some(&' ');
+            text.extend(std::iter::repeat_n(' ', if is_column { shorter } else { 0 }));
+            shorter = 0;
+        }
         text.push(character);
         before = character;
     }
@@ -162,5 +175,9 @@ fn times_ids_and_widths_do_not_count_and_everything_else_does() {
     assert_ne!(normal("3/4 ready"), normal("4/4 ready"));
     assert_ne!(normal("healthy"), normal("applied"));
     let ids = Some(101..=103);
-    assert_eq!(renumbered("submitted as 101, has 102/103; 104 of 10101 in e101f", ids.as_ref()), "submitted as 1, has 2/3; 104 of 10101 in e101f");
+    assert_eq!(renumbered("101/102   4\n", ids.as_ref()), "1/2       4\n");
+    assert_eq!(
+        renumbered("submitted as 101, has 102/103; 104 of 10101 in e101f", ids.as_ref()),
+        "submitted as 1, has 2/3; 104 of 10101 in e101f"
+    );
 }

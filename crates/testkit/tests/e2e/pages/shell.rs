@@ -54,7 +54,8 @@ fn heard(commands: &[Command], printed: &str) -> Heard {
         let (status, behind) = behind.split_once('\n').unwrap_or((behind, ""));
         let may_fail = commands.get(at + 1).is_some_and(|next| next.text.contains("$?"));
         if status.trim() != "0" && !may_fail {
-            heard.complaint = Some(format!("{}: `{}` ended with{status}:\n{output}", command.line, command.text));
+            heard.complaint =
+                Some(format!("{}: `{}` ended with{status}:\n{output}", command.line, command.text));
             break;
         }
         heard.outputs.push(output.to_owned());
