@@ -79,3 +79,18 @@ pub struct InstallArguments {
     #[arg(long)]
     pub print: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_reference_page_of_the_agent_is_current() {
+        let introduction = brokkr_reference::made_from("crates/agent/src/args.rs")
+            + "# brokkr-agent\n\nThe reconciler, one for each cluster. What `install` puts into a cluster is explained in \
+               [deploy](../../deploy/README.md).\n";
+        brokkr_reference::check("agent.md", &brokkr_reference::program(Arguments::command(), &introduction));
+    }
+}
