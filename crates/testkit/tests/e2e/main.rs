@@ -17,6 +17,7 @@ mod journey;
 mod moving;
 mod observe;
 mod orders;
+mod pods;
 mod pull;
 mod quiet;
 mod readme;
