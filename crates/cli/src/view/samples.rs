@@ -193,6 +193,7 @@ pub fn object(sequence: i64) -> DeploymentObject {
         checksum: Checksum::of(&sequence.to_be_bytes()),
         parsed_digest: Checksum::of(&sequence.to_be_bytes()),
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: 14,
         submitted_by: "ana".to_owned(),
         created_at: ago((50 - sequence) * 100),
