@@ -195,9 +195,11 @@ async fn live(run: Arc<PodRun>, site: Site) {
     }
     let processes = run.processes().clone();
     for process in processes {
-        let _ = process.signal(Signal::SIGTERM);
-        // Killed when its time is up, as a container would be.
-        let _ = end_of(&process, GRACE).await;
+        if process.is_running() {
+            let _ = process.signal(Signal::SIGTERM);
+            // Killed when its time is up, as a container would be.
+            let _ = end_of(&process, GRACE).await;
+        }
         process.kill9();
     }
     run.ended.cancel();

@@ -20,6 +20,7 @@ mod moving;
 mod observe;
 mod orders;
 mod pages;
+mod pods;
 mod pull;
 mod quiet;
 mod records;
