@@ -79,6 +79,24 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_commands_of_runbooks_are_ones_that_exist() -> Result<()> {
+    let mut asked = 0;
+    for page in pages(&root()?)?.iter().filter(|page| page.world == Some(World::Runbook)) {
+        for command in page.commands().iter().filter(|command| command.text.starts_with("brokkr")) {
+            let mut words = command.text.split_whitespace();
+            let name = words.next().unwrap_or_default();
+            // Help is shown if everything before it is understood.
+            let launch = Launch::new(name, program(name)?).args(words).arg("--help");
+            let told = run(launch, TYPING).await?.ok();
+            told.with_context(|| format!("{}:{}: `{}`", page.name, command.line, command.text))?;
+            asked += 1;
+        }
+    }
+    assert!(asked >= 20, "{asked}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_commands_of_the_documentation_work_as_they_are_written() -> Result<()> {
     let wanted = std::env::var("BROKKR_PAGES").unwrap_or_default();
     let is_recording = std::env::var_os("INSTA_UPDATE").is_some_and(|wish| wish == "always");
