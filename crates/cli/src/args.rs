@@ -21,6 +21,7 @@ mod delete;
 mod diff;
 mod events;
 mod grant;
+mod join;
 mod login;
 mod preview;
 mod project;
@@ -43,6 +44,7 @@ pub use delete::{DeleteCommand, DeleteStack};
 pub use diff::DiffVersions;
 pub use events::Events;
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
+pub use join::Join;
 pub use login::Login;
 pub use preview::Preview;
 pub use project::{ProjectCommand, ProjectQuotas};
@@ -248,6 +250,16 @@ mod tests {
         brokkr.build();
         write_help(&mut brokkr, "brokkr", &mut text);
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_reference_page_of_the_command_line_is_current() {
+        let introduction = brokkr_reference::made_from("crates/cli/src/args")
+            + "# brokkr\n\nThe command line for people and pipelines. Results are on stdout, everything else on stderr; \
+               what it exits with is in [exit codes](../exit-codes.md). `brokkr man DIR` writes the same as manual \
+               pages, `brokkr completion SHELL` completes it.\n";
+        let command = Args::command().term_width(100);
+        brokkr_reference::check("cli.md", &brokkr_reference::program(command, &introduction));
     }
 
     fn write_help(command: &mut clap::Command, path: &str, text: &mut String) {

@@ -23,6 +23,7 @@
 //! postgres cluster audit prometheus    the engines, and what they witnessed
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
+//! pods                                 Brokkr itself, as its Pods run it
 //! scripted proxy pgproxy               a broker that lies, and networks that fail
 //! history                              every call of every client, checked against what is there in the end
 //! ```
@@ -37,6 +38,7 @@ mod fleet;
 pub mod history;
 mod names;
 pub mod pgproxy;
+pub mod pods;
 mod port;
 pub mod postgres;
 pub mod process;
@@ -57,6 +59,7 @@ pub use eventually::{Look, eventually};
 pub use fleet::Fleet;
 pub use names::{seed, unique};
 pub use pgproxy::PgProxy;
+pub use pods::PodRunner;
 pub use port::Port;
 pub use postgres::{Database, Postgres};
 pub use process::{Launch, Output, Process, Tell};

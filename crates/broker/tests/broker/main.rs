@@ -26,6 +26,7 @@ mod operating;
 mod outbox;
 mod process;
 mod projects;
+mod reference;
 mod reports;
 mod restore;
 mod retention;

@@ -12,6 +12,7 @@ use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
+    Join(Box<super::Join>),
     List(ListAgents),
     /// One agent
     #[command(visible_alias = "status")]
@@ -69,6 +70,7 @@ pub struct OneAgent {
 ///
 /// The token alone is printed to stdout, once. It can be used by one agent, which gets this name and these labels.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent join-token eu-1 -l env=prod -l region=eu > join-token")]
 pub struct JoinToken {
     /// The name that the agent will have
     pub name: Name,
@@ -84,6 +86,7 @@ pub struct JoinToken {
 ///
 /// The agent keeps its id, labels and targets. Once the token is used, every other key of the agent ends.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent rejoin eu-1 > join-token")]
 pub struct Rejoin {
     /// By name or id
     #[arg(value_parser = super::agent)]
@@ -97,6 +100,7 @@ pub struct Rejoin {
 ///
 /// Its cluster is left as it is. `brokkr agent rejoin` lets it in again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent revoke eu-1 --yes")]
 pub struct Revoke {
     /// By name or id
     #[arg(value_parser = super::agent)]
