@@ -147,6 +147,8 @@ fn class(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -164,6 +166,32 @@ mod tests {
             text.contains("requests_total{route=\"unknown\",method=\"other\",status=\"4xx\"} 1000"),
             "{text}"
         );
-        assert!(text.lines().count() < 30, "{text}");
+        let series = text.lines().filter(|line| line.starts_with("request"));
+        assert!(series.count() < 20, "{text}");
+    }
+
+    #[test]
+    fn a_delivery_takes_from_when_it_was_due_to_the_first_report_that_it_is_healthy() {
+        let second = |number| Timestamp::from_second(number).unwrap();
+        let mut report: Report = serde_json::from_value(serde_json::json!({
+            "id": uuid::Uuid::nil(), "stack_id": uuid::Uuid::nil(), "sequence_id": 1, "transition": "healthy",
+            "at": second(130),
+        }))
+        .unwrap();
+        assert_eq!(delivery(&report), None, "nobody knows when it was published");
+        report.hops.published = Some(second(10));
+        report.hops.targeted = Some(second(100));
+        report.hops.healthy = Some(second(130));
+        report.hops.reported = Some(second(132));
+        assert_eq!(
+            delivery(&report),
+            Some(32.0),
+            "what was published before the agent was targeted was not late"
+        );
+        report.transition = Transition::Applied;
+        assert_eq!(delivery(&report), None);
+        report.transition = Transition::Healthy;
+        report.at = second(500);
+        assert_eq!(delivery(&report), None, "healthy again");
     }
 }

@@ -1,6 +1,6 @@
 //! The fleet in figures: the same at every replica, because the database knows it.
 //!
-//! Counted when somebody asks, by one statement, and kept for a while: at most a hundredth of the time is spent on
+//! Counted when somebody asks, by one statement, and kept for a while: at most a twentieth of the time is spent on
 //! counting, however large the fleet is. What is shown has its age beside it.
 
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::store::fleet::{FleetFigures, fleet_count};
 /// What was counted is good for this long, at least.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 /// And for so many times as long as counting took.
-const SHARE: u32 = 100;
+const SHARE: u32 = 20;
 /// A collector waits for ten seconds.
 const AT_MOST: Duration = Duration::from_secs(5);
 

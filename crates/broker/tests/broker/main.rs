@@ -10,6 +10,7 @@ mod counts;
 mod database;
 mod deployment_objects;
 mod examples;
+mod figures;
 mod fleet;
 mod grants;
 mod history;

@@ -85,7 +85,7 @@ fn alerts() -> Result<BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn f3_whoever_reads_the_metrics_of_an_agent_costs_the_api_server_nothing() -> Result<()> {
+async fn whoever_reads_the_metrics_of_an_agent_costs_the_api_server_nothing() -> Result<()> {
     let port = Port::free()?;
     let world = World::start_with(&listening(&port)).await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
