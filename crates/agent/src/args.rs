@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brokkr_install::NAMESPACE;
+use brokkr_install::rights::Rights;
 use clap::{Args, Parser, Subcommand};
 use url::Url;
-
-/// The namespace of Brokkr's own things in a cluster.
-pub const NAMESPACE: &str = "brokkr-system";
 
 #[derive(Debug, Parser)]
 #[command(
@@ -33,7 +32,7 @@ pub struct RunArguments {
     /// Where the broker is.
     #[arg(long, env = "BROKKR_BROKER_URL")]
     pub broker_url: Url,
-    /// A CA to trust beside the system's, as PEM.
+    /// The authorities (PEM) that the broker's certificate must be from. Without it, those that the system trusts.
     #[arg(long, env = "BROKKR_CA_FILE")]
     pub ca_file: Option<PathBuf>,
     /// Needed once, to join. Kept in a file so that it never shows in a process list.
@@ -70,28 +69,9 @@ pub struct InstallArguments {
     pub kubeconfig: Option<PathBuf>,
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
-    /// How far the agent's own role reaches.
-    #[arg(long, value_enum, default_value_t = Profile::Cluster)]
-    pub profile: Profile,
-    /// Namespaces that stacks may go into, with `--profile namespaces`. They must exist.
-    #[arg(long, value_delimiter = ',', required_if_eq("profile", "namespaces"))]
-    pub target_namespace: Vec<String>,
-    /// A further kind that stacks may contain, as `certificates.cert-manager.io`, or `*.cert-manager.io`.
-    #[arg(long = "kind", value_delimiter = ',')]
-    pub kinds: Vec<String>,
-    /// An account that grants may name, as `namespace/brokkr-name`: the agent may act as it.
-    #[arg(long, value_delimiter = ',')]
-    pub impersonate: Vec<String>,
+    #[command(flatten)]
+    pub rights: Rights,
     /// Print the manifests instead of applying them.
     #[arg(long)]
     pub print: bool,
-}
-
-/// Where the agent's own role holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Profile {
-    /// In the whole cluster.
-    Cluster,
-    /// In listed namespaces only.
-    Namespaces,
 }

@@ -6,6 +6,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use brokkr_api::AgentId;
+use brokkr_install::FENCE;
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -14,8 +15,6 @@ use serde_json::{Value, json};
 
 use crate::marks::AGENT_LABEL;
 
-/// The fence's ConfigMap, in the agent's own namespace.
-pub const CONFIG_MAP: &str = "brokkr-agent-fence";
 const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
 
@@ -35,14 +34,14 @@ pub async fn stand(client: &Client, namespace: &str, agent: AgentId) -> anyhow::
 
 async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = maps.get_opt(CONFIG_MAP).await.context("read the fence's ConfigMap")?;
+    let map = maps.get_opt(FENCE).await.context("read the fence's ConfigMap")?;
     let map = map.with_context(|| {
-        format!("there is no ConfigMap {namespace}/{CONFIG_MAP}: run `brokkr-agent install` again")
+        format!("there is no ConfigMap {namespace}/{FENCE}: run `brokkr-agent install` again")
     })?;
     match map.data.unwrap_or_default().get(AGENT_ID).map(String::as_str).unwrap_or_default() {
         "" => {
             let patch = json!({"data": {AGENT_ID: agent.to_string()}});
-            maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(patch))
+            maps.patch(FENCE, &PatchParams::default(), &Patch::Merge(patch))
                 .await
                 .context("introduce this agent to its fence")?;
             Ok(())
@@ -50,7 +49,7 @@ async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::
         known if known == agent.to_string() => Ok(()),
         known => bail!(
             "the fence in namespace {namespace} is that of agent {known}, and this is agent {agent}. If it joined \
-             anew on purpose, an administrator runs: kubectl -n {namespace} patch configmap {CONFIG_MAP} --type json \
+             anew on purpose, an administrator runs: kubectl -n {namespace} patch configmap {FENCE} --type json \
              -p '[{{\"op\": \"remove\", \"path\": \"/data/{AGENT_ID}\"}}]'"
         ),
     }

@@ -6,6 +6,7 @@
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::report::ObjectNote;
+use brokkr_install::may_be_acted_as;
 use brokkr_manifest::Key;
 
 use crate::plan::types::{Failure, FailureClass};
@@ -79,16 +80,6 @@ pub fn acting(target: &TargetStack) -> Result<Acting, Refusal> {
             target.project
         )),
     }
-}
-
-/// Whether the fence holds for an account of this name. The agent's own name is not for grants.
-#[must_use]
-pub fn may_be_acted_as(name: &str) -> bool {
-    name != crate::install::ACCOUNT
-        && name.strip_prefix("brokkr-").is_some_and(|rest| {
-            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-            !rest.is_empty() && rest.chars().all(plain)
-        })
 }
 
 /// Objects that the grant does not cover.

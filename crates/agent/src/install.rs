@@ -4,8 +4,6 @@
 //! with other arguments changes the rights, and takes away those that are no longer asked for. It is done when the
 //! fence stands.
 
-mod manifests;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -16,12 +14,12 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::Value;
 
+use brokkr_install::{ACCOUNT, rights};
+
 use crate::args::InstallArguments;
 use crate::fence::{self, Verdict};
 use crate::run::kube_client;
 
-/// The account that the agent runs under, in its namespace.
-pub const ACCOUNT: &str = "brokkr-agent";
 const INSTALLER: &str = "brokkr-install";
 /// On rights that depend on the arguments: which agent they are for, by its namespace.
 const RIGHTS_OF: &str = "brokkr.io/rights-of";
@@ -29,7 +27,7 @@ const RIGHTS_OF: &str = "brokkr.io/rights-of";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
-    let objects = manifests::manifests(&arguments)?;
+    let objects = rights::manifests(&arguments.rights, &arguments.namespace)?;
     if arguments.print {
         for object in &objects {
             println!("---\n{}", serde_json::to_string_pretty(object)?);

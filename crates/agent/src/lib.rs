@@ -24,4 +24,5 @@ pub mod reconcile;
 pub mod resource;
 pub mod run;
 pub mod seeded;
+pub mod start;
 pub mod yields;

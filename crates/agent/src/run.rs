@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use brokkr_api::agents::AgentStatus;
 use brokkr_client::{Client as Broker, Credential, RetryPolicy};
+use brokkr_install::start::Hop;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use secrecy::SecretString;
 use tokio::sync::mpsc;
 
 use crate::args::RunArguments;
@@ -23,6 +23,7 @@ use crate::link::poll::Link;
 use crate::link::{identity, report};
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
+use crate::start::Start;
 
 /// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
 const CHANGES: usize = 4096;
@@ -36,32 +37,38 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
 
     let anonymous = broker_client(&arguments, Credential::None)?;
-    let join_token = arguments
-        .join_token_file
-        .as_ref()
-        .map(|path| std::fs::read_to_string(path).with_context(|| format!("read {}", path.display())))
-        .transpose()?
-        .map(SecretString::from);
-    let identity = patiently("identify this agent", || {
-        identity::identify(&requests, &arguments.namespace, &anonymous, join_token.as_ref())
-    })
-    .await;
+    let start = Start::new(&requests, &arguments.namespace);
+    let join_token = arguments.join_token_file.as_deref();
+    let identity = start
+        .patiently(Hop::Token, "identify this agent", || {
+            identity::identify(&requests, &arguments.namespace, &anonymous, join_token)
+        })
+        .await;
     let broker = broker_client(&arguments, Credential::Agent(identity.clone()))?;
     let agent = identity.agent_id;
-    patiently("stand behind the fence", || fence::stand(&requests, &arguments.namespace, agent)).await;
+    start
+        .patiently(Hop::Fence, "stand behind the fence", || {
+            fence::stand(&requests, &arguments.namespace, agent)
+        })
+        .await;
 
     let records = Records::new(requests.clone(), &arguments.namespace, agent);
-    let known = patiently("read the records", || async { Ok(records.load().await?) }).await;
+    let known =
+        start.patiently(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
     let memory = Memory::new(&requests, &arguments.namespace);
     // Should the memory have been lost, the records still know how often this agent started.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
-    let remembered = patiently("raise the session count", || memory.start(earlier)).await;
+    let remembered = start.patiently(Hop::Token, "raise the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = Contents::new(&requests, &arguments.namespace, agent);
     // With those whose record cannot be read: they are left alone, and still held.
     let stacks = records.stacks();
-    patiently("tidy the contents that were kept", || async { Ok(contents.forget_others(&stacks).await?) })
+    start
+        .patiently(Hop::Rights, "tidy the contents that were kept", || async {
+            Ok(contents.forget_others(&stacks).await?)
+        })
         .await;
+    start.done().await;
     tracing::info!(agent.id = %agent, session = session.count, stacks = known.len(), "agent started");
 
     let holds = HeldStacks::new(broker.clone(), agent, session, stacks);
@@ -151,22 +158,10 @@ fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Re
         .user_agent(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")))
         .retry(RetryPolicy::default());
     if let Some(path) = &arguments.ca_file {
-        builder = builder.ca_pem(std::fs::read(path).with_context(|| format!("read {}", path.display()))?);
+        builder =
+            builder.only_ca_pem(std::fs::read(path).with_context(|| format!("read {}", path.display()))?);
     }
     builder.build().context("make a client of the broker")
-}
-
-/// Start-up needs both sides; whichever is away is waited for, and named.
-async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(what: &str, attempt: impl Fn() -> F) -> T {
-    let mut pause = Duration::from_millis(250);
-    loop {
-        match attempt().await {
-            Ok(done) => return done,
-            Err(error) => tracing::warn!("cannot {what} yet: {error:#}; trying again in {pause:?}"),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(15));
-    }
 }
 
 async fn stopped() -> &'static str {

@@ -33,6 +33,9 @@ pub enum Command {
     Bootstrap(BootstrapArgs),
     /// Serve the API.
     Serve(Box<ServeArgs>),
+    /// Everything at once, to try it out: create the schema, make certificates and the first admin token, serve. What it
+    /// makes is kept in a folder and used again the next time.
+    Up(UpArgs),
     /// After a restore of the database: hold everything, or say that the restored state is the one to go on with.
     #[command(subcommand)]
     Epoch(EpochCommand),
@@ -134,6 +137,21 @@ pub struct BootstrapArgs {
     /// How long the token is valid.
     #[arg(long, env = "BROKKR_BOOTSTRAP_VALID_FOR", default_value = "365d", value_parser = humantime::parse_duration)]
     pub valid_for: Duration,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Where certificates and tokens are kept.
+    #[arg(long, default_value = "brokkr-evaluation", value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// A further name or address that agents and people will use for this machine; can be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<String>,
 }
 
 #[derive(Clone, Debug, clap::Args)]

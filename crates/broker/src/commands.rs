@@ -1,9 +1,11 @@
 //! What each subcommand does, up to its exit code.
 
 mod epoch;
+mod up;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use brokkr_api::TokenId;
@@ -45,14 +47,8 @@ async fn command(command: Command, settings: &[Setting]) -> Result<()> {
     match command {
         Command::Migrate(args) => Ok(schema::schema_migrate(args.database_url.expose_secret()).await?),
         Command::Bootstrap(args) => bootstrap(args).await,
-        Command::Serve(args) => {
-            let traces = telemetry::start(args.log_format, args.traces.as_ref())?;
-            let served = serve_until_told(*args).await;
-            if let Some(traces) = traces {
-                traces.end().await;
-            }
-            served
-        }
+        Command::Serve(args) => serve(*args).await,
+        Command::Up(args) => up::run(args).await,
         Command::Epoch(command) => epoch::run(command).await,
         Command::Audit(AuditCommand::Verify(args)) => audit_verify(args).await,
         Command::Config(_) => {
@@ -67,6 +63,15 @@ async fn command(command: Command, settings: &[Setting]) -> Result<()> {
     }
 }
 
+async fn serve(args: ServeArgs) -> Result<()> {
+    let traces = telemetry::start(args.log_format, args.traces.as_ref())?;
+    let served = serve_until_told(args).await;
+    if let Some(traces) = traces {
+        traces.end().await;
+    }
+    served
+}
+
 async fn serve_until_told(args: ServeArgs) -> Result<()> {
     limits::raise_open_files(args.max_connections);
     let mut server = serve::Server::start(args).await?;
@@ -77,7 +82,13 @@ async fn serve_until_told(args: ServeArgs) -> Result<()> {
 
 /// Makes the first admin token. Its secret is printed here and stored nowhere.
 async fn bootstrap(args: BootstrapArgs) -> Result<()> {
-    let options = connect_options(args.database.database_url.expose_secret())?;
+    let secret = first_admin_token(args.database.database_url.expose_secret(), args.valid_for).await?;
+    println!("{}", secret.expose());
+    Ok(())
+}
+
+async fn first_admin_token(database_url: &str, valid_for: Duration) -> Result<Secret> {
+    let options = connect_options(database_url)?;
     let mut connection =
         PgConnection::connect_with(&options).await.context("cannot connect to the database")?;
     let mut transaction = connection.begin().await.context("cannot begin a transaction")?;
@@ -95,12 +106,11 @@ async fn bootstrap(args: BootstrapArgs) -> Result<()> {
         role: Role::Admin,
         hash: &secret.hash(),
         created_by: None,
-        expires_at: Some(jiff::Timestamp::now().checked_add(args.valid_for).context("valid for too long")?),
+        expires_at: Some(jiff::Timestamp::now().checked_add(valid_for).context("valid for too long")?),
     };
     api_token_insert_on_conn(&mut transaction, token).await?;
     transaction.commit().await.context("cannot store the token")?;
-    println!("{}", secret.expose());
-    Ok(())
+    Ok(secret)
 }
 
 /// Walks every chain to its end. What does not hold is told for each project; then it fails.

@@ -2,7 +2,7 @@
 
 use brokkr_client::Client;
 
-use crate::args::{Args, Command, DeleteCommand};
+use crate::args::{AgentCommand, Args, Command, DeleteCommand};
 use crate::connect::connect;
 use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
@@ -22,6 +22,7 @@ mod errors;
 mod events;
 mod grant;
 mod history;
+mod join;
 mod login;
 mod man;
 mod preview;
@@ -49,6 +50,9 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
         Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(yes),
         // What is wrong with the files is told before anybody is asked.
         Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await.map(yes),
+        Command::Agent(AgentCommand::Join(join)) => {
+            Box::pin(join::run(*join, &global, printer)).await.map(yes)
+        }
         command => {
             let client = connect(&global, printer)?;
             match Box::pin(ask(command, &client, printer)).await {

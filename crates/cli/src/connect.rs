@@ -7,7 +7,7 @@ use std::time::Duration;
 use brokkr_api::Name;
 use brokkr_client::{Client, Credential, RetryPolicy, SecretString};
 use secrecy::ExposeSecret as _;
-use url::Url;
+use url::{Host, Url};
 
 use crate::args::Global;
 use crate::config::{Config, ConfigError, Context, Folder};
@@ -57,6 +57,21 @@ pub fn client(
         builder = builder.project(project.as_str());
     }
     builder.build().map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+}
+
+/// The certificate authorities that the broker is trusted by beside the system's, if any were given.
+pub fn authorities(global: &Global) -> Result<Option<String>, Failure> {
+    let found = find(global, &Folder::of_this_user().map_err(of_config)?)?;
+    Ok(found.context.certificate_authorities)
+}
+
+pub fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 struct Found {

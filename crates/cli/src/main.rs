@@ -4,7 +4,8 @@
 //! (only behaviour), [`connect`] and [`config`] find the broker and the credential, [`view`] turns what came back into
 //! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
 //! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`complete`] and [`man`], which only
-//! look at the definition of the commands, and [`render`], which lets kustomize and helm make manifests.
+//! look at the definition of the commands, and [`render`] and [`kubectl`], which let the user's own programs
+//! make manifests and install an agent.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ mod config;
 mod connect;
 mod delivery;
 mod failure;
+mod joining;
+mod kubectl;
 mod man;
 mod manifest;
 mod printer;

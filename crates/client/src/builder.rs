@@ -47,6 +47,7 @@ pub(crate) enum Caller {
 pub struct ClientBuilder {
     url: Url,
     ca_pem: Option<Vec<u8>>,
+    only_ca_pem: bool,
     credential: Credential,
     user_agent: String,
     retry: RetryPolicy,
@@ -74,6 +75,7 @@ impl Client {
         ClientBuilder {
             url,
             ca_pem: None,
+            only_ca_pem: false,
             credential: Credential::None,
             user_agent: concat!("brokkr-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: RetryPolicy::none(),
@@ -162,6 +164,13 @@ impl ClientBuilder {
         self
     }
 
+    /// The only certificate authorities to trust, in PEM form.
+    #[must_use]
+    pub fn only_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.only_ca_pem = true;
+        self.ca_pem(pem)
+    }
+
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = credential;
@@ -211,7 +220,7 @@ impl ClientBuilder {
             .http2_keep_alive_interval(KEEPALIVE)
             .http2_keep_alive_while_idle(false);
         // Without TLS the system's authorities are not needed, and an image without any must still work.
-        let builder = if self.url.scheme() == "http" {
+        let builder = if self.only_ca_pem || self.url.scheme() == "http" {
             builder.tls_certs_only(authorities)
         } else {
             builder.tls_certs_merge(authorities)

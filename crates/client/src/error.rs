@@ -36,8 +36,26 @@ pub enum ClientError {
 #[error("{reason}")]
 pub struct TransportError {
     pub reason: String,
+    pub stage: Stage,
     /// The other side's certificate was refused: waiting will not help.
     pub certificate: bool,
+}
+
+/// How far a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The name has no address.
+    Name,
+    /// Nothing listens there, or nothing comes through.
+    Connect,
+    /// The proxy does not let it through.
+    Proxy,
+    /// The certificate is not one to trust.
+    Tls,
+    /// The certificate is not valid yet: a clock is wrong.
+    Clock,
+    /// Connected, and lost before an answer came.
+    Exchange,
 }
 
 impl ClientError {
@@ -87,13 +105,33 @@ impl ClientError {
 impl TransportError {
     /// Takes the innermost cause: the outer ones only repeat that sending failed.
     pub(crate) fn of(error: &reqwest::Error) -> Self {
+        let mut told = vec![error.to_string()];
         let mut innermost: &dyn std::error::Error = error;
         while let Some(source) = innermost.source() {
             innermost = source;
+            told.push(innermost.to_string());
         }
         let is_outermost = std::ptr::addr_eq(innermost, std::ptr::from_ref(error));
         let reason = if is_outermost { "the connection failed".to_owned() } else { innermost.to_string() };
         let certificate = reason.contains("certificate");
-        Self { reason, certificate }
+        Self { stage: stage(&told, error.is_connect()), reason, certificate }
+    }
+}
+
+/// The libraries below tell their stages in words only.
+fn stage(told: &[String], connecting: bool) -> Stage {
+    let says = |words: &[&str]| told.iter().any(|line| words.iter().any(|word| line.contains(word)));
+    if says(&["dns error", "failed to lookup address"]) {
+        Stage::Name
+    } else if says(&["not valid yet", "NotValidYet"]) {
+        Stage::Clock
+    } else if says(&["certificate", "TLS", "tls handshake", "received fatal alert", "corrupt message"]) {
+        Stage::Tls
+    } else if says(&["tunnel", "proxy authorization"]) {
+        Stage::Proxy
+    } else if connecting {
+        Stage::Connect
+    } else {
+        Stage::Exchange
     }
 }

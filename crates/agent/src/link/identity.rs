@@ -4,10 +4,12 @@
 //! with the same key answers the same.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use brokkr_api::agents::RegisterAgent;
 use brokkr_client::{AgentIdentity, AgentKey, Client as Broker};
+use brokkr_install::IDENTITY;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -15,8 +17,6 @@ use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-/// Where the identity lives, in the agent's own namespace.
-pub const SECRET: &str = "brokkr-agent-identity";
 const KEY: &str = "key.pem";
 const AGENT_ID: &str = "agent-id";
 const INSTALLATION_ID: &str = "installation-id";
@@ -26,15 +26,15 @@ pub async fn identify(
     client: &Client,
     namespace: &str,
     broker: &Broker,
-    join_token: Option<&SecretString>,
+    join_token: Option<&Path>,
 ) -> anyhow::Result<AgentIdentity> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let stored = match secrets.get_opt(SECRET).await.context("read the agent's identity")? {
+    let stored = match secrets.get_opt(IDENTITY).await.context("read the agent's identity")? {
         Some(secret) => secret,
         None => store_new_key(&secrets, namespace).await?,
     };
     let data = stored.data.unwrap_or_default();
-    let pem = text(&data, KEY).with_context(|| format!("Secret {namespace}/{SECRET} has no {KEY}"))?;
+    let pem = text(&data, KEY).with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
     let key = AgentKey::from_pkcs8_pem(&pem).context("read the agent's key")?;
     if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
         return Ok(AgentIdentity {
@@ -43,12 +43,15 @@ pub async fn identify(
             key,
         });
     }
-    let Some(token) = join_token else {
+    let Some(file) = join_token else {
         bail!(
             "this agent has not joined yet and was given no join token: make one with \
              `brokkr agent join-token NAME` and pass it with --join-token-file"
         );
     };
+    // Each time anew: whoever gave a wrong one puts another one there.
+    let token = std::fs::read_to_string(file).map(SecretString::from);
+    let token = token.with_context(|| format!("read the join token from {}", file.display()))?;
     let registered = broker
         .register_agent(&RegisterAgent {
             token: token.expose_secret().trim().to_owned(),
@@ -62,7 +65,7 @@ pub async fn identify(
         "name": registered.name.to_string(),
     }});
     secrets
-        .patch(SECRET, &PatchParams::default(), &Patch::Merge(patch))
+        .patch(IDENTITY, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .context("store the agent's id")?;
     tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined");
@@ -74,7 +77,7 @@ async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result
     let pem = key.to_pkcs8_pem();
     let secret: Secret = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": {"name": SECRET, "namespace": namespace},
+        "metadata": {"name": IDENTITY, "namespace": namespace},
         "stringData": {KEY: pem.expose_secret()},
     }))?;
     secrets.create(&PostParams::default(), &secret).await.context("store the agent's key")

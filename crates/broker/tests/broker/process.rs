@@ -132,3 +132,45 @@ async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Res
     assert!(broken.ok().is_err());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_makes_a_broker_to_try_out_and_the_same_one_again() -> Result<()> {
+    let postgres = Postgres::shared().await?;
+    let database = postgres.database().await?;
+    let (port, scratch) = (Port::free()?, Scratch::new("up")?);
+    let folder = scratch.join("kept");
+    let start = || {
+        let launch = Launch::new("brokkr-broker", PROGRAM)
+            .args(["up", "--listen", &port.address(), "--database-url", &database.url(), "--folder"])
+            .arg(&folder);
+        Process::start(launch, scratch.path())
+    };
+    let mut tokens = Vec::new();
+    for _ in 0..2 {
+        let process = start()?;
+        let url = format!("https://localhost:{}/", port.number());
+        let whoami = async || -> Result<String> {
+            let authority = reqwest::Certificate::from_pem(&std::fs::read(folder.join("ca.pem"))?)?;
+            let client = reqwest::Client::builder().tls_certs_only([authority]).build()?;
+            let token = std::fs::read_to_string(folder.join("admin-token"))?;
+            let asked = client.get(format!("{url}api/v1/whoami")).bearer_auth(token.trim());
+            asked.send().await?.error_for_status()?;
+            Ok(token)
+        };
+        process.ready_when(SOON, async || whoami().await.is_ok()).await?;
+        let log = process.log();
+        assert!(log.contains(&format!("brokkr login https://localhost:{}", port.number())), "{log}");
+        tokens.push(whoami().await?);
+        assert!(!log.contains(tokens[0].trim()), "the token is in its file alone");
+        process.stop().await?;
+    }
+    assert_eq!(tokens[0], tokens[1], "what was made is used again");
+    for secret in ["admin-token", "broker.key", "secret-key"] {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(folder.join(secret))?.permissions());
+        assert_eq!(mode & 0o077, 0, "{secret} is for its owner alone");
+    }
+    std::fs::remove_dir_all(&folder)?;
+    let elsewhere = broker(&database, &["up", "--folder", &folder.display().to_string()]).await?;
+    assert!(!elsewhere.success() && elsewhere.stderr.contains("use the folder of the first time"), "{elsewhere:?}");
+    Ok(())
+}

@@ -12,6 +12,7 @@ use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
+    Join(Box<super::Join>),
     List(ListAgents),
     /// One agent
     #[command(visible_alias = "status")]

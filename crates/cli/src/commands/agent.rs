@@ -16,6 +16,8 @@ use crate::view::whole;
 
 pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
+        // Needs more than the broker; done before.
+        AgentCommand::Join(_) => Ok(()),
         AgentCommand::List(args) => list(args, client, printer).await,
         AgentCommand::Show(args) => printer.show(&read(&args.agent, client).await?),
         AgentCommand::Label(args) => label(args, client, printer).await,

@@ -7,11 +7,13 @@ use brokkr_api::tokens::WhoAmI;
 use brokkr_client::{RetryPolicy, SecretString};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
-use url::{Host, Url};
+use url::Url;
 
 use crate::args::{Global, Login};
 use crate::config::{Context, Folder};
-use crate::connect::{client, of_config, read_authorities, read_token, token_from, token_from_environment};
+use crate::connect::{
+    client, is_this_machine, of_config, read_authorities, read_token, token_from, token_from_environment,
+};
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
 
@@ -55,15 +57,6 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
 fn name_of(url: &Url) -> Result<String, Failure> {
     let host = url.host_str().ok_or_else(|| Failure::new(Exit::Usage, format!("{url} names no host")))?;
     Ok(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
-}
-
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString, Failure> {

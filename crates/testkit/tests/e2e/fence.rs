@@ -15,6 +15,7 @@ use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::{Checksum, StackId};
 use brokkr_api::{AgentId, SequenceId};
+use brokkr_install::{FENCE, may_be_acted_as};
 use brokkr_testkit::agent::{ACCOUNT, install};
 use brokkr_testkit::{Cluster, Look, eventually, unique};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -294,9 +295,9 @@ async fn c6_the_agent_can_change_neither_its_fence_nor_its_rights() -> Result<()
         json!({"data": {"accounts": ""}}),
         json!({"metadata": {"labels": {"brokkr.io/agent": yard.agent.to_string()}}}),
     ] {
-        refused(own_maps.patch(fence::CONFIG_MAP, &parameters, &Patch::Merge(change)).await);
+        refused(own_maps.patch(FENCE, &parameters, &Patch::Merge(change)).await);
     }
-    refused(own_maps.delete(fence::CONFIG_MAP, &delete).await);
+    refused(own_maps.delete(FENCE, &delete).await);
     let again = fence::stand(&client, home, AgentId::generate()).await.expect_err("another agent");
     assert!(again.to_string().contains(&yard.agent.to_string()), "{again:#}");
 
@@ -307,7 +308,7 @@ async fn c6_the_agent_can_change_neither_its_fence_nor_its_rights() -> Result<()
     let other = unique("brokkr-yard");
     install(&yard.cluster, &other, &[] as &[&str]).await?;
     let other_maps: Api<ConfigMap> = Api::namespaced(client.clone(), &other);
-    refused(other_maps.patch(fence::CONFIG_MAP, &parameters, &mark).await);
+    refused(other_maps.patch(FENCE, &parameters, &mark).await);
     Ok(())
 }
 

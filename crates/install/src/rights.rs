@@ -1,9 +1,35 @@
-//! What is installed: the files of `deploy/`, with this agent's names in them. Pure.
+//! What stands before the agent comes: its namespace, the record kind, its account, its rights and its fence.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use crate::args::{InstallArguments, NAMESPACE, Profile};
+use crate::{FENCE, NAMESPACE, may_be_acted_as, read};
+
+/// Where an agent may write, as flags of every command that installs one.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Rights {
+    /// How far the agent's own role reaches
+    #[arg(long, value_enum, default_value_t = Profile::Cluster)]
+    pub profile: Profile,
+    /// Namespaces that stacks may go into, with `--profile namespaces`; they must exist
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', required_if_eq("profile", "namespaces"))]
+    pub target_namespace: Vec<String>,
+    /// A further kind that stacks may contain, as `certificates.cert-manager.io`, or `*.cert-manager.io`
+    #[arg(long = "kind", value_name = "PLURAL.GROUP", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// An account that grants may name, as `namespace/brokkr-name`: the agent may act as it
+    #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
+    pub impersonate: Vec<String>,
+}
+
+/// Where the agent's own role holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// In the whole cluster
+    Cluster,
+    /// In listed namespaces only
+    Namespaces,
+}
 
 /// Stands for a listed namespace, or for that of an account, in the files.
 const TARGET: &str = "target-namespace";
@@ -12,40 +38,40 @@ const ACTED_AS: &str = "brokkr-account";
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// Everything that is installed, in order.
-pub fn manifests(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
+pub fn manifests(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
     let accounts = accounts(&arguments.impersonate)?;
     let mut objects = Vec::new();
     let mut add = |text: &str| -> anyhow::Result<()> {
-        objects.extend(read(&text.replace(NAMESPACE, &arguments.namespace))?);
+        objects.extend(read(&text.replace(NAMESPACE, home))?);
         Ok(())
     };
-    add(include_str!("../../../../deploy/namespace.yaml"))?;
-    add(include_str!("../../../../deploy/record.yaml"))?;
+    add(include_str!("../../../deploy/namespace.yaml"))?;
+    add(include_str!("../../../deploy/record.yaml"))?;
     // Before the rights: there is no moment at which the agent could write without it.
-    add(include_str!("../../../../deploy/fence.yaml"))?;
-    add(include_str!("../../../../deploy/account.yaml"))?;
+    add(include_str!("../../../deploy/fence.yaml"))?;
+    add(include_str!("../../../deploy/account.yaml"))?;
     match arguments.profile {
-        Profile::Cluster => add(include_str!("../../../../deploy/role-cluster.yaml"))?,
+        Profile::Cluster => add(include_str!("../../../deploy/role-cluster.yaml"))?,
         Profile::Namespaces => {
-            add(include_str!("../../../../deploy/role-namespaces.yaml"))?;
+            add(include_str!("../../../deploy/role-namespaces.yaml"))?;
             for target in &arguments.target_namespace {
-                add(&include_str!("../../../../deploy/target-namespace.yaml").replace(TARGET, target))?;
+                add(&include_str!("../../../deploy/target-namespace.yaml").replace(TARGET, target))?;
             }
         }
     }
     for (namespace, name) in &accounts {
-        let text = include_str!("../../../../deploy/impersonate.yaml");
+        let text = include_str!("../../../deploy/impersonate.yaml");
         add(&text.replace(TARGET, namespace).replace(ACTED_AS, name))?;
     }
     if !arguments.kinds.is_empty() {
-        objects.extend(further_kinds(arguments)?);
+        objects.extend(further_kinds(arguments, home)?);
     }
     let users: Vec<String> = accounts
         .iter()
         .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
         .collect();
     for object in &mut objects {
-        if object["kind"] == "ConfigMap" && object["metadata"]["name"] == crate::fence::CONFIG_MAP {
+        if object["kind"] == "ConfigMap" && object["metadata"]["name"] == FENCE {
             object["data"]["accounts"] = json!(users.join(" "));
         }
     }
@@ -61,7 +87,7 @@ fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
                 .split_once('/')
                 .with_context(|| format!("--impersonate {account}: say NAMESPACE/brokkr-NAME"))?;
             ensure!(
-                crate::grant::may_be_acted_as(name),
+                may_be_acted_as(name),
                 "--impersonate {account}: the fence holds only for accounts named brokkr-…, so an agent may act as no other"
             );
             Ok((namespace.to_owned(), name.to_owned()))
@@ -69,7 +95,7 @@ fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         .collect()
 }
 
-fn further_kinds(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
+fn further_kinds(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
     let mut rules = Vec::new();
     for kind in &arguments.kinds {
         let (plural, group) =
@@ -81,7 +107,7 @@ fn further_kinds(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
         );
         rules.push(json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS}));
     }
-    let text = include_str!("../../../../deploy/kinds.yaml").replace(NAMESPACE, &arguments.namespace);
+    let text = include_str!("../../../deploy/kinds.yaml").replace(NAMESPACE, home);
     let mut objects = Vec::new();
     for mut object in read(&text)? {
         match (object["kind"].as_str(), arguments.profile) {
@@ -102,21 +128,24 @@ fn further_kinds(arguments: &InstallArguments) -> anyhow::Result<Vec<Value>> {
     Ok(objects)
 }
 
-fn read(text: &str) -> anyhow::Result<Vec<Value>> {
-    serde_saphyr::from_multiple(text).context("read the manifests of this program")
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Arguments, Command};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        rights: Rights,
+    }
 
     fn of(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-        let line = ["brokkr-agent", "install"].iter().chain(arguments);
-        let Command::Install(arguments) = Arguments::try_parse_from(line)?.command else { unreachable!() };
-        manifests(&arguments)
+        in_namespace(NAMESPACE, arguments)
+    }
+
+    fn in_namespace(home: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, home)
     }
 
     fn rules(objects: &[Value]) -> Vec<Value> {
@@ -180,7 +209,7 @@ mod tests {
 
     #[test]
     fn another_namespace_is_put_wherever_the_files_say_brokkr_system() {
-        let objects = of(&["--namespace", "elsewhere", "--impersonate", "shop/brokkr-shop"]).unwrap();
+        let objects = in_namespace("elsewhere", &["--impersonate", "shop/brokkr-shop"]).unwrap();
         assert!(!json!(objects).to_string().contains(NAMESPACE));
         let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
         assert_eq!(fence["data"]["accounts"], "system:serviceaccount:shop:brokkr-shop");

@@ -1,0 +1,130 @@
+//! Patience while the agent starts: both sides are needed, whichever is away is waited for, and where it stands still is
+//! left in the cluster for whoever waits for this agent (see [`brokkr_install::start`]).
+
+use std::time::Duration;
+
+use brokkr_client::{ClientError, Stage};
+use brokkr_install::ACCOUNT;
+use brokkr_install::start::{CONFIG_MAP, Hop, Progress};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::keep::own::timely;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+pub struct Start {
+    maps: Api<ConfigMap>,
+}
+
+impl Start {
+    #[must_use]
+    pub fn new(client: &Client, namespace: &str) -> Self {
+        Self { maps: Api::namespaced(client.clone(), namespace) }
+    }
+
+    /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
+    pub async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
+        &self,
+        step: Hop,
+        what: &str,
+        attempt: impl Fn() -> F,
+    ) -> T {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match attempt().await {
+                Ok(done) => return done,
+                Err(error) => {
+                    let hop = hop(&error, step);
+                    tracing::warn!(%hop, "cannot {what} yet: {error:#}; trying again in {pause:?}");
+                    self.tell(Progress { hop, reason: format!("{error:#}"), at: Timestamp::now() }).await;
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Nothing stands in the way any more, and nothing says so.
+    pub async fn done(&self) {
+        match timely(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await {
+            Ok(_) => {}
+            Err(error) if error.is(404) => {}
+            Err(error) => tracing::debug!(%error, "what an earlier start left was not removed"),
+        }
+    }
+
+    async fn tell(&self, progress: Progress) {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": CONFIG_MAP, "labels": {"app.kubernetes.io/name": ACCOUNT}}, "data": progress.data(),
+        });
+        let parameters = PatchParams::apply("brokkr-agent").force();
+        if let Err(error) = timely(self.maps.patch(CONFIG_MAP, &parameters, &Patch::Apply(&map))).await {
+            tracing::debug!(%error, "where the start stands was not left in the cluster");
+        }
+    }
+}
+
+/// Where it stopped; `otherwise` if the error itself does not tell.
+fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
+    let told = error.chain().find_map(|cause| {
+        if let Some(error) = cause.downcast_ref::<ClientError>() {
+            return Some(at_broker(error));
+        }
+        cause.downcast_ref::<kube::Error>().map(|_| Hop::Rights)
+    });
+    told.unwrap_or(otherwise)
+}
+
+fn at_broker(error: &ClientError) -> Hop {
+    match error {
+        ClientError::Unreachable { source, proxy, .. } => match source.stage {
+            Stage::Tls => Hop::Tls,
+            Stage::Clock => Hop::Clock,
+            Stage::Proxy => Hop::Proxy,
+            Stage::Name | Stage::Connect | Stage::Exchange if proxy.is_some() => Hop::Proxy,
+            Stage::Name => Hop::Dns,
+            Stage::Connect | Stage::Exchange => Hop::Connect,
+        },
+        ClientError::Timeout { .. } => Hop::Connect,
+        ClientError::BadAnswer { .. } => Hop::Answer,
+        ClientError::Problem { problem, .. } if problem.code.is_transient() => Hop::Answer,
+        ClientError::Problem { .. } | ClientError::Unsendable { .. } => Hop::Token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+    use brokkr_client::TransportError;
+
+    use super::*;
+
+    fn unreachable(stage: Stage, proxy: Option<&str>) -> anyhow::Error {
+        let source = TransportError { reason: "so".to_owned(), stage, certificate: false };
+        let url = "https://brokkr.example/".parse().unwrap();
+        let error = ClientError::Unreachable { url, source, proxy: proxy.map(ToOwned::to_owned) };
+        Err::<(), _>(error).context("join the broker").unwrap_err()
+    }
+
+    #[test]
+    fn the_hop_is_the_one_that_the_innermost_error_names() {
+        for (stage, hop_without, hop_behind_a_proxy) in [
+            (Stage::Name, Hop::Dns, Hop::Proxy),
+            (Stage::Connect, Hop::Connect, Hop::Proxy),
+            (Stage::Exchange, Hop::Connect, Hop::Proxy),
+            (Stage::Proxy, Hop::Proxy, Hop::Proxy),
+            (Stage::Tls, Hop::Tls, Hop::Tls),
+            (Stage::Clock, Hop::Clock, Hop::Clock),
+        ] {
+            assert_eq!(hop(&unreachable(stage, None), Hop::Token), hop_without);
+            assert_eq!(hop(&unreachable(stage, Some("proxy:3128")), Hop::Token), hop_behind_a_proxy);
+        }
+        assert_eq!(hop(&anyhow!("no fence stands"), Hop::Fence), Hop::Fence);
+    }
+}

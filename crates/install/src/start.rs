@@ -1,0 +1,119 @@
+//! What an agent that cannot start leaves in its namespace: how far it came, and why not further.
+//!
+//! It is a ConfigMap, since whoever installs an agent can read that in every cluster, also where Pods' logs are out of
+//! reach. It is there only while the agent cannot start.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// Where it is left, in the agent's own namespace.
+pub const CONFIG_MAP: &str = "brokkr-agent-start";
+
+/// The hops of a start in their order.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString, strum::EnumIter,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Hop {
+    /// The agent's account may do what it needs in its own cluster.
+    Rights,
+    /// The broker's name has an address.
+    Dns,
+    /// The proxy lets the agent through.
+    Proxy,
+    /// Something listens at the broker's address.
+    Connect,
+    /// Its certificate is from an authority that the agent trusts.
+    Tls,
+    /// The clocks agree.
+    Clock,
+    /// What answers is a broker.
+    Answer,
+    /// The broker takes the join token, or the key that the agent has had.
+    Token,
+    /// The fence stands, and is this agent's.
+    Fence,
+}
+
+/// Where a start stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub hop: Hop,
+    /// Why it goes no further, in one line.
+    pub reason: String,
+    pub at: Timestamp,
+}
+
+impl Progress {
+    /// As the fields of the ConfigMap.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<String, String> {
+        [("hop", self.hop.to_string()), ("reason", self.reason.clone()), ("at", self.at.to_string())]
+            .into_iter()
+            .map(|(field, value)| (field.to_owned(), value))
+            .collect()
+    }
+
+    /// None for what no agent wrote.
+    #[must_use]
+    pub fn of(data: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self {
+            hop: data.get("hop")?.parse().ok()?,
+            reason: data.get("reason")?.clone(),
+            at: data.get("at")?.parse().ok()?,
+        })
+    }
+}
+
+impl Hop {
+    /// Whether waiting may help: the network and the other side come back by themselves, a refusal does not.
+    #[must_use]
+    pub fn may_pass(self) -> bool {
+        !matches!(self, Self::Tls | Self::Token)
+    }
+
+    /// What whoever installed the agent can do about it.
+    #[must_use]
+    pub fn next(self) -> &'static str {
+        match self {
+            Self::Rights => {
+                "install the agent again: its account, roles or fence are not as they were installed"
+            }
+            Self::Dns => "give the broker's address as the cluster knows it with --broker-url",
+            Self::Proxy => {
+                "check the proxy with --proxy, or leave it out where the broker is reached directly"
+            }
+            Self::Connect => {
+                "check the firewall of the cluster: the agent needs a way out to the broker's address"
+            }
+            Self::Tls => {
+                "give the authority of the broker's certificate with --ca-file; if a proxy opens TLS on the way, its \
+                 authority"
+            }
+            Self::Clock => "set the clock of the cluster's nodes",
+            Self::Answer => "check the address: something else answers there instead of the broker",
+            Self::Token => "make a new token: run the command again",
+            Self::Fence => {
+                "Brokkr needs Kubernetes 1.30 or newer; see `kubectl -n brokkr-system get configmap brokkr-agent-fence`"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::IntoEnumIterator as _;
+
+    use super::*;
+
+    #[test]
+    fn what_an_agent_writes_is_what_is_read() {
+        for hop in Hop::iter() {
+            let progress = Progress { hop, reason: "because".to_owned(), at: Timestamp::UNIX_EPOCH };
+            assert_eq!(Progress::of(&progress.data()), Some(progress));
+            assert!(!hop.next().is_empty());
+        }
+        assert_eq!(Progress::of(&BTreeMap::new()), None);
+    }
+}
