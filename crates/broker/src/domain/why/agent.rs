@@ -80,9 +80,8 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
     }
     if let Some(refused) = seen.refused_instead() {
         let message = format!("who comes as the agent {name} is refused: {}", refused.because);
-        let next = "give it a new key: delete the Secret brokkr-agent-identity in its namespace, and start it with the \
-                    token that this prints";
-        let command = format!("brokkr agent rejoin {name}");
+        let next = "give it a new key, where kubectl reaches its cluster: it keeps its name, labels and targets";
+        let command = format!("brokkr agent join {name} --rejoin");
         return broken(Cause::AgentRefused, message, next, Some(command));
     }
     let look = "look at the agent in its cluster (as installed: kubectl -n brokkr-system logs deploy/brokkr-agent), and \
