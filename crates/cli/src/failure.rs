@@ -132,12 +132,17 @@ fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) 
             ("TLS", "if the broker's certificate is from an authority of your own, give it with --ca-file")
         }
         Stage::Clock => ("clock", "set this machine's clock: the certificate is not valid yet"),
-        _ if behind_proxy || stage == Stage::Proxy => ("proxy", "check the proxy, or go past it with NO_PROXY"),
-        Stage::Name => ("DNS", "check the name in the address, and that this machine can look names up"),
-        Stage::Connect | Stage::Proxy => {
-            ("connect", "check the address and that the broker runs there; HTTPS_PROXY and NO_PROXY are honoured")
+        _ if behind_proxy || stage == Stage::Proxy => {
+            ("proxy", "check the proxy, or go past it with NO_PROXY")
         }
-        Stage::Exchange => ("answer", "try again shortly; the connection broke before the broker had answered"),
+        Stage::Name => ("DNS", "check the name in the address, and that this machine can look names up"),
+        Stage::Connect | Stage::Proxy => (
+            "connect",
+            "check the address and that the broker runs there; HTTPS_PROXY and NO_PROXY are honoured",
+        ),
+        Stage::Exchange => {
+            ("answer", "try again shortly; the connection broke before the broker had answered")
+        }
     }
 }
 

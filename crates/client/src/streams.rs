@@ -178,7 +178,7 @@ impl<T: DeserializeOwned> Stream<T> {
         let response = match sent.await {
             Ok(response) => {
                 response.map_err(|error| self.client.unreachable(&call, &error, begun.elapsed()))?
-            },
+            }
             Err(_) => return Err(ClientError::Timeout { url, after: ORDINARY_TIME }),
         };
         if response.status().is_success() && media_type(response.headers()) == MEDIA_TYPE {

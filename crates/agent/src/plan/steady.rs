@@ -220,7 +220,10 @@ fn is_yielded(s: &Situation<'_>, key: &Key) -> bool {
     let yields = brokkr_manifest::yields::paths(&wanted.body.to_value()).unwrap_or_default();
     let is_left = |field: &String| {
         let covers = |path: &str| {
-            field.strip_prefix('.').and_then(|field| field.strip_prefix(path)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            field
+                .strip_prefix('.')
+                .and_then(|field| field.strip_prefix(path))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         yields.iter().any(|path| covers(&path.to_string()))
     };

@@ -18,8 +18,8 @@ use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Transi
 use brokkr_api::status::State;
 use brokkr_api::why::{Broken, Cause, Hop, Presence};
 
-pub use self::advice::widened_grant;
 use self::advice::advised;
+pub use self::advice::widened_grant;
 pub use self::agent::{Refused, Seen, agent_trouble};
 use super::envelope::wanted;
 use super::facts::{AgentFacts, StackFacts};
@@ -211,8 +211,9 @@ fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
         Some(cause) => cause,
         None => Cause::Blocked,
     };
-    // Frozen by its grant: neither written nor deleted.
-    let hop = if cause == Cause::NotGranted { Hop::Applied } else { Hop::Pruned };
+    // Frozen by its grant: neither written nor deleted. And what cannot be watched is not written either.
+    let unwritten = cause == Cause::NotGranted || report.reason == "CannotWatch";
+    let hop = if unwritten { Hop::Applied } else { Hop::Pruned };
     advised(case, hop, cause, message)
 }
 

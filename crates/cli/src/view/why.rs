@@ -52,7 +52,8 @@ impl Listed for StackWhy {
                 or_dash(broken.map(|broken| broken.hop.to_string())).into(),
                 or_dash(broken.map(|broken| broken.message.clone())).into(),
                 or_dash(broken.map(|broken| broken.cause.to_string())).into(),
-                or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone()))).into(),
+                or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone())))
+                    .into(),
             ]);
         }
         table
@@ -148,7 +149,7 @@ mod tests {
     use brokkr_api::agents::AgentStatus;
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
 
-    use super::super::samples::{AGENT, STACK, ago, failed_row, looks};
+    use super::super::samples::{AGENT, STACK, ago, failed_row, looks, narrow};
     use super::super::whole;
     use super::*;
 
@@ -204,6 +205,29 @@ mod tests {
             looks(&not_for_it),
             looks(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
         ));
+    }
+
+    /// The situations of docs/why.md, as the page has them: one below the other, and each by itself.
+    #[test]
+    fn the_situations_of_the_page() {
+        let read = |line: &str| -> Option<StackWhy> {
+            let cells: Vec<&str> = line.strip_prefix("| ")?.trim_end_matches(" |").split(" | ").collect();
+            let [number, _, hop, cause, message, next] = cells.as_slice() else { return None };
+            // What never came to the broker is not the broker's to tell.
+            let known = |word: &str| serde_json::Value::from(word.trim_matches('`'));
+            let (hop, cause) = (serde_json::from_value(known(hop)), serde_json::from_value(known(cause)));
+            let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
+            let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
+            let next = if command.is_some() { "as the page has it" } else { *next }.to_owned();
+            let broken = Some(Broken { hop, cause, message: (*message).to_owned(), next, command });
+            Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })
+        };
+        let page = include_str!("../../../../docs/why.md");
+        let situations: Vec<StackWhy> = page.lines().filter_map(read).collect();
+        assert_eq!(situations.len(), 19, "all but those that the command line answers by itself");
+        let each: Vec<String> = situations.iter().map(|one| one.text(&narrow(80))).collect();
+        let each = anstream::adapter::strip_str(&each.join("\n\n")).to_string();
+        insta::assert_snapshot!(format!("{}\n\n{each}", looks(&whole(situations))));
     }
 
     #[test]

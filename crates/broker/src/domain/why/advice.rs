@@ -107,7 +107,9 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
             format!("make the namespace {name}, or let the stack bring it: the agent goes on by itself"),
             Some(format!("kubectl create namespace {name}")),
         ),
-        None => ("wait until the namespace is gone or there again: the agent goes on by itself".to_owned(), None),
+        None => {
+            ("wait until the namespace is gone or there again: the agent goes on by itself".to_owned(), None)
+        }
     }
 }
 
@@ -115,9 +117,12 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
 fn forbidden(report: Option<&LastReport>) -> String {
     let note = report.and_then(|report| note_of(report, "NoRight"));
     let message = note.map_or("", |note| note.message.as_str());
-    let account = message.split_once("acting as system:serviceaccount:").and_then(|(_, rest)| rest.split(',').next());
+    let account =
+        message.split_once("acting as system:serviceaccount:").and_then(|(_, rest)| rest.split(',').next());
     if let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) {
-        return format!("give the account {namespace}/{name} that right in the cluster: the agent tries again by itself");
+        return format!(
+            "give the account {namespace}/{name} that right in the cluster: the agent tries again by itself"
+        );
     }
     let resource = note.and_then(|note| note.object.split(' ').next()).filter(|word| is_plain(word));
     match resource.filter(|resource| resource.contains('.')) {
@@ -142,8 +147,10 @@ fn contested(report: Option<&LastReport>) -> String {
 }
 
 fn finalizer(report: Option<&LastReport>) -> (String, Option<String>) {
-    let held = report.and_then(|report| note_of(report, "Finalizer")).and_then(|note| Named::read(&note.object));
-    let next = "let whoever set the finalizer do its work; only if that is gone for good, take the finalizer off";
+    let held =
+        report.and_then(|report| note_of(report, "Finalizer")).and_then(|note| Named::read(&note.object));
+    let next =
+        "let whoever set the finalizer do its work; only if that is gone for good, take the finalizer off";
     let command = held.map(|held| {
         let place = held.namespace.map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
         let kind = held.kind.to_ascii_lowercase();

@@ -80,7 +80,8 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
     }
     if let Some(refused) = seen.refused_instead() {
         let message = format!("who comes as the agent {name} is refused: {}", refused.because);
-        let next = "give it a new key, where kubectl reaches its cluster: it keeps its name, labels and targets";
+        let next =
+            "give it a new key, where kubectl reaches its cluster: it keeps its name, labels and targets";
         let command = format!("brokkr agent join {name} --rejoin");
         return broken(Cause::AgentRefused, message, next, Some(command));
     }

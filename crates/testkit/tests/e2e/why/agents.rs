@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use brokkr_client::AgentKey;
 use brokkr_testkit::proxy::{Action, Matcher};
-use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, Look, eventually, unique};
+use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually, unique};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -127,8 +127,7 @@ async fn g3_why_an_agent_whose_signature_is_refused() -> Result<()> {
         let token = eventually(PATIENCE, "the token for the agent", async || {
             let gone = secrets.get_opt(brokkr_install::IDENTITY).await?.is_none();
             let join = secrets.get_opt("brokkr-agent-join").await?.and_then(|secret| secret.data);
-            let token = join.and_then(|mut data| data.remove("token")).filter(|_| gone);
-            anyhow::Ok(token.map_or_else(|| Look::NotYet("no token yet".to_owned()), Look::Yes))
+            join.and_then(|mut data| data.remove("token")).filter(|_| gone).context("no token yet")
         })
         .await?;
         world.shop.give_join_token(&String::from_utf8(token.0)?)?;

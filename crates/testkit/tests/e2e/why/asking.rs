@@ -40,11 +40,12 @@ pub async fn told(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Resu
 
 pub async fn told_in(fleet: &Fleet, number: &str, project: &str, stack: &str, cause: &str) -> Result<Told> {
     let ask = async || of_api(fleet, project, stack).await;
-    let why = eventually(PATIENCE, &format!("the cause of {stack} to be {cause}"), async || match ask().await {
-        Ok(why) if why["broken"]["cause"] == cause => Look::Yes(why),
-        other => Look::NotYet(format!("{other:?}")),
-    })
-    .await?;
+    let why =
+        eventually(PATIENCE, &format!("the cause of {stack} to be {cause}"), async || match ask().await {
+            Ok(why) if why["broken"]["cause"] == cause => Look::Yes(why),
+            other => Look::NotYet(format!("{other:?}")),
+        })
+        .await?;
     // The machine is small and shared: one of three.
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
@@ -153,7 +154,8 @@ pub fn row(number: &str) -> Result<Row> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.md");
     let page = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
     let start = format!("| {number} | ");
-    let line = page.lines().find(|line| line.starts_with(&start)).with_context(|| format!("no row {number}"))?;
+    let line =
+        page.lines().find(|line| line.starts_with(&start)).with_context(|| format!("no row {number}"))?;
     let cells: Vec<String> =
         line.trim_matches('|').split(" | ").map(|cell| cell.trim().replace('`', "")).collect();
     let [_, _, hop, cause, says, next] = cells.as_slice() else {
@@ -197,6 +199,8 @@ pub async fn two_hours_later(fleet: &Fleet) -> Result<()> {
     // What a replica has seen itself, it remembers.
     fleet.broker.kill9();
     let mut connection = fleet.database().connect().await?;
-    sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours'").execute(&mut connection).await?;
+    sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours'")
+        .execute(&mut connection)
+        .await?;
     fleet.broker.start_again().await
 }

@@ -65,10 +65,7 @@ fn widget(group: &str, space: &str) -> String {
 }
 
 fn installed_with(arguments: &[&str]) -> AgentOptions {
-    AgentOptions {
-        install: arguments.iter().map(ToString::to_string).collect(),
-        ..AgentOptions::default()
-    }
+    AgentOptions { install: arguments.iter().map(ToString::to_string).collect(), ..AgentOptions::default() }
 }
 
 #[tokio::test]
@@ -180,7 +177,8 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     });
     world.cluster.apply(&hook.to_string()).await?;
     // The API server hears of it a moment later.
-    let (dry, edit) = (PatchParams { dry_run: true, ..PatchParams::default() }, json!({"data": {"value": "2"}}));
+    let (dry, edit) =
+        (PatchParams { dry_run: true, ..PatchParams::default() }, json!({"data": {"value": "2"}}));
     eventually(PATIENCE, "the webhook to refuse", async || {
         world.configmaps().patch("one", &dry, &Patch::Merge(&edit)).await.is_err()
     })

@@ -37,7 +37,8 @@ async fn g3_why_a_field_that_two_want() -> Result<()> {
         world.sees_value("one", "1").await?;
         let statuses = world.statuses("web").await?;
         let conditions = statuses[0]["conditions"].as_array().context("conditions")?;
-        let fight = conditions.iter().find(|condition| condition["kind"] == "Contested").context("a verdict")?;
+        let fight =
+            conditions.iter().find(|condition| condition["kind"] == "Contested").context("a verdict")?;
         ensure!(fight["status"] == "True", "round {round}");
         anyhow::Ok(())
     })
