@@ -124,7 +124,12 @@ mod tests {
     fn unreachable(stage: Stage, proxy: Option<&str>) -> anyhow::Error {
         let source = TransportError { reason: "so".to_owned(), stage, certificate: false };
         let url = "https://brokkr.example/".parse().unwrap();
-        let error = ClientError::Unreachable { url, source, proxy: proxy.map(ToOwned::to_owned) };
+        let error = ClientError::Unreachable {
+            url,
+            source,
+            proxy: proxy.map(ToOwned::to_owned),
+            after: Duration::ZERO,
+        };
         Err::<(), _>(error).context("join the broker").unwrap_err()
     }
 

@@ -125,12 +125,39 @@ pub enum Cause {
     AgentSilent,
     /// The agent missed a few polls.
     AgentLate,
+    /// Somebody comes in the agent's name, and is refused: what it signs with is no key of the agent.
+    AgentRefused,
     /// Two processes claim to be the agent, and both hold.
     SessionTied,
+    /// The database was restored, and the epoch was not raised yet: agents are told nothing.
+    OnHold,
+    /// The agent has a newer object than the restored database, and never goes back.
+    AgentAhead,
     /// The agent is there, and has not told anything of this object yet.
     NotReportedYet,
     /// It stopped with an error.
     Failed,
+    /// The cluster does not serve a kind that the stack has.
+    UnknownKind,
+    NamespaceMissing,
+    /// The agent, or the account that it acts as, has not the right.
+    Forbidden,
+    /// A field changed that cannot be.
+    ImmutableField,
+    /// A quota of the cluster is used up, by objects or by Pods.
+    QuotaExceeded,
+    /// An admission webhook of the cluster said no.
+    RefusedByWebhook,
+    /// It belongs to another stack, or to another agent.
+    OwnedByOther,
+    ImageNotPulled,
+    CrashLoop,
+    /// No node fits.
+    Unschedulable,
+    /// Somebody changes the same fields as often as they are put back.
+    Contested,
+    /// What was deleted stays for a finalizer.
+    Finalizer,
     /// A removal or prune waits for something: a finalizer, foreign content.
     Blocked,
     /// A prune waits for an approval.
@@ -141,6 +168,9 @@ pub enum Cause {
     Degraded,
     /// The stack is being removed from the agent.
     Removing,
+    /// One that this program does not know: the broker is newer.
+    #[serde(other)]
+    Other,
 }
 
 /// The first hop that is not passed.
@@ -152,6 +182,9 @@ pub struct Broken {
     pub message: String,
     /// What to do next.
     pub next: String,
+    /// The same as a command that can be typed as it stands; none where it takes more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// Why a stack is not as it should be on an agent, or that it is.
@@ -208,4 +241,15 @@ pub struct ReportedTransition {
     pub at: Timestamp,
     pub reason: String,
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_a_newer_broker_is_read_as_one_that_is_not_known() {
+        assert_eq!(serde_json::from_str::<Cause>("\"moon_phase\"").unwrap(), Cause::Other);
+        assert_eq!(serde_json::from_str::<Cause>("\"unknown_kind\"").unwrap(), Cause::UnknownKind);
+    }
 }

@@ -3,7 +3,7 @@
 use brokkr_client::Client;
 
 use crate::args::{AgentCommand, Args, Command, DeleteCommand};
-use crate::connect::connect;
+use crate::connect::{connect, connect_at_once};
 use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
 
@@ -54,7 +54,10 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
             Box::pin(join::run(*join, &global, printer)).await.map(yes)
         }
         command => {
-            let client = connect(&global, printer)?;
+            let client = match &command {
+                Command::Why(_) => connect_at_once(&global, printer)?,
+                _ => connect(&global, printer)?,
+            };
             match Box::pin(ask(command, &client, printer)).await {
                 Err(failure) => Err(similar::suggest(failure, &client).await),
                 answer => answer,

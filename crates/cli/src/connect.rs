@@ -21,12 +21,21 @@ const LOG_IN: &str = "log in with `brokkr login URL`";
 
 /// A client for the context, server and token that this command is to use.
 pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
+    connect_for(PATIENCE, global, printer)
+}
+
+/// The same for somebody to whom it is an answer that the broker cannot be reached: it is tried once.
+pub fn connect_at_once(global: &Global, printer: Printer) -> Result<Client, Failure> {
+    connect_for(Duration::ZERO, global, printer)
+}
+
+fn connect_for(patience: Duration, global: &Global, printer: Printer) -> Result<Client, Failure> {
     let folder = Folder::of_this_user().map_err(of_config)?;
     let Found { context, token } = find(global, &folder)?;
     if let Some(path) = folder.has_open_credentials() {
         printer.warn(&format!("others can read your tokens: chmod 600 {}", path.display()));
     }
-    let retry = RetryPolicy::up_to(PATIENCE).noticing(move |retry| {
+    let retry = RetryPolicy::up_to(patience).noticing(move |retry| {
         if retry.attempt == 1 {
             printer.note(&format!("{}; trying again for {} s", retry.error, retry.left.as_secs()));
         }

@@ -1,7 +1,7 @@
 //! What went wrong, told as: what, where, next step, code. And the exit status for it.
 
 use brokkr_api::{ErrorCode, Problem};
-use brokkr_client::{ClientError, WrongAnswer};
+use brokkr_client::{ClientError, Stage, WrongAnswer};
 
 /// The statuses that scripts rely on; `docs/exit-codes.md` has them, too. 0 is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +70,13 @@ impl Failure {
     pub fn of_client(action: &str, error: ClientError) -> Self {
         match error {
             ClientError::Problem { problem, .. } => Self::of_problem(action, *problem),
-            ClientError::Unreachable { url, source, proxy } => {
-                let mut failure =
+            ClientError::Unreachable { url, source, proxy, after } => {
+                let (hop, next) = stopped_at(source.stage, proxy.is_some());
+                let place = url.origin().ascii_serialization();
+                let failure =
                     Self::new(Exit::Unreachable, format!("cannot {action}: the broker cannot be reached"))
-                        .line(format!("{}: {source}", url.origin().ascii_serialization()));
-                failure.next = Some(if source.certificate {
-                    "if the broker's certificate is from an authority of your own, give it with --ca-file"
-                        .to_owned()
-                } else {
-                    "check the address and that the broker runs; HTTPS_PROXY and NO_PROXY are honoured"
-                        .to_owned()
-                });
+                        .line(format!("{hop}: {place}: {source}, after {:.1} s", after.as_secs_f64()))
+                        .next(next);
                 match proxy {
                     Some(proxy) => failure.line(format!("the environment names the proxy {proxy}")),
                     None => failure,
@@ -126,6 +122,27 @@ impl Failure {
         }
         failure.code = Some(problem.code);
         failure.next(problem.next)
+    }
+}
+
+/// The hop on the way to the broker at which it ends, and what to do there.
+fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) {
+    match stage {
+        Stage::Tls => {
+            ("TLS", "if the broker's certificate is from an authority of your own, give it with --ca-file")
+        }
+        Stage::Clock => ("clock", "set this machine's clock: the certificate is not valid yet"),
+        _ if behind_proxy || stage == Stage::Proxy => {
+            ("proxy", "check the proxy, or go past it with NO_PROXY")
+        }
+        Stage::Name => ("DNS", "check the name in the address, and that this machine can look names up"),
+        Stage::Connect | Stage::Proxy => (
+            "connect",
+            "check the address and that the broker runs there; HTTPS_PROXY and NO_PROXY are honoured",
+        ),
+        Stage::Exchange => {
+            ("answer", "try again shortly; the connection broke before the broker had answered")
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub enum ClientError {
         source: TransportError,
         /// The proxy that the environment names for this URL, without its credentials.
         proxy: Option<String>,
+        /// How long was tried.
+        after: Duration,
     },
     #[error("no answer from {url} within {} s", after.as_secs())]
     Timeout { url: Url, after: Duration },
@@ -80,6 +82,14 @@ impl ClientError {
             }
             other => other.is_transient(),
         }
+    }
+
+    /// The last error of a call that was tried for so long.
+    pub(crate) fn after_all(mut self, tried: Duration) -> Self {
+        if let Self::Unreachable { after, .. } = &mut self {
+            *after = tried;
+        }
+        self
     }
 
     /// The problem's code, if the broker gave one.

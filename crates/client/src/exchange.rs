@@ -1,6 +1,6 @@
 //! One request and its whole answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::{CAPABILITIES, PROTOCOL_VERSION, header};
@@ -125,9 +125,13 @@ impl Client {
 
     async fn exchange_once(&self, call: &Call) -> Result<Answer, ClientError> {
         let request = self.request(call)?;
+        let begun = Instant::now();
         let work = async {
-            let response =
-                self.transport().execute(request).await.map_err(|error| self.unreachable(call, &error))?;
+            let response = self
+                .transport()
+                .execute(request)
+                .await
+                .map_err(|error| self.unreachable(call, &error, begun.elapsed()))?;
             whole(response, call).await
         };
         // Our own clock over everything, body included: a server that drips bytes must not hold the caller.
@@ -179,7 +183,7 @@ impl Client {
         Ok(request)
     }
 
-    pub(crate) fn unreachable(&self, call: &Call, error: &reqwest::Error) -> ClientError {
+    pub(crate) fn unreachable(&self, call: &Call, error: &reqwest::Error, after: Duration) -> ClientError {
         if error.is_timeout() {
             return ClientError::Timeout { url: call.place(), after: call.time };
         }
@@ -187,6 +191,7 @@ impl Client {
             url: call.place(),
             source: TransportError::of(error),
             proxy: self.proxy_hint(),
+            after,
         }
     }
 }

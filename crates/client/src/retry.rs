@@ -96,7 +96,8 @@ impl Client {
     /// Sends a call until it is answered, refused, or the policy's time is up.
     pub(crate) async fn send(&self, call: Call) -> Result<Answer, ClientError> {
         let policy = self.retry_policy();
-        let deadline = Instant::now() + policy.limit;
+        let begun = Instant::now();
+        let deadline = begun + policy.limit;
         let mut pause = FIRST_PAUSE;
         let mut attempt = 0;
         loop {
@@ -113,7 +114,7 @@ impl Client {
             let left = deadline.saturating_duration_since(Instant::now());
             let wanted = error.retry_after().unwrap_or(pause).mul_f64(rand::random_range(0.75..1.25));
             if !error.is_worth_retrying() || wanted >= left {
-                return Err(error);
+                return Err(error.after_all(begun.elapsed()));
             }
             tracing::debug!(%error, attempt, "the call is sent again");
             policy.tell(Retry { error: &error, attempt, pause: wanted, left });

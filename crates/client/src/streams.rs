@@ -173,9 +173,12 @@ impl<T: DeserializeOwned> Stream<T> {
         }
         let url = call.place();
         let request = self.client.request(&call)?;
+        let begun = Instant::now();
         let sent = tokio::time::timeout(ORDINARY_TIME, self.client.transport().execute(request));
         let response = match sent.await {
-            Ok(response) => response.map_err(|error| self.client.unreachable(&call, &error))?,
+            Ok(response) => {
+                response.map_err(|error| self.client.unreachable(&call, &error, begun.elapsed()))?
+            }
             Err(_) => return Err(ClientError::Timeout { url, after: ORDINARY_TIME }),
         };
         if response.status().is_success() && media_type(response.headers()) == MEDIA_TYPE {

@@ -15,6 +15,7 @@ use crate::proxy::Route;
 use crate::scratch::Scratch;
 
 const INSTALL_DEADLINE: Duration = Duration::from_secs(60);
+const JOIN_TOKEN: &str = "join-token";
 /// The service account that the agent runs as, in its own namespace.
 pub const ACCOUNT: &str = "brokkr-agent";
 
@@ -56,7 +57,7 @@ pub struct Agent {
     name: String,
     namespace: String,
     audit: crate::AuditLog,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 /// It can be killed, stopped, paused and looked into as any process.
@@ -82,7 +83,7 @@ impl Agent {
         let namespace = options.namespace.clone().unwrap_or_else(|| unique(&format!("brokkr-{name}")));
         install(cluster, &namespace, &options.install).await?;
         let scratch = Scratch::new("agent")?;
-        let token_file = scratch.write("join-token", join_token)?;
+        let token_file = scratch.write(JOIN_TOKEN, join_token)?;
         let launch = Launch::new(format!("brokkr-agent-{name}"), program("brokkr-agent")?)
             .args(["run", "--broker-url", options.broker_url.as_deref().unwrap_or(broker_url), "--ca-file"])
             .arg(authority_file)
@@ -95,7 +96,7 @@ impl Agent {
             .tell(tell);
         let launch = options.environment.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
         let process = Process::start(launch, scratch.path())?;
-        Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), _scratch: scratch })
+        Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), scratch })
     }
 
     pub fn name(&self) -> &str {
@@ -126,6 +127,11 @@ impl Agent {
         let scratch = Scratch::new("agent-twin")?;
         let process = Process::start(self.process.launch(), scratch.path())?;
         Ok(Twin { process, _scratch: scratch })
+    }
+
+    /// Puts another join token where it looks for one when it starts without an identity.
+    pub fn give_join_token(&self, token: &str) -> Result<()> {
+        self.scratch.write(JOIN_TOKEN, token).map(|_| ())
     }
 
     /// Starts it again after it was killed or stopped.

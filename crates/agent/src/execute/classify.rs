@@ -91,6 +91,7 @@ fn class(code: StatusCode, status: &Status) -> (FailureClass, Option<&'static st
         // How the API server says that the uid in a patch is not that of the object: it is another one by now.
         422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, None),
         _ if says("failed calling webhook") || says("conversion webhook") => (Transient, None),
+        _ if says("admission webhook \"") && says("denied the request") => (Permanent, Some("WebhookDenied")),
         403 if status.is_terminating() => (Missing, Some("NamespaceTerminating")),
         403 if says("exceeded quota") => (Permanent, Some("QuotaExceeded")),
         403 => (Permanent, Some("Forbidden")),
@@ -200,7 +201,11 @@ mod tests {
             'brokkr-fence' with binding 'brokkr-fence' denied request: it may not"});
         let other_policy = json!({"reason": "Invalid", "message": "configmaps \"a\" is forbidden: \
             ValidatingAdmissionPolicy 'images' with binding 'images' denied request: it may not"});
+        // The code is the webhook's own choice; 403 if it makes none.
+        let webhook = json!({"reason": "Forbidden", "message": "admission webhook \"images.example.com\" denied the request: no"});
         let table = [
+            (403, webhook.to_string(), Permanent, "WebhookDenied"),
+            (400, webhook.to_string(), Permanent, "WebhookDenied"),
             (422, immutable.to_string(), Immutable, "Immutable"),
             (422, also_wrong.to_string(), Permanent, "Invalid"),
             (422, stateful.to_string(), Immutable, "Immutable"),

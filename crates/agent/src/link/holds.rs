@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 
 use brokkr_api::agents::{HeldStack, Holds};
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{AgentId, Checksum, StackId};
 use brokkr_api::protocol::{Session, holds_digest};
 use brokkr_api::{ErrorCode, Position};
@@ -22,7 +23,7 @@ pub struct HeldStacks {
     session: Session,
     held: Arc<watch::Sender<Held>>,
     order: Arc<Mutex<()>>,
-    /// What the records say of them: told when the broker asks, which it does after a restore.
+    /// What the records say of them: told when the broker asks, which it does after a restore, or when it wants something older.
     records: Arc<Lock<BTreeMap<StackId, HeldStack>>>,
 }
 
@@ -98,6 +99,14 @@ impl HeldStacks {
         };
         self.held.send_modify(|held| held.position = held.position.max(position));
         Ok(())
+    }
+
+    /// Whether one of these is older than what is held here: the broker's database was set back, and it may not know.
+    #[must_use]
+    pub fn are_ahead_of(&self, targets: &[TargetStack]) -> bool {
+        let records = self.records();
+        let held = |target: &TargetStack| records.get(&target.stack_id).map(|held| held.sequence_id);
+        targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
     }
 
     /// Nothing of the stack is left here; the broker learns it with the next poll.

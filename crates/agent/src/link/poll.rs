@@ -98,8 +98,12 @@ impl Link {
                                 continue;
                             }
                             etag = Some(tag);
+                            let ahead = self.holds.are_ahead_of(&envelope.stacks);
                             if self.news.send(News::Target(envelope)).is_err() {
                                 return;
+                            }
+                            if ahead {
+                                self.tell_holds().await;
                             }
                             self.give(wants_contents).await;
                         }

@@ -8,7 +8,9 @@ use brokkr_manifest::Key;
 
 use super::steps::{Ground, Plan, Stage, Step};
 use super::types::{Failure, FailureClass, Seen, Situation, Standing, Wanted};
-use super::{FORBIDDEN, MISSING_PATIENCE, NEXT_CYCLE, TRANSIENT_PATIENCE, due, ground, outcome};
+use super::{
+    FORBIDDEN, MISSING_PATIENCE, NEXT_CYCLE, RIGHTS_CYCLE, TRANSIENT_PATIENCE, due, ground, outcome,
+};
 use crate::resource::Kind;
 
 /// The live object, if there is one: labelled ones are observed, others were asked for.
@@ -118,6 +120,9 @@ fn next_cycle(s: &Situation<'_>) -> jiff::Timestamp {
     let failures = s.progress.failures.values();
     let rights =
         failures.filter(|standing| standing.failure.reason == FORBIDDEN).map(|standing| standing.retry_at);
+    // Found missing before anything was tried.
+    let lacking = s.progress.lacking.as_ref().filter(|lacking| !lacking.is_empty());
+    let rights = rights.chain(lacking.map(|_| s.now + RIGHTS_CYCLE));
     let cycle = s.now + NEXT_CYCLE;
     rights.max().map_or(cycle, |again| again.min(cycle))
 }

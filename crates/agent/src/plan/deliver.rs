@@ -23,10 +23,11 @@ pub(super) fn plan(s: &Situation<'_>) -> Plan {
     if ground::is_taken_back(s, content) {
         return ground::undo(s).unwrap_or_else(|| attempt::rest(s));
     }
-    ownership::look_at_ground(s, content)
+    // Before anything is looked at: what may not be watched cannot be waited for.
+    ownership::check_rights(s, content)
+        .or_else(|| ownership::look_at_ground(s, content))
         .or_else(|| ownership::look_at_rest(s, content))
         .or_else(|| ownership::refuse(s, content))
-        .or_else(|| ownership::check_rights(s, content))
         .or_else(|| ownership::intend(s, content))
         .or_else(|| ground::lay(s, content))
         .or_else(|| write::validate(s, content))

@@ -286,8 +286,31 @@ fn tell(
     if already {
         return Plan::waiting(stage, message);
     }
+    // The record may still be about the version before: its hops are not those of this one.
+    let recorded = record.hops;
+    if record.sequence != sequence || record.hops.published.is_none() {
+        record.hops = so_far(s);
+    }
     report(s, &mut record, transition, reason, message, notes);
+    record.hops = recorded;
     Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
+}
+
+/// The hops of a version that nothing was intended of yet.
+fn so_far(s: &Situation<'_>) -> Hops {
+    let target = &s.goal.target;
+    let (fetched, verified) = match (&s.goal.content, &s.progress.fetch) {
+        (Some(content), _) => (Some(content.fetched), Some(content.verified)),
+        // Read, and its kinds are not to be had; or fetched, and not read.
+        (None, Some(standing)) => match standing.failure.reason.as_str() {
+            "UnknownKind" | "DiscoveryFailed" => (Some(standing.since), Some(standing.since)),
+            "Unreadable" | "ReadDifferently" | "NotNamespaced" => (Some(standing.since), None),
+            _ => (None, None),
+        },
+        (None, None) => (None, None),
+    };
+    let after = |at: Option<Timestamp>| at.map(|at| at.max(target.released_at));
+    Hops { fetched: after(fetched), verified: after(verified), ..announced(target) }
 }
 
 /// What went wrong with one resource.

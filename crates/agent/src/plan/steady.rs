@@ -200,6 +200,7 @@ impl fmt::Display for Contested<'_> {
 #[must_use]
 pub fn contests<'a>(s: &'a Situation<'_>) -> Vec<Contested<'a>> {
     let fights = s.progress.fights.iter().filter(|(_, fight)| is_contested(fight, s.now));
+    let fights = fights.filter(|(key, _)| !is_yielded(s, key));
     let mut contests: Vec<Contested<'a>> = fights
         .map(|(key, fight)| Contested {
             key,
@@ -209,6 +210,24 @@ pub fn contests<'a>(s: &'a Situation<'_>) -> Vec<Contested<'a>> {
         .collect();
     contests.sort_by_key(|contest| contest.key);
     contests
+}
+
+/// By now the manifest leaves the rival what it fought for.
+fn is_yielded(s: &Situation<'_>, key: &Key) -> bool {
+    let rival = s.progress.rivals.get(key).and_then(|rivals| rivals.first());
+    let wanted = s.goal.content.as_ref().and_then(|content| content.objects.get(key));
+    let (Some(rival), Some(wanted)) = (rival, wanted) else { return false };
+    let yields = brokkr_manifest::yields::paths(&wanted.body.to_value()).unwrap_or_default();
+    let is_left = |field: &String| {
+        let covers = |path: &str| {
+            field
+                .strip_prefix('.')
+                .and_then(|field| field.strip_prefix(path))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        yields.iter().any(|path| covers(&path.to_string()))
+    };
+    !rival.fields.is_empty() && rival.fields.iter().all(is_left)
 }
 
 /// Not as it was applied, as far as is seen.

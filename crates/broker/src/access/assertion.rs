@@ -38,13 +38,34 @@ pub enum BadAssertion {
     #[error("no such agent")]
     UnknownAgent(AgentId),
     #[error("the assertion is not valid")]
-    Invalid(#[source] jsonwebtoken::errors::Error),
+    Invalid(AgentId, #[source] jsonwebtoken::errors::Error),
     #[error("the assertion is valid for longer than {ASSERTION_SECONDS} seconds, or from the future")]
-    Lifetime,
+    Lifetime(AgentId),
     #[error("the assertion names two agents")]
-    Subject,
+    Subject(AgentId),
     #[error("the agent's keys cannot be looked up")]
     Store(#[source] Arc<StoreError>),
+}
+
+impl BadAssertion {
+    /// In whose name it came, and why it is not believed; none if there is no such agent.
+    #[must_use]
+    pub fn claims(&self) -> Option<(AgentId, &'static str)> {
+        match self {
+            Self::Invalid(agent, error) => Some((
+                *agent,
+                match error.kind() {
+                    ErrorKind::InvalidSignature => "it signs with a key that is not the agent's, or no longer",
+                    ErrorKind::ExpiredSignature => "what it signs has expired; a clock is wrong",
+                    ErrorKind::InvalidAudience => "it joined another installation",
+                    _ => "what it signs is not valid",
+                },
+            )),
+            Self::Lifetime(agent) => Some((*agent, "what it signs is from the future; a clock is wrong")),
+            Self::Subject(agent) => Some((*agent, "what it signs names two agents")),
+            Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,7 +119,7 @@ impl Assertions {
             Err(invalid) => self.decode_with_others(pool, token, claimed, &public_key, now, invalid).await?,
         };
         if claims.iss != claimed || claims.sub != claimed {
-            return Err(BadAssertion::Subject);
+            return Err(BadAssertion::Subject(claimed));
         }
         // The figures are the caller's: they may be anything.
         let lifetime = claims.exp.checked_sub(claims.iat);
@@ -106,7 +127,7 @@ impl Assertions {
             || claims.iat > now + LEEWAY
             || claims.exp > now + ASSERTION_SECONDS + LEEWAY
         {
-            return Err(BadAssertion::Lifetime);
+            return Err(BadAssertion::Lifetime(claimed));
         }
         let until = until.min(claims.exp + LEEWAY);
         let caller = AgentCaller { id: claimed, public_key, signed_with, until };
@@ -144,7 +165,7 @@ impl Assertions {
         invalid: jsonwebtoken::errors::Error,
     ) -> Result<(Claims, Arc<[u8]>, i64), BadAssertion> {
         if *invalid.kind() != ErrorKind::InvalidSignature {
-            return Err(BadAssertion::Invalid(invalid));
+            return Err(BadAssertion::Invalid(agent, invalid));
         }
         let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
         let fits = |known: &KeyOf| {
@@ -152,7 +173,7 @@ impl Assertions {
             let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;
             Some((claims, Arc::clone(&known.key), until))
         };
-        keys.iter().find_map(fits).ok_or(BadAssertion::Invalid(invalid))
+        keys.iter().find_map(fits).ok_or(BadAssertion::Invalid(agent, invalid))
     }
 }
 

@@ -153,6 +153,9 @@ async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result
         }
         verdict = broker.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     }
+    if let Some((claimed, because)) = verdict.as_ref().err().and_then(BadAssertion::claims) {
+        broker.presence.refused(claimed, because);
+    }
     verdict.map_err(|error| match error {
         BadAssertion::Store(error) => error.into(),
         error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),

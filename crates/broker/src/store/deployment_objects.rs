@@ -1,5 +1,7 @@
 //! Deployment objects: inserted once, never changed.
 
+use std::collections::HashSet;
+
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::{SequenceId, StackId};
@@ -175,6 +177,29 @@ pub async fn deployment_object_before_on_conn(
     .await
     .doing("look for the version before")?;
     Ok(found.map(SequenceId))
+}
+
+/// Which of these stacks have a version that a roll-back would go to.
+pub async fn deployment_object_rollable(
+    pool: &PgPool,
+    project: &str,
+    stacks: &[StackId],
+) -> Result<HashSet<StackId>, StoreError> {
+    let found: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT s.id FROM stacks s JOIN deployment_objects n ON n.sequence_id = s.newest_sequence_id
+         WHERE s.project = $1 AND s.id = ANY($2) AND s.deleted_at IS NULL
+           AND EXISTS (SELECT FROM deployment_objects o
+                       WHERE o.project = $1 AND o.stack_id = s.id AND o.sequence_id < n.sequence_id
+                         AND o.checksum <> n.checksum AND NOT o.is_deletion_marker
+                         AND NOT EXISTS (SELECT FROM barred_contents b
+                                         WHERE b.project = $1 AND b.stack_id = s.id AND b.checksum = o.checksum))",
+    )
+    .bind(project)
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await
+    .doing("look which stacks have a version before")?;
+    Ok(found.into_iter().map(StackId).collect())
 }
 
 /// The history of a stack, newest first, one more than `limit` if there is more.

@@ -67,6 +67,16 @@ pub async fn grant_list(
     rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants")
 }
 
+/// The grants of one project, oldest first.
+pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>, StoreError> {
+    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE project = $1 ORDER BY id")
+        .bind(project)
+        .fetch_all(pool)
+        .await
+        .doing("list the grants of a project")?;
+    rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants of a project")
+}
+
 pub async fn grant_fetch(
     executor: impl PgExecutor<'_>,
     name: &str,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
+use crate::domain::why::Refused;
 
 /// Rows that are marked at once.
 const SLICE: i64 = 1000;
@@ -77,26 +78,47 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
     }
 }
 
+/// Stores that somebody came in the name of these agents and could not prove it. Sorted by agent.
+pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Result<(), StoreError> {
+    sqlx::query(
+        "WITH refused AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS refused (id, at, because)),
+              locked AS (SELECT a.id FROM agents a JOIN refused USING (id) ORDER BY a.id FOR NO KEY UPDATE OF a)
+         UPDATE agents SET refused_at = refused.at, refused_because = refused.because
+         FROM refused JOIN locked USING (id)
+         WHERE agents.id = refused.id AND (agents.refused_at IS NULL OR agents.refused_at < refused.at)",
+    )
+    .bind(refused.iter().map(|(agent, _)| agent.0).collect::<Vec<_>>())
+    .bind(refused.iter().map(|(_, refused)| refused.at.to_sqlx()).collect::<Vec<_>>())
+    .bind(refused.iter().map(|(_, refused)| refused.because.clone()).collect::<Vec<_>>())
+    .execute(pool)
+    .await
+    .map(|_| ())
+    .doing("store who was refused")
+}
+
 /// What is stored about an agent's presence.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StoredPresence {
     pub last_seen_at: Option<Timestamp>,
     pub poll_seconds: u32,
     pub silent_since: Option<Timestamp>,
+    pub refused: Option<Refused>,
 }
 
 pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<StoredPresence>, StoreError> {
-    type Row = (Option<jiff_sqlx::Timestamp>, i32, Option<jiff_sqlx::Timestamp>);
-    let row: Option<Row> =
-        sqlx::query_as("SELECT last_seen_at, poll_seconds, silent_since FROM agents WHERE id = $1")
-            .bind(agent.0)
-            .fetch_optional(pool)
-            .await
-            .doing("read the presence of the agent")?;
-    Ok(row.map(|(last_seen, seconds, silent)| StoredPresence {
+    type Time = Option<jiff_sqlx::Timestamp>;
+    let row: Option<(Time, i32, Time, Time, Option<String>)> = sqlx::query_as(
+        "SELECT last_seen_at, poll_seconds, silent_since, refused_at, refused_because FROM agents WHERE id = $1",
+    )
+    .bind(agent.0)
+    .fetch_optional(pool)
+    .await
+    .doing("read the presence of the agent")?;
+    Ok(row.map(|(last_seen, seconds, silent, refused, because)| StoredPresence {
         last_seen_at: last_seen.map(jiff_sqlx::Timestamp::to_jiff),
         poll_seconds: seconds.unsigned_abs(),
         silent_since: silent.map(jiff_sqlx::Timestamp::to_jiff),
+        refused: refused.zip(because).map(|(at, because)| Refused { at: at.to_jiff(), because }),
     }))
 }
 

@@ -1,6 +1,6 @@
 //! What a restore left: who has still to tell what it holds, who is ahead, what is missing, which contents are wanted.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::system::{Holder, UnsettledStack, WantedContent, Wish};
@@ -51,6 +51,24 @@ impl Sort {
             Self::Unknown => UNKNOWN,
         }
     }
+}
+
+/// What the agent says it has of these stacks, where that is newer than everything in the database.
+pub async fn restore_ahead_of(
+    pool: &PgPool,
+    agent: AgentId,
+    stacks: &[StackId],
+) -> Result<HashMap<StackId, SequenceId>, StoreError> {
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(AssertSqlSafe(format!(
+        "SELECT h.stack_id, h.sequence_id FROM agent_holds h
+         WHERE h.agent_id = $1 AND h.stack_id = ANY($2) AND {AHEAD}"
+    )))
+    .bind(agent.0)
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await
+    .doing("read where the agent is ahead")?;
+    Ok(rows.into_iter().map(|(stack, sequence)| (StackId(stack), SequenceId(sequence))).collect())
 }
 
 /// How much is left to settle.

@@ -11,7 +11,8 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::presence::{POLL_SECONDS, presence};
-use crate::store::presence::{Seen, presence_store};
+use crate::domain::why::Refused;
+use crate::store::presence::{Seen, presence_store, refusals_store};
 
 const EVERY: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that its locks are short.
@@ -27,6 +28,15 @@ struct LastSeen {
 #[derive(Clone, Debug, Default)]
 pub struct Presence {
     agents: Arc<Mutex<HashMap<AgentId, LastSeen>>>,
+    /// Who came in the name of an agent and could not prove it: the last one, for each agent that there is. What nobody proved
+    /// must cost next to nothing, so it is kept and stored like presence, never by the request.
+    refused: Arc<Mutex<HashMap<AgentId, LastRefused>>>,
+}
+
+#[derive(Clone, Debug)]
+struct LastRefused {
+    refused: Refused,
+    stored: bool,
 }
 
 impl Presence {
@@ -40,6 +50,17 @@ impl Presence {
     /// When this replica last saw the agent.
     pub fn here(&self, agent: AgentId) -> Option<Timestamp> {
         self.lock().get(&agent).map(|seen| seen.at)
+    }
+
+    /// Somebody came in the name of this agent, which exists, and was refused.
+    pub fn refused(&self, agent: AgentId, because: &str) {
+        let refused = Refused { at: Timestamp::now(), because: because.to_owned() };
+        lock(&self.refused).insert(agent, LastRefused { refused, stored: false });
+    }
+
+    /// Who was last refused here in the name of the agent.
+    pub fn refused_here(&self, agent: AgentId) -> Option<Refused> {
+        lock(&self.refused).get(&agent).map(|last| last.refused.clone())
     }
 
     /// How many agents were seen here since the start.
@@ -65,6 +86,7 @@ impl Presence {
                 () = tokio::time::sleep(EVERY) => false,
             };
             self.flush(&pool).await;
+            self.flush_refused(&pool).await;
             if stopping {
                 return;
             }
@@ -95,7 +117,33 @@ impl Presence {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AgentId, LastSeen>> {
-        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn flush_refused(&self, pool: &PgPool) {
+        let mut waiting: Vec<(AgentId, Refused)> = lock(&self.refused)
+            .iter()
+            .filter(|(_, last)| !last.stored)
+            .map(|(agent, last)| (*agent, last.refused.clone()))
+            .collect();
+        waiting.sort_unstable_by_key(|(agent, _)| *agent);
+        for batch in waiting.chunks(BATCH) {
+            if let Err(error) = refusals_store(pool, batch).await {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "who was refused is kept for the next time");
+                return;
+            }
+            let mut refused = lock(&self.refused);
+            for (agent, stored) in batch {
+                if let Some(last) = refused.get_mut(agent).filter(|last| last.refused.at == stored.at) {
+                    last.stored = true;
+                }
+            }
+        }
     }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<AgentId, LastSeen>> {
+        lock(&self.agents)
+    }
+}
+
+fn lock<Map>(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
 }

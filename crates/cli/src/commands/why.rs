@@ -50,9 +50,7 @@ async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(
             0 => format!("no agent is targeted by {stack}: `brokkr apply … --to SELECTOR` changes that"),
             seen => format!("{stack} is as it should be on {}", count(seen, "agent")),
         }),
-        [only] if printer.is_for_people() => {
-            printer.data(&view::why::explained(only, &stuck[0], &printer.look()))
-        }
+        [only] if printer.is_for_people() => printer.show(only),
         _ => {
             let is_full = whys.len() == ASKED;
             printer.show(&whole(whys))?;

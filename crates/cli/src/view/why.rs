@@ -2,11 +2,10 @@
 
 use anstyle::Style;
 use brokkr_api::report::Hops;
-use brokkr_api::status::{StackStatus, State};
+use brokkr_api::status::State;
 use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, StackWhy};
 use jiff::Timestamp;
 
-use super::conditions::{line, wrong};
 use super::status::sequence;
 use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
 use super::text::{age, clean, count};
@@ -14,28 +13,16 @@ use super::{Listed, Look, Show};
 
 impl Show for StackWhy {
     fn text(&self, look: &Look) -> String {
-        explain(self, &self.evidence, look)
+        let (stack, agent) = (clean(&self.stack_name), clean(&self.agent_name));
+        let mut lines = vec![format!("{stack} on {agent}: {}", verdict(self))];
+        lines.extend(chain(&self.hops, self.broken.as_ref(), look.now));
+        lines.extend(told(self.broken.as_ref(), &self.evidence));
+        lines.join("\n")
     }
 
     fn names(&self) -> Vec<String> {
         vec![Listed::name(self)]
     }
-}
-
-/// With what the agent says of the stack at a glance: drifted and contested fields, and who owns them.
-pub fn explained(why: &StackWhy, row: &StackStatus, look: &Look) -> String {
-    let conditions = wrong(row).into_iter().map(|condition| line(condition, look.now));
-    let is_new = |told: &String| !why.evidence.contains(told);
-    let evidence: Vec<String> = why.evidence.iter().cloned().chain(conditions.filter(is_new)).collect();
-    explain(why, &evidence, look)
-}
-
-fn explain(why: &StackWhy, evidence: &[String], look: &Look) -> String {
-    let (stack, agent) = (clean(&why.stack_name), clean(&why.agent_name));
-    let mut lines = vec![format!("{stack} on {agent}: {}", verdict(why))];
-    lines.extend(chain(&why.hops, why.broken.as_ref(), look.now));
-    lines.extend(told(why.broken.as_ref(), evidence));
-    lines.join("\n")
 }
 
 /// Several agents on which a stack is not as it should be.
@@ -65,7 +52,8 @@ impl Listed for StackWhy {
                 or_dash(broken.map(|broken| broken.hop.to_string())).into(),
                 or_dash(broken.map(|broken| broken.message.clone())).into(),
                 or_dash(broken.map(|broken| broken.cause.to_string())).into(),
-                or_dash(broken.map(|broken| broken.next.clone())).into(),
+                or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone())))
+                    .into(),
             ]);
         }
         table
@@ -110,6 +98,8 @@ fn told(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = evidence.iter().map(|line| format!("  {}", clean(line))).collect();
     if let Some(broken) = broken.filter(|broken| !broken.next.is_empty()) {
         lines.push(format!("{FAINT}next:{FAINT:#} {}", clean(&broken.next)));
+        // On a line of its own, to be copied.
+        lines.extend(broken.command.as_ref().map(|command| format!("  {}", clean(command))));
     }
     lines
 }
@@ -160,7 +150,7 @@ mod tests {
     use brokkr_api::agents::AgentStatus;
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
 
-    use super::super::samples::{AGENT, STACK, ago, contested_row, failed_row, look, looks};
+    use super::super::samples::{AGENT, STACK, ago, failed_row, looks, narrow};
     use super::super::whole;
     use super::*;
 
@@ -179,7 +169,8 @@ mod tests {
                 hop: Hop::Applied,
                 cause: Cause::Failed,
                 message: "FieldImmutable: 1 of 14 resources was refused by the API server".into(),
-                next: "correct it and apply again, or brokkr rollback web".into(),
+                next: "correct it, or go back to the version before".into(),
+                command: Some("brokkr rollback web".into()),
             }),
             evidence: vec![
                 "Deployment shop/web: spec.selector: field is immutable".into(),
@@ -202,7 +193,8 @@ mod tests {
                 hop: Hop::Targeted,
                 cause: Cause::NotTargeted,
                 message: "the stack web does not target the agent store-0412".into(),
-                next: "name the agent, correct its labels, or change the selector".into(),
+                next: "correct the agent's labels, or target it".into(),
+                command: Some("brokkr agent label store-0412 env=prod".into()),
             }),
             evidence: vec!["selector env=prod misses: it wants env=prod, the agent has env=dev".into()],
             ..why()
@@ -216,13 +208,27 @@ mod tests {
         ));
     }
 
+    /// The situations of docs/why.md, as the page has them: one below the other, and each by itself.
     #[test]
-    fn a_fight_over_a_field_is_told_though_every_hop_is_passed() {
-        let well = StackWhy { state: State::Healthy, broken: None, evidence: Vec::new(), ..why() };
-        let text = explained(&well, &contested_row("store-0412"), &look());
-        let fight =
-            "  Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas";
-        assert!(text.contains(fight), "{text}");
+    fn the_situations_of_the_page() {
+        let read = |line: &str| -> Option<StackWhy> {
+            let cells: Vec<&str> = line.strip_prefix("| ")?.trim_end_matches(" |").split(" | ").collect();
+            let [number, _, hop, cause, message, next] = cells.as_slice() else { return None };
+            // What never came to the broker is not the broker's to tell.
+            let known = |word: &str| serde_json::Value::from(word.trim_matches('`'));
+            let (hop, cause) = (serde_json::from_value(known(hop)), serde_json::from_value(known(cause)));
+            let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
+            let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
+            let next = if command.is_some() { "as the page has it" } else { *next }.to_owned();
+            let broken = Some(Broken { hop, cause, message: (*message).to_owned(), next, command });
+            Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })
+        };
+        let page = include_str!("../../../../docs/why.md");
+        let situations: Vec<StackWhy> = page.lines().filter_map(read).collect();
+        assert_eq!(situations.len(), 19, "all but those that the command line answers by itself");
+        let each: Vec<String> = situations.iter().map(|one| one.text(&narrow(80))).collect();
+        let each = anstream::adapter::strip_str(&each.join("\n\n")).to_string();
+        insta::assert_snapshot!(format!("{}\n\n{each}", looks(&whole(situations))));
     }
 
     #[test]
@@ -239,6 +245,7 @@ mod tests {
                 cause: Cause::AgentSilent,
                 message: "the agent store-0412 is silent; it was last seen 66 min ago".into(),
                 next: "look at the agent in its cluster".into(),
+                command: None,
             }),
             evidence: Vec::new(),
             stacks: vec![why()],

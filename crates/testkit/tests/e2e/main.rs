@@ -28,6 +28,7 @@ mod restoring;
 mod retarget;
 mod rights;
 mod validation;
+mod why;
 mod world;
 mod wrong_answers;
 mod yielding;

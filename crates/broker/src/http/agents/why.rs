@@ -14,10 +14,10 @@ use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::envelope::wanted;
 use crate::domain::facts::StackFacts;
-use crate::domain::why::agent_trouble;
+use crate::domain::why::{Case, agent_trouble};
 use crate::http::error::ApiError;
 use crate::http::headers::position;
-use crate::http::stacks::why::{agent_facts, seen, told};
+use crate::http::stacks::why::{agent_facts, pasts, seen, told};
 use crate::store::presence::presence_events;
 use crate::store::stack_status::stack_status_of_agent;
 
@@ -50,9 +50,14 @@ pub async fn agent_why(
     };
     let ids: Vec<StackId> = stacks.keys().copied().collect();
     let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;
+    let past = pasts(&broker, project, agent.id, &ids).await?;
+    let case = |stack: &StackFacts| {
+        let (report, past) = (reports.get(&stack.id), past.of(stack.id));
+        told(&Case { agent: &agent, stack, report, seen: &seen, past })
+    };
     let mut stuck: Vec<_> = stacks
         .values()
-        .map(|stack| told(stack, &agent, reports.get(&stack.id), seen))
+        .map(case)
         .filter(|told| told.broken.is_some())
         .collect();
     stuck.sort_by(|one, other| one.stack_name.cmp(&other.stack_name));
@@ -69,7 +74,7 @@ pub async fn agent_why(
         presence: seen.presence,
         last_seen_at: seen.last_seen,
         events,
-        broken: agent_trouble(&agent, seen),
+        broken: agent_trouble(&agent, &seen),
         evidence,
         stacks: stuck,
         concerned: stacks.len() as u64,

@@ -1,29 +1,34 @@
 //! Why a stack is not as it should be on an agent, and what happened to each of its objects there.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::page::Page;
 use brokkr_api::stacks::Stack;
-use brokkr_api::why::{SequenceHops, StackWhy};
+use brokkr_api::tokens::Role;
+use brokkr_api::why::{Cause, SequenceHops, StackWhy};
+use brokkr_api::{AgentId, SequenceId, StackId};
 use http::HeaderMap;
 use jiff::Timestamp;
 
 use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::presence::presence;
-use crate::domain::status::LastReport;
-use crate::domain::why::{Seen, why};
+use crate::domain::presence::{POLL_SECONDS, presence};
+use crate::domain::why::{Case, Past, Refused, Seen, widened_grant, why};
 use crate::http::agents::visible::sees;
 use crate::http::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::store::StoreError;
 use crate::store::agents::AgentRef;
+use crate::store::deployment_objects::deployment_object_rollable;
+use crate::store::grants::grants_of_project;
 use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
+use crate::store::restore::restore_ahead_of;
 use crate::store::stack_status::stack_status_fetch;
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -41,9 +46,18 @@ pub async fn stack_why(
     broker.catch_up(position(&headers)?).await?;
     let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
     let seen = seen(&broker, &agent).await?;
-    let mut reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
+    let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
+    let past = pasts(&broker, &stack.project, agent.id, &[stack.id]).await?;
     let facts = broker.index.picture().stack(stack.id).cloned().unwrap_or_else(|| over(&stack));
-    Ok(Json(told(&facts, &agent, reports.remove(&agent.id).as_ref(), seen)))
+    let (report, past) = (reports.get(&agent.id), past.of(stack.id));
+    let mut told = told(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
+    // Grants are for administrators to see, and to change.
+    let may_grant = matches!(&caller, Caller::Token(token) if token.role.includes(Role::Admin));
+    if let Some(broken) = told.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant) {
+        broken.command =
+            widened_grant(broken, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
+    }
+    Ok(Json(told))
 }
 
 /// What happened to each deployment object of the stack on the agent, newest first: when each hop was passed, and what
@@ -94,10 +108,43 @@ pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError>
 /// When the agent was last seen, by any replica that has told, or by this one.
 pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
-    let last_seen = stored.and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
+    let last_seen = stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
     let now = Timestamp::now();
-    let poll_seconds = stored.map_or(0, |stored| stored.poll_seconds);
-    Ok(Seen { presence: presence(last_seen, poll_seconds, now), last_seen, now })
+    let poll_seconds = stored.as_ref().map_or(POLL_SECONDS, |stored| stored.poll_seconds);
+    let refused = [broker.presence.refused_here(agent.id), stored.and_then(|stored| stored.refused)];
+    Ok(Seen {
+        presence: presence(last_seen, poll_seconds, now),
+        last_seen,
+        poll_seconds,
+        refused: refused.into_iter().flatten().max_by_key(|refused: &Refused| refused.at),
+        hold: broker.standing.hold().map(|hold| hold.because),
+        now,
+    })
+}
+
+/// What the database knows of the history of stacks.
+#[derive(Debug, Default)]
+pub struct Pasts {
+    rollable: HashSet<StackId>,
+    ahead: HashMap<StackId, SequenceId>,
+}
+
+impl Pasts {
+    pub fn of(&self, stack: StackId) -> Past {
+        Past { earlier: self.rollable.contains(&stack), ahead: self.ahead.get(&stack).copied() }
+    }
+}
+
+pub async fn pasts(
+    broker: &Broker,
+    project: &str,
+    agent: AgentId,
+    stacks: &[StackId],
+) -> Result<Pasts, StoreError> {
+    Ok(Pasts {
+        rollable: deployment_object_rollable(&broker.pool, project, stacks).await?,
+        ahead: restore_ahead_of(&broker.pool, agent, stacks).await?,
+    })
 }
 
 /// A deleted stack that nobody holds is no longer in the index.
@@ -107,8 +154,9 @@ fn over(stack: &Stack) -> StackFacts {
     facts
 }
 
-pub fn told(stack: &StackFacts, agent: &AgentFacts, report: Option<&LastReport>, seen: Seen) -> StackWhy {
-    let verdict = why(agent, stack, report, seen);
+pub fn told(case: &Case<'_>) -> StackWhy {
+    let verdict = why(case);
+    let Case { agent, stack, report, .. } = *case;
     StackWhy {
         project: stack.project.clone(),
         stack_id: stack.id,

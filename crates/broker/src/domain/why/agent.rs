@@ -1,0 +1,105 @@
+//! What is wrong with an agent itself, whatever the stack.
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::why::{Broken, Cause, Hop, Presence};
+use jiff::Timestamp;
+
+use super::super::facts::AgentFacts;
+
+/// Who was refused longer ago may have been put right since.
+const RECENT: i64 = 600;
+
+/// What is known about an agent beyond the index.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub presence: Presence,
+    pub last_seen: Option<Timestamp>,
+    /// How often it asks.
+    pub poll_seconds: u32,
+    /// Somebody who came in its name and could not prove it.
+    pub refused: Option<Refused>,
+    /// Why the installation is on hold, if it is.
+    pub hold: Option<String>,
+    pub now: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub at: Timestamp,
+    pub because: String,
+}
+
+impl Seen {
+    /// Anybody can come in an agent's name and be refused, so that proves nothing about an agent that is well: only where
+    /// the agent itself missed a poll before it, it explains why.
+    fn refused_instead(&self) -> Option<&Refused> {
+        let poll = i64::from(self.poll_seconds);
+        let missed = |refused: &&Refused| {
+            self.last_seen.is_none_or(|seen| refused.at.duration_since(seen).as_secs() > poll)
+        };
+        self.refused_lately().filter(missed)
+    }
+
+    pub(super) fn refused_lately(&self) -> Option<&Refused> {
+        self.refused.as_ref().filter(|refused| self.now.duration_since(refused.at).as_secs() < RECENT)
+    }
+
+    /// `last seen 12 s ago`
+    pub(super) fn last(&self) -> String {
+        self.last_seen
+            .map_or_else(|| "never seen".to_owned(), |at| format!("last seen {} ago", self.since(at)))
+    }
+
+    pub(super) fn since(&self, at: Timestamp) -> String {
+        let seconds = self.now.duration_since(at).as_secs().max(0);
+        match seconds {
+            0..120 => format!("{seconds} s"),
+            120..7200 => format!("{} min", seconds / 60),
+            7200..172_800 => format!("{} h", seconds / 3600),
+            _ => format!("{} days", seconds / 86_400),
+        }
+    }
+}
+
+/// What keeps the agent from being told anything, or from being heard.
+#[must_use]
+pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
+    let name = &agent.name;
+    let broken = |cause, message: String, next: &str, command: Option<String>| {
+        Some(Broken { hop: Hop::Fetched, cause, message, next: next.to_owned(), command })
+    };
+    if agent.status == AgentStatus::Inactive {
+        let message = format!("the agent {name} is INACTIVE and gets no deployment objects");
+        let command = format!("brokkr agent activate {name}");
+        return broken(Cause::AgentInactive, message, "let it work again", Some(command));
+    }
+    if agent.session.tied {
+        let message = format!("two processes claim to be {name}, and both hold");
+        let next = "find the second process; a cloned cluster needs a join token of its own";
+        return broken(Cause::SessionTied, message, next, None);
+    }
+    if let Some(refused) = seen.refused_instead() {
+        let message = format!("who comes as the agent {name} is refused: {}", refused.because);
+        let next =
+            "give it a new key, where kubectl reaches its cluster: it keeps its name, labels and targets";
+        let command = format!("brokkr agent join {name} --rejoin");
+        return broken(Cause::AgentRefused, message, next, Some(command));
+    }
+    let look = "look at the agent in its cluster (as installed: kubectl -n brokkr-system logs deploy/brokkr-agent), and \
+                whether the broker can be reached from there";
+    match seen.presence {
+        Presence::Never => {
+            let message = format!("the agent {name} has never asked for its target state");
+            broken(Cause::AgentNeverSeen, message, look, None)
+        }
+        Presence::Silent => {
+            let message = format!("the agent {name} is silent; it was {}", seen.last());
+            broken(Cause::AgentSilent, message, look, None)
+        }
+        Presence::Late => {
+            let message = format!("the agent {name} is late; it was {}", seen.last());
+            broken(Cause::AgentLate, message, "wait a little; if it stays away, look at the agent", None)
+        }
+        Presence::Fresh => None,
+    }
+}

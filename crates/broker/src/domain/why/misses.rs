@@ -1,0 +1,68 @@
+//! Which selectors nearly match an agent, by which labels they miss, and which labels would do.
+
+use brokkr_api::selector::{Requirement, Selector};
+
+use super::super::facts::{AgentFacts, StackFacts};
+
+/// Selectors that nearly matched are named, the nearest first; not all of them.
+pub(super) const NEAR_MISSES: usize = 3;
+
+/// Each selector with what it misses, the nearest first.
+fn misses<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Vec<(Vec<&'a Requirement>, &'a Selector)> {
+    let missed = |selector: &'a Selector| -> Vec<&'a Requirement> {
+        let all = selector.requirements().iter();
+        all.filter(|requirement| !requirement.holds(|key| agent.labels.get(key))).collect()
+    };
+    let selectors = stack.selectors.iter().map(|target| &target.selector);
+    let mut misses: Vec<_> = selectors.map(|selector| (missed(selector), selector)).collect();
+    misses.sort_by_key(|(missing, _)| missing.len());
+    misses
+}
+
+pub(super) fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String> {
+    if stack.selectors.is_empty() {
+        let others = stack.targets.len();
+        return vec![if others == 0 {
+            "the stack targets nobody".to_owned()
+        } else {
+            format!("the stack names {others} other agents, and selects none")
+        }];
+    }
+    let told = misses(agent, stack).into_iter().take(NEAR_MISSES).map(|(missing, selector)| {
+        let missing: Vec<String> = missing.iter().map(|requirement| miss(agent, requirement)).collect();
+        format!("selector {selector} misses: {}", missing.join("; "))
+    });
+    told.collect()
+}
+
+fn miss(agent: &AgentFacts, requirement: &Requirement) -> String {
+    let key = key(requirement);
+    match agent.labels.get(key) {
+        Some(value) => format!("it wants {requirement}, the agent has {key}={value}"),
+        None => format!("it wants {requirement}, the agent has no label {key}"),
+    }
+}
+
+fn key(requirement: &Requirement) -> &str {
+    match requirement {
+        Requirement::In { key, .. }
+        | Requirement::NotIn { key, .. }
+        | Requirement::Exists { key }
+        | Requirement::Absent { key } => key,
+    }
+}
+
+/// The labels with which the nearest selector would match. None if it names no value that would do.
+pub(super) fn labelling(agent: &AgentFacts, stack: &StackFacts) -> Option<String> {
+    let (missing, _) = misses(agent, stack).into_iter().next()?;
+    let changes: Option<Vec<String>> = missing
+        .into_iter()
+        .map(|requirement| match requirement {
+            Requirement::In { key, values } => values.first().map(|value| format!("{key}={value}")),
+            Requirement::NotIn { key, .. } | Requirement::Absent { key } => Some(format!("{key}-")),
+            Requirement::Exists { .. } => None,
+        })
+        .collect();
+    let changes = changes.filter(|changes| !changes.is_empty())?;
+    Some(format!("brokkr agent label {} {}", agent.name, changes.join(" ")))
+}

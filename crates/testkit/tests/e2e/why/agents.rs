@@ -1,0 +1,141 @@
+//! Situations 1 to 5: what is wrong is who gets the stack, the agent, or the way between it and the broker.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_client::AgentKey;
+use brokkr_testkit::proxy::{Action, Matcher};
+use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually, unique};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use super::asking::{follow, row, told, two_hours_later, types, types_with, well};
+use crate::world::{PATIENCE, World};
+
+#[tokio::test]
+async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.submit("web", "env=dev", &world.manifest(&[("one", "1")])).await?;
+    let told = told(&world.fleet, "1", "web", "not_targeted").await?;
+    ensure!(told.evidence.contains("it wants env=dev, the agent has env=prod"), "{told:?}");
+    follow(&world, &told, "web").await?;
+    world.sees_value("one", "1").await
+}
+
+#[tokio::test]
+async fn g3_why_an_agent_that_is_paused() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    world.fleet.brokkr(["agent", "pause", "shop-1"]).await?.ok()?;
+    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    let told = told(&world.fleet, "2", "web", "agent_inactive").await?;
+    follow(&world, &told, "web").await?;
+    world.sees_value("one", "2").await
+}
+
+#[tokio::test]
+async fn g3_why_an_agent_that_is_silent() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    world.shop.kill9();
+    world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    two_hours_later(&world.fleet).await?;
+    told(&world.fleet, "3", "web", "agent_silent").await?;
+    // Whoever looks finds that it does not run.
+    world.shop.start()?;
+    well(&world.fleet, "web").await?;
+    world.sees_value("one", "2").await
+}
+
+/// On the agent's side it is seen when it was last heard of; on one's own, at which hop it ends.
+#[tokio::test]
+async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let fleet = Fleet::start().await?;
+    let proxy = FaultProxy::of_broker(&fleet).await?;
+    let options = AgentOptions { broker_url: Some(proxy.url().to_owned()), ..AgentOptions::default() };
+    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &options).await?;
+    let client = cluster.admin().await?;
+    let world = World { shop, fleet, cluster, client, space: unique("space") };
+    let fleet = &world.fleet;
+    fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+
+    proxy.when(Matcher::any(), Action::Cut);
+    fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    two_hours_later(fleet).await?;
+    let away = told(fleet, "3", "web", "agent_silent").await?;
+    ensure!(away.next.contains("whether the broker can be reached from there"), "{away:?}");
+    proxy.heal();
+    well(fleet, "web").await?;
+
+    let port = fleet.broker.port();
+    let ask = "brokkr why web --agent shop-1";
+    let asks = async |line: &str, environment: &[(&str, &str)], hop: &str| -> Result<String> {
+        let begun = Instant::now();
+        let output = types_with(fleet, &world.cluster, line, environment).await?;
+        ensure!(output.code == 7, "{output:?}");
+        ensure!(begun.elapsed() < Duration::from_secs(3), "it took {:?}", begun.elapsed());
+        ensure!(output.stderr.contains(&format!("\n  {hop}: https://")), "{hop}: {}", output.stderr);
+        ensure!(output.stderr.contains(", after 0."), "{}", output.stderr);
+        Ok(output.stderr)
+    };
+    let token = [("BROKKR_TOKEN", fleet.admin_token())];
+    asks("brokkr --server https://no-such-broker.invalid why web", &token, "DNS").await?;
+    let foreign = fleet.cli.file("ca.crt", &world.cluster.facts().authority)?;
+    let told = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
+    ensure!(told.contains("--ca-file"), "{told}");
+    let told = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
+    ensure!(told.contains("the environment names the proxy 127.0.0.1:9"), "{told}");
+    fleet.broker.kill9();
+    let told = asks(ask, &[], "connect").await?;
+    ensure!(told.contains(&format!("https://127.0.0.1:{port}: ")), "{told}");
+    let mut lines = told.lines().map(str::trim);
+    let what = lines.next().and_then(|line| line.rsplit(": ").next()).context("an error")?.to_owned();
+    let next = lines.find_map(|line| line.strip_prefix("next: ")).context("a next step")?;
+    row("4")?.fits("connect", "exit code 7", &what, next)?;
+
+    fleet.broker.start_again().await?;
+    types(fleet, &world.cluster, ask).await?.ok()?;
+    Ok(())
+}
+
+/// Its key is not the one that it joined with: restored from somewhere, or of a stolen identity.
+#[tokio::test]
+async fn g3_why_an_agent_whose_signature_is_refused() -> Result<()> {
+    // Where agents live if nobody says otherwise, so that what is printed needs no more words.
+    let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
+    let world = World::start_with(&options).await?;
+    let fleet = &world.fleet;
+    fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    world.shop.kill9();
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.shop.namespace());
+    let key = AgentKey::generate()?.to_pkcs8_pem();
+    let other = json!({"stringData": {"key.pem": key.expose_secret()}});
+    secrets.patch(brokkr_install::IDENTITY, &PatchParams::default(), &Patch::Merge(other)).await?;
+    fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
+    two_hours_later(fleet).await?;
+    world.shop.start()?;
+    let told = told(fleet, "5", "web", "agent_refused").await?;
+    ensure!(told.message.contains("a key that is not the agent's"), "{told:?}");
+
+    // The command waits for the agent. What a kubelet would do, the test does: hand over the new token, and start it.
+    let typed = types(fleet, &world.cluster, told.command()?);
+    let started = async {
+        let token = eventually(PATIENCE, "the token for the agent", async || {
+            let gone = secrets.get_opt(brokkr_install::IDENTITY).await?.is_none();
+            let join = secrets.get_opt("brokkr-agent-join").await?.and_then(|secret| secret.data);
+            join.and_then(|mut data| data.remove("token")).filter(|_| gone).context("no token yet")
+        })
+        .await?;
+        world.shop.give_join_token(&String::from_utf8(token.0)?)?;
+        world.shop.restart()
+    };
+    let (typed, started) = tokio::join!(typed, started);
+    started?;
+    typed?.ok()?;
+    well(fleet, "web").await?;
+    world.sees_value("one", "2").await
+}

@@ -1,0 +1,92 @@
+//! Situations 12 to 14: everything is written, and the Pods do not come up. No kubelet runs here, so what one would write into
+//! a Pod's status, the test writes; the scheduler is the real one.
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::{Look, eventually};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::asking::{follow, told};
+use crate::world::{PATIENCE, World, deployment};
+
+/// A Deployment that is well, and then a version of it whose Pod is changed by `change`.
+async fn turn(change: impl Fn(String) -> String) -> Result<World> {
+    let world = World::start().await?;
+    let yaml = |deployment: String| format!("{}{deployment}", world.manifest(&[]));
+    world.fleet.apply("web", "env=prod", &yaml(deployment(&world.space, "web", 1))).await?;
+    let changed = change(deployment(&world.space, "web", 1));
+    world.fleet.submit("web", "env=prod", &yaml(changed)).await?;
+    Ok(world)
+}
+
+fn in_pod(yaml: &str, line: &str) -> String {
+    yaml.replace("    spec:\n      containers:", &format!("    spec:\n      {line}\n      containers:"))
+}
+
+/// On no node, so that nobody but the test touches its status.
+fn nowhere(yaml: &str, image: &str) -> String {
+    in_pod(yaml, "schedulerName: nobody").replace("registry.example/web:1", image)
+}
+
+/// Writes what a kubelet would have written about the container of the new Pod.
+async fn suffer(world: &World, image: &str, container: Value) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.space);
+    let name = eventually(PATIENCE, "the new pod", async || {
+        let pods = pods.list(&ListParams::default().labels("app=web")).await;
+        let has_image = |pod: &Pod| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.into_iter().any(|container| container.image.as_deref() == Some(image))
+        };
+        match pods.ok().and_then(|pods| pods.items.into_iter().find(has_image)) {
+            Some(pod) => Look::Yes(pod.name_any()),
+            None => Look::NotYet("none yet".to_owned()),
+        }
+    })
+    .await?;
+    let mut status = json!({"name": "web", "image": image, "imageID": "", "ready": false, "restartCount": 0});
+    let fields = container.as_object().context("fields of a container's status")?.clone();
+    status.as_object_mut().context("an object")?.extend(fields);
+    let patch = json!({"status": {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+        "containerStatuses": [status],
+    }});
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn g3_why_an_image_that_is_never_pulled() -> Result<()> {
+    let image = "registry.example/web:no-such-tag";
+    let world = turn(|yaml| nowhere(&yaml, image)).await?;
+    let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
+    suffer(&world, image, json!({"state": {"waiting": waiting}})).await?;
+    let told = told(&world.fleet, "12", "web", "image_not_pulled").await?;
+    ensure!(told.message.contains(image) && told.message.contains("manifest unknown"), "{told:?}");
+    follow(&world, &told, "web").await
+}
+
+#[tokio::test]
+async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
+    let image = "registry.example/web:crashes";
+    let world = turn(|yaml| nowhere(&yaml, image)).await?;
+    let ended = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
+    let crash = json!({
+        "restartCount": 4,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended},
+    });
+    suffer(&world, image, crash).await?;
+    let told = told(&world.fleet, "13", "web", "crash_loop").await?;
+    ensure!(told.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{told:?}");
+    follow(&world, &told, "web").await
+}
+
+#[tokio::test]
+async fn g3_why_a_pod_that_fits_on_no_node() -> Result<()> {
+    let world = turn(|yaml| in_pod(&yaml, "nodeSelector: {no: such-node}")).await?;
+    let told = told(&world.fleet, "14", "web", "unschedulable").await?;
+    ensure!(told.message.contains("nodes are available"), "{told:?}");
+    follow(&world, &told, "web").await
+}
