@@ -2,10 +2,12 @@
 
 pub mod api;
 pub mod bench;
+pub mod charts;
 pub mod contract;
 pub mod dev;
 pub mod e2e;
 pub mod engines;
 pub mod faults;
 pub mod fuzz;
+pub mod image;
 pub mod test;

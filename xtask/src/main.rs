@@ -8,6 +8,8 @@
 //! commands/api.rs        every route, called with made-up requests
 //! commands/fuzz.rs       made-up input for everything that reads what strangers send
 //! commands/contract.rs   which promises are proven by which tests
+//! commands/charts.rs     what the charts have from elsewhere
+//! commands/image.rs      self-contained programs, and images of them
 //! commands/bench.rs      Brokkr measured beside its peers
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
 //! runner.rs              cargo, the test runner, and becoming another program
@@ -19,7 +21,7 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{api, bench, contract, dev, e2e, engines, faults, fuzz, test};
+use commands::{api, bench, charts, contract, dev, e2e, engines, faults, fuzz, image, test};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -35,6 +37,8 @@ enum Command {
     Contract(contract::Args),
     Dev(dev::Args),
     Bench(bench::Args),
+    Charts(charts::Args),
+    Image(image::Args),
 }
 
 fn main() -> Result<()> {
@@ -48,5 +52,7 @@ fn main() -> Result<()> {
         Command::Contract(args) => contract::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Charts(args) => charts::run(&args),
+        Command::Image(args) => image::run(&args),
     }
 }
