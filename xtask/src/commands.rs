@@ -3,6 +3,7 @@
 pub mod api;
 pub mod bench;
 pub mod book;
+pub mod charts;
 pub mod contract;
 pub mod dev;
 pub mod docs;
@@ -10,5 +11,6 @@ pub mod e2e;
 pub mod engines;
 pub mod faults;
 pub mod fuzz;
+pub mod image;
 pub mod journeys;
 pub mod test;

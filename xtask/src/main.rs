@@ -10,6 +10,8 @@
 //! commands/docs.rs       the OpenAPI document and the reference pages, from the code
 //! commands/book.rs       the documentation as a book of web pages
 //! commands/contract.rs   which promises are proven by which tests
+//! commands/charts.rs     what the charts have from elsewhere
+//! commands/image.rs      self-contained programs, and images of them
 //! commands/bench.rs      Brokkr measured beside its peers
 //! commands/journeys.rs   the first hour, typed as a user would
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
@@ -22,7 +24,9 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{api, bench, book, contract, dev, docs, e2e, engines, faults, fuzz, journeys, test};
+use commands::{
+    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, image, journeys, test,
+};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -41,6 +45,8 @@ enum Command {
     Book(book::Args),
     Dev(dev::Args),
     Bench(bench::Args),
+    Charts(charts::Args),
+    Image(image::Args),
 }
 
 fn main() -> Result<()> {
@@ -57,5 +63,7 @@ fn main() -> Result<()> {
         Command::Book(args) => book::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Charts(args) => charts::run(&args),
+        Command::Image(args) => image::run(&args),
     }
 }

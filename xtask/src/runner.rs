@@ -28,6 +28,22 @@ pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))
 }
 
+/// Builds programs that need nothing of the machine they run on, and answers the folder that they are in. Everything is
+/// compiled apart from what tests use: the linker's flags differ.
+pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target.join("static");
+    let mut build = cargo();
+    build.args(["build", "--locked", "--profile", profile, "--target", &triple]);
+    build.args(programs.iter().flat_map(|program| ["--bin", program]));
+    // A target is named, so that build scripts and macros, which are shared libraries, go without the flag.
+    build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    finish_build(&mut build)?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target.join(triple).join(folder))
+}
+
 fn finish_build(build: &mut Command) -> Result<()> {
     let status = build.status().context("cannot run cargo")?;
     if !status.success() {

@@ -191,6 +191,19 @@ impl Cluster {
         run(launch, KUBECTL_DEADLINE).await
     }
 
+    /// Runs helm as `admin`.
+    pub async fn helm(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        let helm = brokkr_engines::locate()?.binary("helm").to_owned();
+        let launch = Launch::new("helm", helm)
+            .args(arguments)
+            .env("KUBECONFIG", self.kubeconfig())
+            // Nothing of what a developer has set up for Helm.
+            .env("HELM_CACHE_HOME", self.scratch.join("helm-cache"))
+            .env("HELM_CONFIG_HOME", self.scratch.join("helm-config"))
+            .env("HELM_DATA_HOME", self.scratch.join("helm-data"));
+        run(launch, KUBECTL_DEADLINE).await
+    }
+
     /// Applies manifests as `admin`, by kubectl.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         let file = self.scratch.write(&format!("{}.yaml", unique("apply")), yaml)?;

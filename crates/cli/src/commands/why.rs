@@ -53,8 +53,10 @@ async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(
         [only] if printer.is_for_people() => printer.show(only),
         _ => {
             let is_full = whys.len() == ASKED;
+            let steps = view::why::steps(&whys);
             printer.show(&whole(whys))?;
             if printer.is_for_people() {
+                printer.data(&format!("\n{steps}"))?;
                 let more = if is_full { "there may be more: " } else { "" };
                 printer.note(&format!(
                     "\n{more}each mistake once: brokkr errors {stack}; the whole chain: brokkr why {stack} --agent NAME"

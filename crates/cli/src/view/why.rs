@@ -104,6 +104,25 @@ fn told(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
     lines
 }
 
+/// What to do next on several agents, each step once.
+pub fn steps(whys: &[StackWhy]) -> String {
+    let mut steps: Vec<(&Broken, Vec<String>)> = Vec::new();
+    for (why, broken) in whys.iter().filter_map(|why| Some((why, why.broken.as_ref()?))) {
+        let agent = clean(&why.agent_name);
+        match steps.iter_mut().find(|(known, _)| known.next == broken.next && known.command == broken.command)
+        {
+            Some((_, agents)) => agents.push(agent),
+            None => steps.push((broken, vec![agent])),
+        }
+    }
+    let told = steps.iter().filter(|(broken, _)| !broken.next.is_empty()).map(|(broken, agents)| {
+        let command = broken.command.as_ref().map(|command| format!("\n  {}", clean(command)));
+        let command = command.unwrap_or_default();
+        format!("{FAINT}next:{FAINT:#} {} ({}){command}", clean(&broken.next), agents.join(", "))
+    });
+    told.collect::<Vec<_>>().join("\n")
+}
+
 impl Show for AgentWhy {
     fn text(&self, look: &Look) -> String {
         let seen = match self.last_seen_at {

@@ -25,7 +25,8 @@ use crate::scratch::Scratch;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const INIT_DEADLINE: Duration = Duration::from_secs(120);
-const GRACE: Duration = Duration::from_secs(20);
+/// How long a Pod may take to end if it does not say.
+const GRACE: Duration = Duration::from_secs(30);
 /// How often it is looked whether a process still runs.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -179,6 +180,11 @@ impl PodRun {
         self.scratch.join("logs")
     }
 
+    fn grace(&self) -> Duration {
+        let said = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        said.and_then(|seconds| u64::try_from(seconds).ok()).map_or(GRACE, Duration::from_secs)
+    }
+
     fn note(&self, waits: impl Into<String>) {
         *self.waits() = waits.into();
     }
@@ -198,7 +204,7 @@ async fn live(run: Arc<PodRun>, site: Site) {
         if process.is_running() {
             let _ = process.signal(Signal::SIGTERM);
             // Killed when its time is up, as a container would be.
-            let _ = end_of(&process, GRACE).await;
+            let _ = end_of(&process, run.grace()).await;
         }
         process.kill9();
     }

@@ -4,6 +4,7 @@
 mod adoption;
 mod alone;
 mod causes;
+mod charts;
 mod conditions;
 mod contests;
 mod crashes;

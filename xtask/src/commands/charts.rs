@@ -1,0 +1,123 @@
+//! `cargo xtask charts`: what the charts have from elsewhere, so that nobody keeps it twice.
+//!
+//! The agent's chart carries the files of `deploy/`, which Helm can only read inside the chart. The charts have the version
+//! of the workspace. The table of values in each README is made from the comments in `values.yaml`
+//! (`charts/values.rs`). A test compares all of it with what is in the repository.
+
+mod values;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::runner::root;
+
+const CHARTS: [&str; 2] = ["charts/brokkr", "charts/brokkr-agent"];
+/// Where the agent's chart keeps the files of `deploy/`.
+const FILES: &str = "charts/brokkr-agent/files";
+/// Helm makes the namespace, or finds it.
+const NOT_IN_THE_CHART: &str = "namespace.yaml";
+const TABLE_BEGINS: &str = "<!-- values, made by `cargo xtask charts` -->\n";
+const TABLE_ENDS: &str = "<!-- end of values -->";
+
+/// Bring the charts up to date: files of `deploy/`, versions, and the tables of values in their READMEs.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Change nothing; fail if something is not up to date.
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let stale = stale()?;
+    if stale.is_empty() {
+        println!("the charts are up to date");
+        return Ok(());
+    }
+    for (path, wanted) in &stale {
+        println!("{}", path.display());
+        if !args.check {
+            write(&root().join(path), wanted.as_deref())?;
+        }
+    }
+    if args.check {
+        bail!("not up to date; `cargo xtask charts` writes them");
+    }
+    Ok(())
+}
+
+/// Files, from the root of the clone, that should have other contents, or should not be there.
+fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
+    let mut wanted = Vec::new();
+    for name in names(&root().join("deploy"))? {
+        if name != NOT_IN_THE_CHART {
+            wanted.push((Path::new(FILES).join(&name), Some(read(&Path::new("deploy").join(&name))?)));
+        }
+    }
+    for name in names(&root().join(FILES))? {
+        let path = Path::new(FILES).join(name);
+        if !wanted.iter().any(|(other, _)| *other == path) {
+            wanted.push((path, None));
+        }
+    }
+    for chart in CHARTS.map(Path::new) {
+        let (about, readme) = (chart.join("Chart.yaml"), chart.join("README.md"));
+        wanted.push((about.clone(), Some(with_version(&read(&about)?))));
+        let table = values::table(&read(&chart.join("values.yaml"))?)?;
+        let filled = with_table(&read(&readme)?, &table);
+        wanted.push((readme.clone(), Some(filled.with_context(|| format!("{}", readme.display()))?)));
+    }
+    wanted.retain(|(path, wanted)| read(path).ok() != *wanted);
+    Ok(wanted)
+}
+
+/// The YAML files of a folder.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".yaml") {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn write(path: &Path, wanted: Option<&str>) -> Result<()> {
+    match wanted {
+        Some(text) => fs::write(path, text),
+        None => fs::remove_file(path),
+    }
+    .with_context(|| format!("cannot change {}", path.display()))
+}
+
+fn with_version(text: &str) -> String {
+    let versioned = |line: &str| match line.split_once(": ") {
+        Some((key @ ("version" | "appVersion"), _)) => format!("{key}: {}\n", env!("CARGO_PKG_VERSION")),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(versioned).collect()
+}
+
+fn with_table(readme: &str, table: &str) -> Result<String> {
+    let (before, rest) = readme.split_once(TABLE_BEGINS).context("no place for the table of values")?;
+    let (_, after) = rest.split_once(TABLE_ENDS).context("the table of values has no end")?;
+    Ok(format!("{before}{TABLE_BEGINS}\n{table}\n{TABLE_ENDS}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_charts_are_up_to_date() {
+        let stale: Vec<PathBuf> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
+        assert!(stale.is_empty(), "`cargo xtask charts` writes {stale:?}");
+    }
+}

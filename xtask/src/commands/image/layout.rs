@@ -1,0 +1,177 @@
+//! An OCI image layout: blobs by their digests, a manifest that names them, and an index that names the manifest.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::layer;
+
+/// Nobody's user, as distroless images name it.
+const USER: &str = "65532:65532";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub struct Image {
+    /// Of the manifest: what a deployment can be pinned to.
+    pub digest: String,
+    /// What is pulled.
+    pub size: u64,
+}
+
+/// Writes the layout of an image with one program into a folder; an earlier one is replaced.
+pub fn write(folder: &Path, name: &str, program: &[u8]) -> Result<Image> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot replace {}", folder.display()))?;
+    }
+    let blobs = Blobs { folder };
+    fs::create_dir_all(folder.join("blobs/sha256"))?;
+    let archive = layer::archive(name, program)?;
+    let layer = blobs.put("application/vnd.oci.image.layer.v1.tar+gzip", &layer::compressed(&archive)?)?;
+    let config = json!({
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {
+            "User": USER,
+            "Entrypoint": [format!("/{name}")],
+            "WorkingDir": "/",
+            "Env": ["PATH=/", format!("SSL_CERT_FILE=/{}", layer::CERTIFICATES)],
+            "Labels": labels(name),
+        },
+        "rootfs": {"type": "layers", "diff_ids": [digest(&archive)]},
+    });
+    let config = blobs.put_json("application/vnd.oci.image.config.v1+json", &config)?;
+    let size = layer["size"].as_u64().unwrap_or_default() + config["size"].as_u64().unwrap_or_default();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config,
+        "layers": [layer],
+        "annotations": labels(name),
+    });
+    let mut manifest = blobs.put_json("application/vnd.oci.image.manifest.v1+json", &manifest)?;
+    let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
+    manifest["platform"] = json!({"architecture": architecture(), "os": "linux"});
+    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [manifest],
+    });
+    fs::write(folder.join("index.json"), index.to_string())?;
+    fs::write(folder.join("oci-layout"), json!({"imageLayoutVersion": "1.0.0"}).to_string())?;
+    Ok(Image { digest, size })
+}
+
+fn labels(name: &str) -> Value {
+    json!({
+        "org.opencontainers.image.title": name,
+        "org.opencontainers.image.version": VERSION,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+    })
+}
+
+/// As Go, and therefore everybody with containers, calls it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+pub fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+struct Blobs<'a> {
+    folder: &'a Path,
+}
+
+impl Blobs<'_> {
+    fn put_json(&self, kind: &str, document: &Value) -> Result<Value> {
+        self.put(kind, document.to_string().as_bytes())
+    }
+
+    /// Answers how others refer to it.
+    fn put(&self, kind: &str, bytes: &[u8]) -> Result<Value> {
+        let digest = digest(bytes);
+        fs::write(self.folder.join("blobs").join(digest.replace(':', "/")), bytes)
+            .with_context(|| format!("cannot write {digest}"))?;
+        Ok(json!({"mediaType": kind, "digest": digest, "size": bytes.len()}))
+    }
+}
+
+/// A blob of a layout, which is what its digest says.
+pub fn blob(folder: &Path, reference: &Value) -> Result<Vec<u8>> {
+    let named = reference["digest"].as_str().context("a reference without a digest")?;
+    let bytes = fs::read(folder.join("blobs").join(named.replace(':', "/")))
+        .with_context(|| format!("cannot read {named}"))?;
+    anyhow::ensure!(digest(&bytes) == named, "{named} has other contents");
+    Ok(bytes)
+}
+
+/// The manifest and the configuration of a layout.
+pub fn read(folder: &Path) -> Result<(Value, Value)> {
+    let index: Value = serde_json::from_slice(&fs::read(folder.join("index.json"))?)?;
+    let manifest: Value = serde_json::from_slice(&blob(folder, &index["manifests"][0])?)?;
+    let config = serde_json::from_slice(&blob(folder, &manifest["config"])?)?;
+    Ok((manifest, config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A folder of this test alone, below the target folder.
+    fn folder(name: &str) -> PathBuf {
+        let this = std::env::current_exe().unwrap();
+        this.with_file_name(format!("image-test-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn the_same_program_makes_the_same_image_and_another_one_another() {
+        let folder = folder("same");
+        let images = [b"one".as_slice(), b"one", b"other"].map(|program| {
+            let image = write(&folder, "brokkr-agent", program).unwrap();
+            (image.digest, fs::read(folder.join("index.json")).unwrap())
+        });
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(images[0], images[1]);
+        assert_ne!(images[0], images[2]);
+    }
+
+    #[test]
+    fn an_image_holds_its_program_and_certificates_and_is_nobodys() {
+        let folder = folder("whole");
+        write(&folder, "brokkr-agent", b"the program").unwrap();
+        let (manifest, config) = read(&folder).unwrap();
+        let layer = blob(&folder, &manifest["layers"][0]).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(config["config"]["User"], USER);
+        assert_eq!(config["config"]["Entrypoint"], json!(["/brokkr-agent"]));
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(layer.as_slice()));
+        let mut files = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            assert_eq!((header.uid().unwrap(), header.mtime().unwrap()), (0, 0));
+            files.push((entry.path().unwrap().display().to_string(), header.mode().unwrap()));
+        }
+        let files: Vec<(&str, u32)> = files.iter().map(|(path, mode)| (path.as_str(), *mode)).collect();
+        assert_eq!(
+            files,
+            [
+                ("etc/", 0o755),
+                ("etc/ssl/", 0o755),
+                ("etc/ssl/certs/", 0o755),
+                ("etc/ssl/certs/ca-certificates.crt", 0o644),
+                ("brokkr-agent", 0o755),
+            ]
+        );
+    }
+}
