@@ -17,6 +17,9 @@ pub struct DeploymentObject {
     /// SHA-256 of the parsed objects in canonical form.
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
+    /// Of a deletion: the resources stay in the clusters, without Brokkr's marks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_resources: bool,
     /// How many resources it contains.
     pub resources: i32,
     /// The name of the token that submitted it.

@@ -10,6 +10,8 @@ use crate::ids::{AgentId, EventId, SequenceId, StackId};
 pub const BATCH: usize = 500;
 /// At most this many objects named in one report; the message says how many more there are.
 pub const NOTES: usize = 20;
+/// The reason of a note about an object that a removal has seen to be gone; its message is the uid that it had.
+pub const GONE: &str = "Gone";
 
 /// What happened to a stack on an agent.
 #[derive(
@@ -135,7 +137,20 @@ pub enum ConditionKind {
     PrunePending,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumIter,
+)]
 pub enum ConditionStatus {
     True,
     False,
@@ -196,6 +211,7 @@ pub struct Report {
     /// Resources that are ready, of `total`.
     #[serde(default)]
     pub ready: u32,
+    /// How many resources there are; of a removal, how many went.
     #[serde(default)]
     pub total: u32,
 }

@@ -59,6 +59,12 @@ impl Client {
         self.send(self.write(Method::DELETE, &["stacks", stack])).await?.json()
     }
 
+    /// Deletes the stack and leaves what it brought in the clusters, where it is nobody's from then on.
+    pub async fn delete_stack_keeping_resources(&self, stack: &str) -> Result<DeploymentObject, ClientError> {
+        let keep = [("keep_resources", "true".to_owned())];
+        self.send(self.write(Method::DELETE, &["stacks", stack]).query(&keep)).await?.json()
+    }
+
     /// The state of the stack on each agent that it targets or that holds it.
     pub async fn stack_status(
         &self,

@@ -73,6 +73,14 @@ pub const MODULES: &[Module] = &[
             into: "stages",
         }),
     },
+    // Installs the charts, as users do.
+    Module {
+        name: "helm",
+        folder: "engines/helm",
+        binaries: &[Binary { name: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
+        link: "",
+        data: None,
+    },
 ];
 
 /// Flux's apply engine, inside a small program of ours: what the agent is measured against. Only benchmarks

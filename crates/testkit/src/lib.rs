@@ -20,9 +20,10 @@
 //! ```text
 //! names scratch port eventually tls    small things that every test needs
 //! process                              child processes that never outlive the test
-//! postgres cluster audit               the engines, and what they witnessed
+//! postgres cluster audit prometheus    the engines, and what they witnessed
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
+//! pods                                 Brokkr itself, as its Pods run it
 //! scripted proxy pgproxy               a broker that lies, and networks that fail
 //! history                              every call of every client, checked against what is there in the end
 //! ```
@@ -37,10 +38,12 @@ mod fleet;
 pub mod history;
 mod names;
 pub mod pgproxy;
+pub mod pods;
 mod port;
 pub mod postgres;
 pub mod process;
 pub mod programs;
+pub mod prometheus;
 pub mod proxy;
 mod scratch;
 pub mod scripted;
@@ -56,6 +59,7 @@ pub use eventually::{Look, eventually};
 pub use fleet::Fleet;
 pub use names::{seed, unique};
 pub use pgproxy::PgProxy;
+pub use pods::PodRunner;
 pub use port::Port;
 pub use postgres::{Database, Postgres};
 pub use process::{Launch, Output, Process, Tell};

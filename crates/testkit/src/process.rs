@@ -83,6 +83,11 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// How it ended by itself, if it did.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
     /// Kills the process and its group at once, without a chance to clean up.
     pub fn kill9(&self) {
         let Some(mut child) = self.child().take() else { return };
@@ -104,10 +109,7 @@ impl Process {
     /// Waits until the process has ended by itself.
     pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.launch.name);
-        let status = eventually(deadline, &what, async || {
-            self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
-        })
-        .await?;
+        let status = eventually(deadline, &what, async || self.exit_status()).await?;
         *self.child() = None;
         Ok(status)
     }
@@ -122,7 +124,7 @@ impl Process {
         self.signal(Signal::SIGCONT)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         match self.child().as_ref() {
             Some(child) => {
                 signal_group(child, signal);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use brokkr_engines::{Built, build_all};
 use serde_json::json;
 
-/// Build etcd, Kubernetes and kwok into a cache outside the clone (minutes once, then at once).
+/// Build etcd, Kubernetes, kwok and Helm into a cache outside the clone (minutes once, then at once).
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of text.

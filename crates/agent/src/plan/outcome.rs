@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::envelope::TargetStack;
-use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
+use brokkr_api::report::{GONE, Hops, NOTES, ObjectNote, Report, Transition};
 use brokkr_api::{EventId, SequenceId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
@@ -186,9 +186,14 @@ pub(super) fn handed_over(s: &Situation<'_>, content: &Content, record: &Record)
 
 pub(super) fn removed(s: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: s.session, ..record.clone() };
-    record.inventory.clear();
+    let inventory = std::mem::take(&mut record.inventory);
+    let gone: Vec<ObjectNote> = inventory
+        .iter()
+        .filter(|(key, _)| !s.progress.left.contains_key(key))
+        .filter_map(|(key, entry)| gone(key, entry))
+        .collect();
     record.ready = 0;
-    record.total = 0;
+    record.total = u32::try_from(gone.len()).unwrap_or(u32::MAX);
     record.hops.pruned = Some(record.hops.released.map_or(s.now, |released| released.max(s.now)));
     let notes: Vec<ObjectNote> = s
         .progress
@@ -204,10 +209,18 @@ pub(super) fn removed(s: &Situation<'_>, record: &Record) -> Record {
         None => String::new(),
         Some(note) => format!("left {}: {}", note.object, note.message),
     };
+    // What is left is what people have to know; what is gone proves itself behind it, as far as there is room.
+    let notes = [notes, gone].concat();
     // The removal's own sequence id, which an untargeted stack may share with what was applied.
     record.sequence = record.sequence.max(s.goal.target.sequence_id);
     report(s, &mut record, Transition::Removed, "", &message, notes);
     record
+}
+
+/// The receipt for one resource: that it was seen to be gone, and which one it was. None for what never was.
+fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
+    let uid = entry.uid.as_ref()?;
+    Some(ObjectNote { object: key.for_people().to_string(), reason: GONE.into(), message: uid.to_string() })
 }
 
 /// Reported once for each distinct reason.

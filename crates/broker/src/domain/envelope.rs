@@ -51,6 +51,7 @@ pub fn wanted(agent: &AgentFacts, stack: &StackFacts) -> Option<Wanted> {
         None if !agent.holds(stack.id) => return None,
         // A grant that was withdrawn freezes: taking rights away must not take anything down.
         None if right == Right::Nothing => None,
+        None if stack.deleted && object.keeps_resources => Some(Removal::Released),
         None if stack.deleted => Some(Removal::Deleted),
         None => Some(Removal::Untargeted),
     };
@@ -151,6 +152,7 @@ mod tests {
             checksum: Checksum::of(name.as_bytes()),
             parsed_digest: Checksum::of(b"{}"),
             is_deletion_marker: false,
+            keeps_resources: false,
             resources: 1,
             published_at: second(100),
         };

@@ -133,6 +133,8 @@ pub struct ObjectFacts {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
+    /// Of a deletion: what agents have of it stays in their clusters.
+    pub keeps_resources: bool,
     pub resources: i32,
     pub published_at: Timestamp,
 }

@@ -93,6 +93,7 @@ prop_compose! {
             checksum: Checksum([1; 32]),
             parsed_digest: Checksum([2; 32]),
             is_deletion_marker: deleted,
+            keeps_resources: false,
             resources: 1,
             // As in the database, an object never changes.
             published_at: if deleted { Timestamp::UNIX_EPOCH } else { published_at },

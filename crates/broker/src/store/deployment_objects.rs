@@ -18,6 +18,7 @@ pub struct NewObject<'a> {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
+    pub keeps_resources: bool,
     pub resources: i32,
     pub content: &'a [u8],
     pub submitted_by: &'a str,
@@ -40,6 +41,7 @@ struct ObjectRow {
     checksum: Vec<u8>,
     parsed_digest: Vec<u8>,
     is_deletion_marker: bool,
+    keeps_resources: bool,
     resources: i32,
     submitted_by: String,
     created_at: jiff_sqlx::Timestamp,
@@ -54,6 +56,7 @@ impl From<ObjectRow> for DeploymentObject {
             checksum: checksum(&row.checksum),
             parsed_digest: checksum(&row.parsed_digest),
             is_deletion_marker: row.is_deletion_marker,
+            keeps_resources: row.keeps_resources,
             resources: row.resources,
             submitted_by: row.submitted_by,
             created_at: row.created_at.to_jiff(),
@@ -77,9 +80,10 @@ pub async fn deployment_object_insert_on_conn(
 ) -> Result<DeploymentObject, StoreError> {
     let row: ObjectRow = sqlx::query_as(
         "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
-                                         is_deletion_marker, resources, content, submitted_by, created_at)
-         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, clock_timestamp())
-         RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+                                         is_deletion_marker, keeps_resources, resources, content, submitted_by,
+                                         created_at)
+         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, $9, clock_timestamp())
+         RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                    submitted_by, created_at",
     )
     .bind(&stack.project)
@@ -87,6 +91,7 @@ pub async fn deployment_object_insert_on_conn(
     .bind(&new.checksum.0[..])
     .bind(&new.parsed_digest.0[..])
     .bind(new.is_deletion_marker)
+    .bind(new.keeps_resources)
     .bind(new.resources)
     .bind(new.content)
     .bind(new.submitted_by)
@@ -101,7 +106,7 @@ pub async fn deployment_object_fetch_on_conn(
     sequence_id: SequenceId,
 ) -> Result<Option<DeploymentObject>, StoreError> {
     let row: Option<ObjectRow> = sqlx::query_as(
-        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, created_at
          FROM deployment_objects WHERE sequence_id = $1",
     )
@@ -118,7 +123,7 @@ pub async fn deployment_object_fetch_many(
     sequence_ids: &[i64],
 ) -> Result<Vec<DeploymentObject>, StoreError> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
-        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, created_at
          FROM deployment_objects WHERE sequence_id = ANY($1)",
     )
@@ -135,7 +140,7 @@ pub async fn deployment_object_fetch_content(
     sequence_id: SequenceId,
 ) -> Result<Option<StoredObject>, StoreError> {
     let row: Option<ContentRow> = sqlx::query_as(
-        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
@@ -206,7 +211,7 @@ pub async fn deployment_object_list(
     limit: usize,
 ) -> Result<Vec<DeploymentObject>, StoreError> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
-        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, resources,
+        "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, created_at
          FROM deployment_objects WHERE project = $1 AND stack_id = $2 AND sequence_id < $3
          ORDER BY sequence_id DESC LIMIT $4",

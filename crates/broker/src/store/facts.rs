@@ -42,7 +42,7 @@ macro_rules! stacks_where {
                                                ORDER BY p.agent_id)
                               FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
                                 AND p.sequence_id = s.newest_sequence_id), '[]') AS approvals,
-                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.resources,
+                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.resources,
                     o.created_at AS published_at
              FROM stacks s
              LEFT JOIN deployment_objects o
@@ -149,6 +149,7 @@ struct StackRow {
     checksum: Option<Vec<u8>>,
     parsed_digest: Option<Vec<u8>>,
     is_deletion_marker: Option<bool>,
+    keeps_resources: Option<bool>,
     resources: Option<i32>,
     published_at: Option<jiff_sqlx::Timestamp>,
 }
@@ -185,6 +186,7 @@ impl StackRow {
             checksum: checksum(self.checksum.as_deref()?),
             parsed_digest: checksum(self.parsed_digest.as_deref()?),
             is_deletion_marker: self.is_deletion_marker?,
+            keeps_resources: self.keeps_resources?,
             resources: self.resources?,
             published_at: self.published_at?.to_jiff(),
         })

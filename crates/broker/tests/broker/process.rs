@@ -166,11 +166,15 @@ async fn one_command_makes_a_broker_to_try_out_and_the_same_one_again() -> Resul
     }
     assert_eq!(tokens[0], tokens[1], "what was made is used again");
     for secret in ["admin-token", "broker.key", "secret-key"] {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(folder.join(secret))?.permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(folder.join(secret))?.permissions());
         assert_eq!(mode & 0o077, 0, "{secret} is for its owner alone");
     }
     std::fs::remove_dir_all(&folder)?;
     let elsewhere = broker(&database, &["up", "--folder", &folder.display().to_string()]).await?;
-    assert!(!elsewhere.success() && elsewhere.stderr.contains("use the folder of the first time"), "{elsewhere:?}");
+    assert!(
+        !elsewhere.success() && elsewhere.stderr.contains("use the folder of the first time"),
+        "{elsewhere:?}"
+    );
     Ok(())
 }

@@ -26,6 +26,9 @@ pub struct DeleteStack {
     /// How many agents the stack is on; if it is another number, nothing is deleted
     #[arg(long, value_name = "NUMBER")]
     pub expect: Option<usize>,
+    /// Leave its resources in the clusters: they lose Brokkr's marks, keep their values, and are nobody's from then on
+    #[arg(long)]
+    pub keep_resources: bool,
     /// Wait until every agent has reported that its resources are gone
     #[arg(long)]
     pub wait: bool,

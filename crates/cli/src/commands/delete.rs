@@ -40,7 +40,13 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
         guard(&args, &stack, client, printer).await?;
     }
     // By id: between the question and now, the name may have become another stack's.
-    let marker = client.delete_stack(&stack.id.to_string()).await.while_trying(&action)?;
+    let id = stack.id.to_string();
+    let marker = if args.keep_resources {
+        client.delete_stack_keeping_resources(&id).await
+    } else {
+        client.delete_stack(&id).await
+    };
+    let marker = marker.while_trying(&action)?;
     if printer.is_for_people() {
         let what =
             if stack.deleted_at.is_some() { "was already deleted, as" } else { "deletion submitted as" };
@@ -105,7 +111,7 @@ async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Prin
         .while_trying(&format!("read where the stack {name} is"))?;
     let on: Vec<&str> =
         rows.iter().filter(|row| row.state != State::Removed).map(|row| row.agent_name.as_str()).collect();
-    let impact = impact(name.as_str(), &on, client);
+    let impact = impact(name.as_str(), &on, args.keep_resources, client);
     match args.expect {
         Some(expected) if expected != on.len() => {
             return Err(Failure::new(
@@ -130,7 +136,7 @@ async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Prin
     confirm(&format!("deleting {name}"), name.as_str(), printer).await
 }
 
-fn impact(name: &str, on: &[&str], client: &Client) -> String {
+fn impact(name: &str, on: &[&str], keep_resources: bool, client: &Client) -> String {
     let server = client.base();
     if on.is_empty() {
         return format!("{name} of {server} is on no agent");
@@ -138,7 +144,8 @@ fn impact(name: &str, on: &[&str], client: &Client) -> String {
     let shown = on.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if on.len() > 5 { format!(" and {} more", on.len() - 5) } else { String::new() };
     let agents = count(on.len(), "agent");
-    format!("{name} of {server} is on {agents}: {shown}{more}. Its resources there will be deleted.")
+    let fate = if keep_resources { "stay, and be nobody's" } else { "be deleted" };
+    format!("{name} of {server} is on {agents}: {shown}{more}. Its resources there will {fate}.")
 }
 
 fn document(

@@ -1,7 +1,7 @@
 //! One stack on each agent.
 
 use brokkr_api::SequenceId;
-use brokkr_api::status::StackStatus;
+use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
 use super::conditions::{summary, wrong};
@@ -48,7 +48,11 @@ pub fn sequence(sequence: Option<SequenceId>) -> String {
 }
 
 pub fn ready(row: &StackStatus) -> String {
-    if row.total == 0 { "-".to_owned() } else { format!("{}/{}", row.ready, row.total) }
+    if row.total == 0 || row.state == State::Removed {
+        "-".to_owned()
+    } else {
+        format!("{}/{}", row.ready, row.total)
+    }
 }
 
 /// What was reported; or, if nothing was, what is wrong all the same.

@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
+/// Where programs are looked for in a container.
+const CONTAINER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// When a process shows its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tell {
@@ -27,6 +30,7 @@ pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    bare: bool,
     folder: Option<PathBuf>,
     user: Option<(u32, u32)>,
     pub(crate) tell: Tell,
@@ -40,6 +44,7 @@ impl Launch {
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            bare: false,
             folder: None,
             user: None,
             tell: Tell::OnPanic,
@@ -66,6 +71,12 @@ impl Launch {
 
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Nothing of this process's own environment, as in a container: only what is said with [`Launch::env`].
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
         self
     }
 
@@ -100,6 +111,9 @@ impl Launch {
             command.args(["--reuid", &user.to_string(), "--regid", &group.to_string(), "--clear-groups"]);
         }
         command.arg("--").arg(&self.program).args(&self.arguments);
+        if self.bare {
+            command.env_clear().env("PATH", CONTAINER_PATH);
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
             command.current_dir(folder);

@@ -1,6 +1,6 @@
 //! E: deleting a stack, and proving that it is gone.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use brokkr_testkit::{Look, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -65,5 +65,38 @@ async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
     world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "again")])).await?;
     assert_eq!(world.value("one").await?.as_deref(), Some("again"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
+    let uid = world.map("two").await?.and_then(|map| map.metadata.uid).context("a uid")?;
+    let gone = world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "-o", "json"]).await?.ok()?;
+    let status = serde_json::from_str::<serde_json::Value>(&gone.stdout)?["status"][0].clone();
+    assert_eq!(status["state"], "removed", "{status}");
+    assert_eq!(status["total"], 3, "a Namespace and two ConfigMaps: {status}");
+    let notes = status["objects"].as_array().context("notes")?;
+    let two = notes.iter().find(|note| note["object"].as_str().is_some_and(|name| name.ends_with("/two")));
+    assert_eq!(two.map(|note| (&note["reason"], &note["message"])), Some((&"Gone".into(), &uid.into())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn c5_a_deletion_that_keeps_resources_takes_the_marks_off_and_nothing_else() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let before = world.map("one").await?.context("what was applied")?;
+    let kept = ["delete", "stack", "web", "--yes", "--keep-resources", "--wait"];
+    let kept = world.fleet.brokkr(kept).await?.ok()?;
+    assert!(kept.stdout.contains("gone"), "{kept:?}");
+    let after = world.map("one").await?.context("it stays")?;
+    assert_eq!((before.metadata.uid, before.data), (after.metadata.uid, after.data));
+    let marked = |names: Option<std::collections::BTreeMap<String, String>>| {
+        names.unwrap_or_default().into_keys().filter(|name| name.starts_with("brokkr.io/")).count()
+    };
+    assert_eq!((marked(after.metadata.labels), marked(after.metadata.annotations)), (0, 0));
+    assert!(world.namespace().await?.is_some(), "the namespace stays, too");
     Ok(())
 }

@@ -15,7 +15,7 @@ use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::{Checksum, StackId};
 use brokkr_api::{AgentId, SequenceId};
-use brokkr_install::{FENCE, may_be_acted_as};
+use brokkr_install::FENCE;
 use brokkr_testkit::agent::{ACCOUNT, install};
 use brokkr_testkit::{Cluster, Look, eventually, unique};
 use k8s_openapi::api::admissionregistration::v1::{

@@ -36,6 +36,7 @@ fn stack(selectors: &[&str]) -> StackFacts {
         checksum: Checksum::of(b""),
         parsed_digest: Checksum::of(b""),
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: 1,
         published_at: second(100),
     };

@@ -70,6 +70,7 @@ pub async fn hand_over_content(
         checksum: reading.checksum,
         parsed_digest: reading.parsed_digest,
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: reading.resources,
         content: &change.body,
         submitted_by: &wish.wanted_by,

@@ -67,6 +67,7 @@ pub async fn submit_deployment_object(
         checksum: reading.checksum,
         parsed_digest: reading.parsed_digest,
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: reading.resources,
         content: &change.body,
         submitted_by: &token.name,

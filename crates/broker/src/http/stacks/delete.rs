@@ -8,11 +8,14 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::webhooks::WebhookEvent;
 use http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::broker::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::change::Change;
 use crate::http::error::ApiError;
+use crate::http::paging::Asked;
 use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::deployment_objects::{
@@ -21,12 +24,23 @@ use crate::store::deployment_objects::{
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
+/// How a stack goes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Parting {
+    /// Leave what agents have of it in their clusters: it loses Brokkr's marks and keeps its values.
+    #[serde(default)]
+    pub keep_resources: bool,
+}
+
 /// Delete a stack. Answers with the deletion marker; deleting again answers with the same one.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch), responses((status = 200, body = DeploymentObject)))]
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, Parting), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
     State(broker): State<Arc<Broker>>,
     Path(stack): Path<String>,
+    Asked(parting): Asked<Parting>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
@@ -48,6 +62,7 @@ pub async fn delete_stack(
         checksum: nothing,
         parsed_digest: nothing,
         is_deletion_marker: true,
+        keeps_resources: parting.keep_resources,
         resources: 0,
         content: b"",
         submitted_by: &token.name,

@@ -79,6 +79,7 @@ pub async fn roll_back(
         checksum: back.object.checksum,
         parsed_digest: back.object.parsed_digest,
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: back.object.resources,
         content: &back.content,
         submitted_by: &token.name,

@@ -33,6 +33,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
         checksum: Checksum([1; 32]),
         parsed_digest: Checksum([2; 32]),
         is_deletion_marker: false,
+        keeps_resources: false,
         resources: 1,
         published_at: Timestamp::UNIX_EPOCH,
     };

@@ -1,0 +1,170 @@
+//! What a kubelet would do, for Brokkr's own Pods.
+//!
+//! In a test cluster kwok only says that Pods run. A [`PodRunner`] makes it true for those whose image is one of Brokkr's
+//! programs: each container becomes a process with the arguments, the environment and the files that the Pod says, and as
+//! the Pod's ServiceAccount. So a chart, or whatever else makes the Pods, is tested with exactly the rights that it gave.
+//!
+//! Two things differ from a container, because there is neither a file system nor a network of its own: paths below a
+//! mount lead to a scratch folder, and a port that the Pod listens on is another one of the loopback address. Both are
+//! rewritten in arguments and environment. Where a container would find its ServiceAccount mounted, `KUBECONFIG` names
+//! it. Users and limits of the security context are not played.
+//!
+//! ```text
+//! pods/volumes.rs     Secrets, ConfigMaps, tokens and empty folders, as folders
+//! pods/container.rs   from a container to a command line
+//! pods/life.rs        one Pod: prepare, initialise, run, start again, stop
+//! ```
+
+mod container;
+mod life;
+mod volumes;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, ResourceExt as _};
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::eventually::{Look, eventually};
+pub use life::PodRun;
+use life::Site;
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs Brokkr's Pods of one cluster, or of one namespace, for as long as it lives.
+#[derive(Debug)]
+pub struct PodRunner {
+    pods: Arc<Pods>,
+    watching: JoinHandle<()>,
+}
+
+impl PodRunner {
+    /// Runs the Pods of all namespaces: only for a cluster of one's own, where nobody else runs them as well.
+    pub async fn start(cluster: &Cluster) -> Result<Self> {
+        Self::watch(cluster, Api::all(cluster.admin().await?)).await
+    }
+
+    /// Runs the Pods of one namespace, which need not exist yet.
+    pub async fn start_in(cluster: &Cluster, namespace: &str) -> Result<Self> {
+        Self::watch(cluster, Api::namespaced(cluster.admin().await?, namespace)).await
+    }
+
+    async fn watch(cluster: &Cluster, api: Api<Pod>) -> Result<Self> {
+        let pods = Arc::new(Pods { site: Site::of(cluster).await?, running: Mutex::default() });
+        let watching = tokio::spawn(follow(api, pods.clone()));
+        Ok(Self { pods, watching })
+    }
+
+    /// The Pods that are there now.
+    pub fn pods(&self) -> Vec<Arc<PodRun>> {
+        self.pods.running().clone()
+    }
+
+    /// Waits for a Pod of this program, such as `brokkr-agent`, whose process runs.
+    pub async fn running(&self, program: &str) -> Result<Arc<PodRun>> {
+        eventually(START_DEADLINE, &format!("a Pod that runs {program}"), async || {
+            let pods = self.pods();
+            let of_program = || pods.iter().filter(|pod| pod.program() == program);
+            match of_program().find(|pod| pod.is_running()) {
+                Some(pod) => Look::Yes(pod.clone()),
+                None => Look::NotYet(of_program().map(|pod| pod.told()).collect::<Vec<_>>().join("\n")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until no Pod of this program is left, and with it no process.
+    pub async fn gone(&self, program: &str) -> Result<()> {
+        eventually(START_DEADLINE, &format!("no Pod that runs {program}"), async || {
+            let pods = self.pods();
+            let left: Vec<_> =
+                pods.iter().filter(|pod| pod.program() == program).map(|pod| pod.told()).collect();
+            if left.is_empty() { Look::Yes(()) } else { Look::NotYet(left.join("\n")) }
+        })
+        .await
+    }
+}
+
+impl Drop for PodRunner {
+    fn drop(&mut self) {
+        self.watching.abort();
+        for pod in self.pods.running().drain(..) {
+            pod.abandon();
+        }
+    }
+}
+
+/// The Pods, by uid.
+#[derive(Debug)]
+struct Pods {
+    site: Site,
+    running: Mutex<Vec<Arc<PodRun>>>,
+}
+
+impl Pods {
+    fn running(&self) -> MutexGuard<'_, Vec<Arc<PodRun>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen(self: &Arc<Self>, pod: &Pod) {
+        if pod.metadata.deletion_timestamp.is_some() {
+            return self.lost(&uid(pod));
+        }
+        let Some(program) = container::program_of(pod) else { return };
+        let mut running = self.running();
+        // What a Pod runs never changes after it was made.
+        if running.iter().any(|known| known.uid() == uid(pod)) {
+            return;
+        }
+        match PodRun::begin(&self.site, pod, program) {
+            Ok(begun) => running.push(begun),
+            Err(error) => eprintln!("the Pod {} cannot be run: {error:#}", pod.name_any()),
+        }
+    }
+
+    /// It stays in the list until its processes have ended.
+    fn lost(self: &Arc<Self>, uid: &str) {
+        let Some(pod) = self.running().iter().find(|pod| pod.uid() == uid).cloned() else { return };
+        if !pod.leave() {
+            return;
+        }
+        let pods = self.clone();
+        tokio::spawn(async move {
+            pod.stopped().await;
+            pods.running().retain(|other| other.uid() != pod.uid());
+        });
+    }
+}
+
+async fn follow(api: Api<Pod>, pods: Arc<Pods>) {
+    let mut events = pin!(kube::runtime::watcher(api, watcher::Config::default()));
+    let mut listed: Vec<String> = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(pod)) => {
+                listed.push(uid(&pod));
+                pods.seen(&pod);
+            }
+            // Whatever went while nobody watched.
+            Ok(Event::InitDone) => {
+                let known: Vec<String> = pods.running().iter().map(|pod| pod.uid().to_owned()).collect();
+                known.iter().filter(|uid| !listed.contains(uid)).for_each(|uid| pods.lost(uid));
+            }
+            Ok(Event::Apply(pod)) => pods.seen(&pod),
+            Ok(Event::Delete(pod)) => pods.lost(&uid(&pod)),
+            // The watcher lists again by itself; an API server may be away for the sake of the test.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+fn uid(pod: &Pod) -> String {
+    pod.uid().unwrap_or_default()
+}

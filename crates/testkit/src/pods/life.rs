@@ -1,0 +1,296 @@
+//! One Pod: prepare, initialise, run, start again, stop.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::{Client, ResourceExt as _};
+use nix::sys::signal::Signal;
+use tokio_util::sync::CancellationToken;
+
+use super::container::{self, Stage};
+use super::volumes::Source;
+use crate::cluster::{Cluster, Facts};
+use crate::port::Port;
+use crate::process::Process;
+use crate::scratch::Scratch;
+
+/// A kubelet would wait ten seconds and more; a test should not.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const INIT_DEADLINE: Duration = Duration::from_secs(120);
+const GRACE: Duration = Duration::from_secs(20);
+/// How often it is looked whether a process still runs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The cluster that Pods are in.
+#[derive(Clone)]
+pub(super) struct Site {
+    client: Client,
+    facts: Facts,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("url", &self.facts.url).finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    pub(super) async fn of(cluster: &Cluster) -> Result<Self> {
+        Ok(Self { client: cluster.admin().await?, facts: cluster.facts().clone() })
+    }
+}
+
+/// A Pod of Brokkr's, and the processes that it is.
+#[derive(Debug)]
+pub struct PodRun {
+    pod: Pod,
+    program: &'static str,
+    ports: BTreeMap<u16, Port>,
+    processes: Mutex<Vec<Arc<Process>>>,
+    /// What it waits for, if anything.
+    waits: Mutex<String>,
+    starts: AtomicU32,
+    leaving: CancellationToken,
+    ended: CancellationToken,
+    // Dropped after the processes that write into it.
+    scratch: Scratch,
+}
+
+impl PodRun {
+    pub(super) fn begin(site: &Site, pod: &Pod, program: &'static str) -> Result<Arc<Self>> {
+        let mut ports = BTreeMap::new();
+        for container in containers(pod) {
+            for port in container.ports.iter().flatten() {
+                ports.insert(u16::try_from(port.container_port)?, Port::free()?);
+            }
+        }
+        let run = Arc::new(Self {
+            pod: pod.clone(),
+            program,
+            ports,
+            processes: Mutex::default(),
+            waits: Mutex::new("to be begun".into()),
+            starts: AtomicU32::new(0),
+            leaving: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            scratch: Scratch::new("pod")?,
+        });
+        tokio::spawn(live(run.clone(), site.clone()));
+        Ok(run)
+    }
+
+    pub fn name(&self) -> String {
+        self.pod.name_any()
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub fn namespace(&self) -> String {
+        self.pod.namespace().unwrap_or_default()
+    }
+
+    /// Which program it is, such as `brokkr-agent`.
+    pub fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// Whether its containers run, each a process.
+    pub fn is_running(&self) -> bool {
+        let processes = self.processes();
+        let wanted = containers(&self.pod).count();
+        processes.len() == wanted && processes.iter().all(|process| process.is_running())
+    }
+
+    /// How often a container was started again.
+    pub fn restarts(&self) -> u32 {
+        let first = u32::try_from(containers(&self.pod).count()).unwrap_or_default();
+        self.starts.load(Ordering::Relaxed).saturating_sub(first)
+    }
+
+    /// Where a port of the Pod is reached, by the name that it has in the Pod: `127.0.0.1:PORT`.
+    pub fn address(&self, port: &str) -> Option<String> {
+        let mut ports = containers(&self.pod).flat_map(|container| container.ports.iter().flatten());
+        let found = ports.find(|found| found.name.as_deref() == Some(port))?;
+        let number = u16::try_from(found.container_port).ok()?;
+        self.ports.get(&number).map(Port::address)
+    }
+
+    /// Everything that its containers have said, the initialising ones first.
+    pub fn log(&self) -> String {
+        let mut logs: Vec<PathBuf> = fs::read_dir(self.logs())
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        logs.sort();
+        let read = |log: &PathBuf| {
+            fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        };
+        logs.iter().map(read).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Kills its processes without warning; they are started again, as containers would be.
+    pub fn kill9(&self) {
+        self.processes().iter().for_each(|process| process.kill9());
+    }
+
+    /// One paragraph for whoever waited in vain.
+    pub fn told(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+        format!("Pod {} waits {}; its log:\n{tail}", self.name(), self.waits())
+    }
+
+    /// The Pod is gone; answers whether that is news.
+    pub(super) fn leave(&self) -> bool {
+        let news = !self.leaving.is_cancelled();
+        self.leaving.cancel();
+        news
+    }
+
+    pub(super) async fn stopped(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Ends everything at once, because the test ends.
+    pub(super) fn abandon(&self) {
+        self.leaving.cancel();
+        self.kill9();
+    }
+
+    fn processes(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waits(&self) -> MutexGuard<'_, String> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.scratch.join("logs")
+    }
+
+    fn note(&self, waits: impl Into<String>) {
+        *self.waits() = waits.into();
+    }
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.iter().flat_map(|spec| &spec.containers)
+}
+
+async fn live(run: Arc<PodRun>, site: Site) {
+    tokio::select! {
+        () = run.leaving.cancelled() => {}
+        () = work(&run, &site) => {}
+    }
+    let processes = run.processes().clone();
+    for process in processes {
+        if process.is_running() {
+            let _ = process.signal(Signal::SIGTERM);
+            // Killed when its time is up, as a container would be.
+            let _ = end_of(&process, GRACE).await;
+        }
+        process.kill9();
+    }
+    run.ended.cancel();
+}
+
+async fn work(run: &PodRun, site: &Site) {
+    let mut pause = Pause::default();
+    // A Secret that is not there yet, or a container that does not get its work done, is tried again.
+    while let Err(error) = start(run, site).await {
+        run.note(format!("because it could not be started: {error:#}"));
+        pause.wait().await;
+    }
+    run.note("for nothing");
+    let processes = run.processes().clone();
+    futures::future::join_all(processes.into_iter().map(|process| keep(run, process))).await;
+}
+
+async fn start(run: &PodRun, site: &Site) -> Result<()> {
+    let source = Source { client: &site.client, pod: &run.pod };
+    let spec = run.pod.spec.as_ref().context("a Pod without a spec")?;
+    fs::create_dir_all(run.logs())?;
+    let mut volumes = BTreeMap::new();
+    for volume in spec.volumes.iter().flatten() {
+        let folder = source.materialise(volume, &run.scratch.join("volumes")).await?;
+        volumes.insert(volume.name.clone(), folder);
+    }
+    let stage =
+        Stage { volumes: &volumes, ports: &run.ports, cluster: &site.facts, folder: run.scratch.path() };
+    for container in spec.init_containers.iter().flatten() {
+        run.note(format!("for {} to end", container.name));
+        let launch = container::launch(&source, &stage, container).await?;
+        let process = Process::start(launch, &run.logs())?;
+        let ended = end_of(&process, INIT_DEADLINE).await?;
+        ensure!(ended.success(), "{} ended with {ended}", container.name);
+    }
+    let mut processes = Vec::new();
+    for container in &spec.containers {
+        let launch = container::launch(&source, &stage, container).await?;
+        processes.push(Arc::new(Process::start(launch, &run.logs())?));
+        run.starts.fetch_add(1, Ordering::Relaxed);
+    }
+    *run.processes() = processes;
+    Ok(())
+}
+
+/// Waits for a process that ends by itself.
+async fn end_of(process: &Process, deadline: Duration) -> Result<ExitStatus> {
+    let waiting = async {
+        loop {
+            match process.exit_status() {
+                Some(status) => return status,
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    let told = || format!("{} did not end within {deadline:?}", process.name());
+    tokio::time::timeout(deadline, waiting).await.with_context(told)
+}
+
+/// Starts a process again whenever it ended.
+async fn keep(run: &PodRun, process: Arc<Process>) {
+    let mut pause = Pause::default();
+    loop {
+        if process.is_running() {
+            tokio::time::sleep(LOOK).await;
+            continue;
+        }
+        run.note(format!("before {} is started again", process.name()));
+        pause.wait().await;
+        match process.start_again() {
+            Ok(()) => {
+                run.starts.fetch_add(1, Ordering::Relaxed);
+                run.note("for nothing");
+            }
+            Err(error) => run.note(format!("because {} could not be started: {error:#}", process.name())),
+        }
+    }
+}
+
+/// Longer each time, up to a bound.
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(SHORTEST_PAUSE)
+    }
+}
+
+impl Pause {
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+    }
+}
