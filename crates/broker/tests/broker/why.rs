@@ -177,7 +177,11 @@ async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Res
     sqlx::query("UPDATE agents SET last_seen_at = now(), poll_seconds = 30").execute(pool).await?;
     let why = ask().await?;
     assert_eq!(broken(&why), Some((Hop::Fetched, Cause::NotReportedYet)));
-    assert!(why.evidence.iter().any(|line| line.ends_with("it signs with another key")), "{:?}", why.evidence);
+    assert!(
+        why.evidence.iter().any(|line| line.ends_with("it signs with another key")),
+        "{:?}",
+        why.evidence
+    );
     second.stop().await;
     Ok(())
 }
