@@ -55,7 +55,9 @@ impl BadAssertion {
             Self::Invalid(agent, error) => Some((
                 *agent,
                 match error.kind() {
-                    ErrorKind::InvalidSignature => "it signs with a key that is not the agent's, or no longer",
+                    ErrorKind::InvalidSignature => {
+                        "it signs with a key that is not the agent's, or no longer"
+                    }
                     ErrorKind::ExpiredSignature => "what it signs has expired; a clock is wrong",
                     ErrorKind::InvalidAudience => "it joined another installation",
                     _ => "what it signs is not valid",

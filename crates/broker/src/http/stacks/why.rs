@@ -17,7 +17,7 @@ use crate::access::Caller;
 use crate::broker::Broker;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
-use crate::domain::why::{Case, Past, Refused, Seen, widened_grant, why};
+use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
 use crate::http::agents::visible::sees;
 use crate::http::error::ApiError;
 use crate::http::headers::position;
@@ -53,7 +53,8 @@ pub async fn stack_why(
     let mut told = told(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
     // Grants are for administrators to see, and to change.
     let may_grant = matches!(&caller, Caller::Token(token) if token.role.includes(Role::Admin));
-    if let Some(broken) = told.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant) {
+    if let Some(broken) = told.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
+    {
         broken.command =
             widened_grant(broken, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
     }
@@ -108,7 +109,8 @@ pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError>
 /// When the agent was last seen, by any replica that has told, or by this one.
 pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
-    let last_seen = stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
+    let last_seen =
+        stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
     let now = Timestamp::now();
     let poll_seconds = stored.as_ref().map_or(POLL_SECONDS, |stored| stored.poll_seconds);
     let refused = [broker.presence.refused_here(agent.id), stored.and_then(|stored| stored.refused)];
