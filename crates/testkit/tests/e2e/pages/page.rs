@@ -12,8 +12,6 @@ pub enum World {
     DevFleet,
     /// By a test of their own: the rehearsal in `restoring.rs`.
     Restoring,
-    /// Nowhere: a runbook has names to be filled in. That its commands exist is looked at.
-    Runbook,
 }
 
 #[derive(Debug)]
@@ -89,7 +87,6 @@ impl Page {
 
     fn parse(name: String, text: String) -> Result<Self> {
         let world = match comment(&text, "test: ") {
-            None if name.starts_with("docs/runbooks/") => Some(World::Runbook),
             None => None,
             Some("dev-fleet") => Some(World::DevFleet),
             Some("restoring") => Some(World::Restoring),
@@ -136,7 +133,7 @@ fn a_page_is_read_as_it_is_written() {
     assert_eq!(page.world, Some(World::DevFleet));
     let commands = page.commands();
     let typed: Vec<_> = commands.iter().map(|one| (one.line, one.text.as_str(), one.is_compared)).collect();
-    assert_eq!(typed, [(5, "a", true), (7, "b <<X\nc\nX", true), (17, "e", false)]);
+    assert_eq!(typed, [(5, "a", true), (7, "b <<X\nc\nX", true), (16, "e", false)]);
     assert_eq!(commands[0].shown, ["out"]);
     assert_eq!(page.blocks[1].not_run.as_deref(), Some("no"));
     assert!(Page::parse("t.md".into(), "<!-- test: nowhere -->".into()).is_err());
