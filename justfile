@@ -32,6 +32,14 @@ unit:
 contract:
     cargo xtask contract
 
+# The OpenAPI document and the pages of docs/reference, anew from the code
+docs:
+    cargo xtask docs
+
+# The documentation as a book of web pages, in target/book
+book:
+    cargo xtask book
+
 # The agent at full size beside its peers; `just bench --only create --rounds 5`
 bench *arguments:
     cargo xtask bench agent {{ arguments }}
@@ -52,7 +60,7 @@ deny:
 # Write snapshots anew where they changed on purpose, and look at the difference afterwards
 snapshots:
     INSTA_UPDATE=always cargo xtask test
-    git diff --stat -- '*.snap' docs/api-examples.json
+    git diff --stat -- '*.snap' docs README.md
 
 # Everything that CI does, from the same file
 ci:

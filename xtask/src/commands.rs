@@ -2,12 +2,15 @@
 
 pub mod api;
 pub mod bench;
+pub mod book;
 pub mod charts;
 pub mod contract;
 pub mod dev;
+pub mod docs;
 pub mod e2e;
 pub mod engines;
 pub mod faults;
 pub mod fuzz;
 pub mod image;
+pub mod journeys;
 pub mod test;

@@ -7,10 +7,13 @@
 //! commands/faults.rs     the fault matrix in full, and bugs that it has to find
 //! commands/api.rs        every route, called with made-up requests
 //! commands/fuzz.rs       made-up input for everything that reads what strangers send
+//! commands/docs.rs       the OpenAPI document and the reference pages, from the code
+//! commands/book.rs       the documentation as a book of web pages
 //! commands/contract.rs   which promises are proven by which tests
 //! commands/charts.rs     what the charts have from elsewhere
 //! commands/image.rs      self-contained programs, and images of them
 //! commands/bench.rs      Brokkr measured beside its peers
+//! commands/journeys.rs   the first hour, typed as a user would
 //! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
 //! runner.rs              cargo, the test runner, and becoming another program
 //! ```
@@ -21,7 +24,9 @@ mod runner;
 use anyhow::Result;
 use clap::Parser;
 
-use commands::{api, bench, charts, contract, dev, e2e, engines, faults, fuzz, image, test};
+use commands::{
+    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, image, journeys, test,
+};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -35,6 +40,9 @@ enum Command {
     Fuzz(fuzz::Args),
     Api(api::Args),
     Contract(contract::Args),
+    Journeys(journeys::Args),
+    Docs(docs::Args),
+    Book(book::Args),
     Dev(dev::Args),
     Bench(bench::Args),
     Charts(charts::Args),
@@ -50,6 +58,9 @@ fn main() -> Result<()> {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Api(args) => api::run(&args),
         Command::Contract(args) => contract::run(&args),
+        Command::Journeys(args) => journeys::run(&args),
+        Command::Docs(args) => docs::run(&args),
+        Command::Book(args) => book::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Charts(args) => charts::run(&args),

@@ -120,7 +120,8 @@ pub fn root() -> PathBuf {
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-fn cargo() -> Command {
+/// Cargo, in the root of the workspace.
+pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo

@@ -1,5 +1,6 @@
 //! Flags and environment of the agent, with their docs.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub struct RunArguments {
     /// How often everything is looked at again, though nothing was heard. Jittered.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
+    /// Where health checks and metrics are asked for, such as `0.0.0.0:8781`: /livez, /readyz, /metrics. Off if left out.
+    #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
     /// Log lines as JSON.
     #[arg(long, env = "BROKKR_LOG_JSON")]
     pub log_json: bool,
@@ -74,4 +78,19 @@ pub struct InstallArguments {
     /// Print the manifests instead of applying them.
     #[arg(long)]
     pub print: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_reference_page_of_the_agent_is_current() {
+        let introduction = brokkr_reference::made_from("crates/agent/src/args.rs")
+            + "# brokkr-agent\n\nThe reconciler, one for each cluster. What `install` puts into a cluster is explained in \
+               [deploy](../../deploy/README.md).\n";
+        brokkr_reference::check("agent.md", &brokkr_reference::program(Arguments::command(), &introduction));
+    }
 }

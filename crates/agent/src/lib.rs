@@ -6,6 +6,7 @@
 //!
 //! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for every decision.
 
+pub mod admin;
 pub mod args;
 pub mod diagnose;
 pub mod execute;
@@ -18,6 +19,7 @@ pub mod inventory;
 pub mod keep;
 pub mod link;
 pub mod marks;
+pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod reconcile;

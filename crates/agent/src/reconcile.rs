@@ -6,12 +6,14 @@
 
 pub mod board;
 pub mod claims;
+pub mod figures;
+pub mod passes;
 pub mod stack;
 mod sweeps;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Envelope;
@@ -20,12 +22,15 @@ use brokkr_api::report::Report;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
+use crate::admin::Asked;
 use crate::inventory::wire;
 use crate::link::poll::News;
+use crate::metrics::Metrics;
 use crate::observe::{Change, Watches};
 use crate::plan::steps::{Answer, Ground, Step};
 use crate::plan::types::{Record, Uid};
 use board::{Board, Whoami};
+use passes::{Outcome, Passes};
 pub use sweeps::Sweeps;
 pub use worker::Worker;
 
@@ -38,12 +43,17 @@ pub struct Reconciler {
     board: Board,
     /// Nothing is written before the broker said that this agent is ACTIVE.
     active: bool,
-    stood_down: bool,
+    /// What was said last was taken up.
+    aimed: bool,
+    /// Why nothing may be written, if so.
+    stood_down: Option<&'static str>,
     /// Stacks that wait for a definition or namespace to come.
     parked: BTreeMap<Ground, BTreeSet<StackId>>,
     sweeps: Sweeps,
     /// What carries our marks and is in no record, and was told.
     strays: HashSet<Uid>,
+    passes: Passes,
+    metrics: Metrics,
     answers: mpsc::UnboundedSender<Done>,
     reports: mpsc::UnboundedSender<Vec<Report>>,
 }
@@ -54,6 +64,7 @@ pub struct Inbox {
     pub changes: mpsc::Receiver<Change>,
     pub answers: mpsc::UnboundedReceiver<Done>,
     pub acknowledged: mpsc::UnboundedReceiver<Vec<EventId>>,
+    pub asked: mpsc::UnboundedReceiver<Asked>,
 }
 
 /// A step that was carried out.
@@ -70,6 +81,7 @@ impl Reconciler {
         watches: Watches,
         records: Vec<Record>,
         sweeps: Sweeps,
+        metrics: Metrics,
         answers: mpsc::UnboundedSender<Done>,
         reports: mpsc::UnboundedSender<Vec<Report>>,
     ) -> Self {
@@ -78,10 +90,13 @@ impl Reconciler {
             watches,
             board: Board::default(),
             active: false,
-            stood_down: false,
+            aimed: false,
+            stood_down: None,
             parked: BTreeMap::new(),
             sweeps,
             strays: HashSet::new(),
+            passes: Passes::default(),
+            metrics,
             answers,
             reports,
         };
@@ -121,6 +136,10 @@ impl Reconciler {
                     }
                 }
                 Some(ids) = inbox.acknowledged.recv() => self.board.forget_reports(&ids),
+                Some(asked) = inbox.asked.recv() => {
+                    // Whoever asked may have left by now.
+                    let _ = asked.send(self.figures());
+                }
                 () = tokio::time::sleep(pause) => self.wake(),
             }
             for stack in self.board.take_dirty() {
@@ -154,12 +173,12 @@ impl Reconciler {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::StandDown(_) => self.stood_down = true,
-            News::StandUp => self.stood_down = false,
+            News::StandDown(why) => self.stood_down = Some(why),
+            News::StandUp => self.stood_down = None,
             News::Silence => self.go_on_alone(),
             News::Target(envelope) => self.aim(*envelope),
         }
-        let may_write = self.active && !self.stood_down;
+        let may_write = self.active && self.stood_down.is_none();
         if self.worker.cluster.let_write(may_write) != may_write && may_write {
             self.board.stand_up();
         }
@@ -170,12 +189,13 @@ impl Reconciler {
             stacks = self.board.stacks.len(),
             "the broker is away: keeping and repairing what was applied last"
         );
-        self.active = true;
+        (self.active, self.aimed) = (true, true);
         self.board.go_on_alone();
     }
 
     fn aim(&mut self, envelope: Envelope) {
         self.active = envelope.status == AgentStatus::Active;
+        self.aimed = true;
         if !self.active {
             tracing::info!("this agent is not ACTIVE: nothing is changed in the cluster");
             return;
@@ -207,10 +227,13 @@ impl Reconciler {
     }
 
     fn finish(&mut self, done: Done) {
+        self.metrics.carried_out(&done.step, &done.answer);
         let finished = self.board.finish(done.stack, &done.step, &done.answer, Timestamp::now());
         self.send(finished.reports);
         if finished.dropped {
             tracing::info!(stack.id = %done.stack, "stack removed");
+            let ended = self.passes.end(done.stack, Outcome::Removed, Instant::now());
+            self.count_pass(ended);
             self.park(done.stack, &BTreeSet::new());
             self.worker.holds.let_go(done.stack);
         }
@@ -219,6 +242,12 @@ impl Reconciler {
     fn send(&self, reports: Vec<Report>) {
         if !reports.is_empty() {
             let _ = self.reports.send(reports);
+        }
+    }
+
+    fn count_pass(&self, ended: Option<(Outcome, Duration)>) {
+        if let Some((outcome, took)) = ended {
+            self.metrics.reconciled(outcome, took);
         }
     }
 
@@ -237,7 +266,7 @@ impl Reconciler {
 
     /// Asks the plan what to do now, and has it done.
     fn advance(&mut self, id: StackId) {
-        if !self.active || self.stood_down {
+        if !self.active || self.stood_down.is_some() {
             return;
         }
         let who = Whoami {
@@ -247,6 +276,8 @@ impl Reconciler {
         };
         let Some(decided) = self.board.advance(id, who, Timestamp::now()) else { return };
         if let Some(plan) = &decided.plan {
+            let ended = self.passes.note(id, plan.stage, Instant::now());
+            self.count_pass(ended);
             if let Some(what) = &plan.waiting_for {
                 tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
             }

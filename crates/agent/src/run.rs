@@ -10,6 +10,7 @@ use brokkr_install::start::Hop;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::mpsc;
 
+use crate::admin::Admin;
 use crate::args::RunArguments;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
@@ -21,6 +22,7 @@ use crate::link::holds::HeldStacks;
 use crate::link::memory::Memory;
 use crate::link::poll::Link;
 use crate::link::{identity, report};
+use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
@@ -32,15 +34,22 @@ const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
+    let metrics = Metrics::default();
+    let admin = Admin::new(metrics.clone(), arguments.polling_interval);
+    if let Some(address) = arguments.admin_listen {
+        let listener = Admin::bind(address).await?;
+        // Before anything is waited for: what the start waits for can be asked.
+        tokio::spawn(admin.clone().serve(listener));
+    }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
     // Apart, so that watches never stand in the way of writes.
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
 
     let anonymous = broker_client(&arguments, Credential::None)?;
-    let start = Start::new(&requests, &arguments.namespace);
+    let start = Start::new(&requests, &arguments.namespace, admin.clone());
     let join_token = arguments.join_token_file.as_deref();
     let identity = start
-        .patiently(Hop::Token, "identify this agent", || {
+        .patiently(Hop::Token, "join the broker", || {
             identity::identify(&requests, &arguments.namespace, &anonymous, join_token)
         })
         .await;
@@ -93,7 +102,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let worker = Worker {
         agent,
         session: session.count,
-        cluster: Cluster::new(requests.clone(), arguments.in_flight),
+        cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
         rights: Rights::new(scope.clone()),
         content: ContentSource {
@@ -105,7 +114,8 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);
-    let reconciler = Reconciler::new(worker, watches, known, sweeps, answers_in, reports_in);
+    let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), answers_in, reports_in);
+    let asked = admin.running();
     let link = Link {
         broker: broker.clone(),
         identity,
@@ -117,11 +127,12 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         news: news_in,
         holds,
         contents,
+        metrics: metrics.clone(),
     };
     tokio::select! {
-        () = reconciler.run(Inbox { news, changes, answers, acknowledged }) => {}
+        () = reconciler.run(Inbox { news, changes, answers, acknowledged, asked }) => {}
         () = link.run() => {}
-        () = report::run(broker, agent, reports, acknowledged_in) => {}
+        () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
         signal = stopped() => tracing::info!(signal, "stopping; what is under way is found again at the next start"),
     }
     Ok(())

@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use crate::admin::Admin;
 use crate::keep::own::timely;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -19,29 +20,32 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 pub struct Start {
     maps: Api<ConfigMap>,
+    admin: Admin,
 }
 
 impl Start {
     #[must_use]
-    pub fn new(client: &Client, namespace: &str) -> Self {
-        Self { maps: Api::namespaced(client.clone(), namespace) }
+    pub fn new(client: &Client, namespace: &str, admin: Admin) -> Self {
+        Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
     /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
     pub async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
-        what: &str,
+        what: &'static str,
         attempt: impl Fn() -> F,
     ) -> T {
+        self.admin.starting(what);
         let mut pause = FIRST_PAUSE;
         loop {
             match attempt().await {
                 Ok(done) => return done,
                 Err(error) => {
                     let hop = hop(&error, step);
-                    tracing::warn!(%hop, "cannot {what} yet: {error:#}; trying again in {pause:?}");
-                    self.tell(Progress { hop, reason: format!("{error:#}"), at: Timestamp::now() }).await;
+                    let reason = one_line(&error);
+                    tracing::warn!(%hop, "cannot {what} yet: {reason}; trying again in {pause:?}");
+                    self.tell(Progress { hop, reason, at: Timestamp::now() }).await;
                 }
             }
             tokio::time::sleep(pause).await;
@@ -79,6 +83,18 @@ fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
         cause.downcast_ref::<kube::Error>().map(|_| Hop::Rights)
     });
     told.unwrap_or(otherwise)
+}
+
+/// The error with its causes, each said once: some repeat theirs.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line.push_str(": ");
+            line.push_str(&cause);
+        }
+    }
+    line
 }
 
 fn at_broker(error: &ClientError) -> Hop {
@@ -126,5 +142,7 @@ mod tests {
             assert_eq!(hop(&unreachable(stage, Some("proxy:3128")), Hop::Token), hop_behind_a_proxy);
         }
         assert_eq!(hop(&anyhow!("no fence stands"), Hop::Fence), Hop::Fence);
+        let told = one_line(&unreachable(Stage::Connect, None));
+        assert_eq!(told, "join the broker: cannot reach https://brokkr.example/: so");
     }
 }

@@ -137,7 +137,20 @@ pub enum ConditionKind {
     PrunePending,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumIter,
+)]
 pub enum ConditionStatus {
     True,
     False,

@@ -27,8 +27,11 @@ pub enum State {
     Pending,
     /// Written, not yet ready.
     Applied,
+    /// Everything that was applied does its work.
     Healthy,
+    /// It was healthy, and something no longer is.
     Degraded,
+    /// It stopped: the message and the objects say where.
     Failed,
     /// The stack was deleted or no longer targets the agent; not yet seen gone.
     Removing,

@@ -34,30 +34,39 @@ pub enum WebhookEvent {
     #[serde(rename = "ping")]
     #[strum(serialize = "ping")]
     Ping,
+    /// Somebody submitted a version of a stack.
     #[serde(rename = "deployment_object.submitted")]
     #[strum(serialize = "deployment_object.submitted")]
     ObjectSubmitted,
+    /// Somebody deleted a stack.
     #[serde(rename = "stack.deleted")]
     #[strum(serialize = "stack.deleted")]
     StackDeleted,
+    /// An agent wrote everything of a version.
     #[serde(rename = "stack.applied")]
     #[strum(serialize = "stack.applied")]
     Applied,
+    /// On an agent, everything of a version does its work.
     #[serde(rename = "stack.healthy")]
     #[strum(serialize = "stack.healthy")]
     Healthy,
+    /// On an agent, something that was healthy no longer is.
     #[serde(rename = "stack.degraded")]
     #[strum(serialize = "stack.degraded")]
     Degraded,
+    /// On an agent, a version stopped with an error.
     #[serde(rename = "stack.failed")]
     #[strum(serialize = "stack.failed")]
     Failed,
+    /// An agent put back what others had changed.
     #[serde(rename = "stack.repaired")]
     #[strum(serialize = "stack.repaired")]
     Repaired,
+    /// On an agent, a removal or prune waits for something.
     #[serde(rename = "stack.blocked")]
     #[strum(serialize = "stack.blocked")]
     Blocked,
+    /// An agent has seen everything of a stack gone.
     #[serde(rename = "stack.removed")]
     #[strum(serialize = "stack.removed")]
     Removed,
@@ -65,6 +74,7 @@ pub enum WebhookEvent {
     #[serde(rename = "alert.failure")]
     #[strum(serialize = "alert.failure")]
     FailureLasts,
+    /// That is over.
     #[serde(rename = "alert.failure_over")]
     #[strum(serialize = "alert.failure_over")]
     FailureOver,
@@ -72,6 +82,7 @@ pub enum WebhookEvent {
     #[serde(rename = "alert.drift")]
     #[strum(serialize = "alert.drift")]
     DriftLasts,
+    /// That is over.
     #[serde(rename = "alert.drift_over")]
     #[strum(serialize = "alert.drift_over")]
     DriftOver,

@@ -22,12 +22,14 @@ use crate::status::State;
     ToSchema,
     strum::Display,
     strum::EnumString,
+    strum::EnumIter,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Presence {
     /// It has never asked.
     Never,
+    /// It asks as often as it should.
     Fresh,
     /// It missed a few polls.
     Late,
@@ -82,14 +84,23 @@ pub struct AgentEvent {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Hop {
+    /// It was submitted and stored.
     Published,
+    /// The stack reaches the agent, by name or by selector.
     Targeted,
+    /// The agent may have it.
     Released,
+    /// The agent has its content.
     Fetched,
+    /// The content is what was submitted, and reads the same.
     Verified,
+    /// Everything of it is written.
     Applied,
+    /// What it no longer contains is gone.
     Pruned,
+    /// Everything of it does its work.
     Healthy,
+    /// The broker was told so.
     Reported,
 }
 
@@ -106,10 +117,13 @@ pub enum Cause {
     NotTargeted,
     /// The project was not granted the agent.
     NotGranted,
+    /// The agent is paused.
     AgentInactive,
     /// The agent has never asked for its target state.
     AgentNeverSeen,
+    /// The agent missed many polls.
     AgentSilent,
+    /// The agent missed a few polls.
     AgentLate,
     /// Two processes claim to be the agent, and both hold.
     SessionTied,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
+use brokkr_metrics::MEDIA_TYPE;
 use http::header::CONTENT_TYPE;
 
 use crate::broker::Broker;
 use crate::http::{frame, health};
 use crate::listener::{Connections, Limits};
-use crate::metrics::{MEDIA_TYPE, scrape};
+use crate::metrics::scrape;
 
 /// Orchestrators and metric collectors are few.
 pub const LIMITS: Limits = Limits { connections: 64, per_address: 64 };

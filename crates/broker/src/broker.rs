@@ -20,7 +20,7 @@ use crate::http::contents::Contents;
 use crate::http::error::ApiError;
 use crate::http::quota::Usage;
 use crate::index::Index;
-use crate::metrics::Metrics;
+use crate::metrics::{FleetCount, Metrics};
 use crate::store::audit::audit_insert;
 use crate::store::installation::installation_hold;
 use crate::tasks::event_tail::Streams;
@@ -56,6 +56,7 @@ pub struct Broker {
     pub contents: Contents,
     pub webhooks: Arc<Webhooks>,
     pub metrics: Metrics,
+    pub fleet: FleetCount,
     /// Cancelled when this replica is told to stop: it still serves, and sends callers elsewhere.
     pub leaving: CancellationToken,
     /// Cancelled a little later: long polls are answered, no new ones wait.

@@ -254,12 +254,25 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_documented() {
+    fn every_key_is_documented_with_its_default() {
         let page = include_str!("../../../docs/configuration.md");
-        for key in keys() {
+        for argument in
+            serve_command().get_arguments().filter(|argument| keys().contains(&argument.get_id().to_string()))
+        {
+            let key = argument.get_id();
+            let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{key}` | ")));
+            let row = row.unwrap_or_else(|| panic!("docs/configuration.md says nothing about `{key}`"));
+            let said = row.split(" |").next().unwrap_or_default().trim_matches('`');
+            let default = argument.get_default_values().iter().map(|value| value.to_string_lossy());
+            let default = default.collect::<Vec<_>>().join(",");
+            let is_right = match (default.as_str(), argument.get_action()) {
+                ("", ArgAction::SetTrue) => said == "false",
+                ("", _) => said.starts_with("none"),
+                _ => said == default,
+            };
             assert!(
-                page.contains(&format!("| `{key}` |")),
-                "docs/configuration.md says nothing about `{key}`"
+                is_right,
+                "docs/configuration.md says of `{key}` that it is {said:?} by default; it is {default:?}"
             );
         }
     }

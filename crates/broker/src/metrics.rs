@@ -6,24 +6,29 @@
 //! | module    | what lives there                                   |
 //! |-----------|----------------------------------------------------|
 //! | `figures` | what is read at the moment of asking               |
-//! | `process` | what the system knows about this process           |
+//! | `fleet`   | the same of the fleet, kept for a while            |
 
 mod figures;
-mod process;
+mod fleet;
 
 use std::time::Duration;
 
+use brokkr_api::report::{Report, Transition};
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use strum::IntoEnumIterator as _;
 
-pub use figures::{MEDIA_TYPE, scrape};
+pub use figures::scrape;
+pub use fleet::FleetCount;
 
 /// Seconds. Long polls are answered after up to five minutes.
 const BUCKETS: [f64; 11] = [0.002, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+/// Seconds. Some wait for a cluster that is away for days.
+const DELIVERIES: [f64; 11] = [0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
@@ -37,20 +42,34 @@ struct Took {
     route: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reported {
+    transition: String,
+}
+
 /// The counters. Cheap to clone, and then still the same counters.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: Family<Answered, Counter>,
     durations: Family<Took, Histogram, fn() -> Histogram>,
     wakes: Counter,
+    reports: Family<Reported, Counter>,
+    deliveries: Histogram,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
+        let reports = Family::<Reported, Counter>::default();
+        // From the start: what begins at one is not seen to grow.
+        for transition in Transition::iter() {
+            let _ = reports.get_or_create(&Reported { transition: transition.to_string() });
+        }
         Self {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             wakes: Counter::default(),
+            reports,
+            deliveries: Histogram::new(DELIVERIES),
         }
     }
 }
@@ -69,6 +88,14 @@ impl Metrics {
         self.wakes.inc();
     }
 
+    /// A report came that was not known yet.
+    pub fn reported(&self, report: &Report) {
+        self.reports.get_or_create(&Reported { transition: report.transition.to_string() }).inc();
+        if let Some(took) = delivery(report) {
+            self.deliveries.observe(took);
+        }
+    }
+
     fn register(&self, registry: &mut Registry) {
         registry.register("requests", "Requests answered", self.requests.clone());
         registry.register(
@@ -77,7 +104,23 @@ impl Metrics {
             self.durations.clone(),
         );
         registry.register("wakes", "Long polls woken by a change", self.wakes.clone());
+        registry.register("reports", "Reports of agents, each once", self.reports.clone());
+        registry.register(
+            "delivery_duration_seconds",
+            "From when an agent should have a deployment object until its report that all of it is ready",
+            self.deliveries.clone(),
+        );
     }
+}
+
+/// Seconds that a delivery took, by the broker's own clock, if this is the report that ends one: later ones tell that
+/// it is healthy again.
+fn delivery(report: &Report) -> Option<f64> {
+    let hops = &report.hops;
+    let first =
+        report.transition == Transition::Healthy && hops.healthy.is_some_and(|healthy| report.at <= healthy);
+    let due = hops.published.max(hops.targeted).max(hops.released).filter(|_| first)?;
+    Some(hops.reported?.duration_since(due).as_secs_f64().max(0.0))
 }
 
 /// Callers may send any word as a method: only those that there are become a label.
@@ -104,6 +147,8 @@ fn class(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -121,6 +166,32 @@ mod tests {
             text.contains("requests_total{route=\"unknown\",method=\"other\",status=\"4xx\"} 1000"),
             "{text}"
         );
-        assert!(text.lines().count() < 30, "{text}");
+        let series = text.lines().filter(|line| line.starts_with("request"));
+        assert!(series.count() < 20, "{text}");
+    }
+
+    #[test]
+    fn a_delivery_takes_from_when_it_was_due_to_the_first_report_that_it_is_healthy() {
+        let second = |number| Timestamp::from_second(number).unwrap();
+        let mut report: Report = serde_json::from_value(serde_json::json!({
+            "id": uuid::Uuid::nil(), "stack_id": uuid::Uuid::nil(), "sequence_id": 1, "transition": "healthy",
+            "at": second(130),
+        }))
+        .unwrap();
+        assert_eq!(delivery(&report), None, "nobody knows when it was published");
+        report.hops.published = Some(second(10));
+        report.hops.targeted = Some(second(100));
+        report.hops.healthy = Some(second(130));
+        report.hops.reported = Some(second(132));
+        assert_eq!(
+            delivery(&report),
+            Some(32.0),
+            "what was published before the agent was targeted was not late"
+        );
+        report.transition = Transition::Applied;
+        assert_eq!(delivery(&report), None);
+        report.transition = Transition::Healthy;
+        report.at = second(500);
+        assert_eq!(delivery(&report), None, "healthy again");
     }
 }

@@ -21,7 +21,7 @@ use crate::http::contents::Contents;
 use crate::http::quota::Usage;
 use crate::index::Index;
 use crate::listener::{End, Limits, ListenError, Listener, tls_config};
-use crate::metrics::Metrics;
+use crate::metrics::{FleetCount, Metrics};
 use crate::router::router;
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
@@ -126,6 +126,7 @@ impl Server {
             contents: Contents::default(),
             webhooks,
             metrics: Metrics::default(),
+            fleet: FleetCount::default(),
             leaving: end.leaving.clone(),
             draining: end.stop.clone(),
             drain_spread: args.drain / 2,

@@ -12,6 +12,7 @@ pub mod events;
 pub mod facts;
 pub mod failures;
 pub mod fingerprints;
+pub mod fleet;
 pub mod grants;
 pub mod holds;
 pub mod idempotency_keys;

@@ -252,6 +252,16 @@ mod tests {
         insta::assert_snapshot!(text);
     }
 
+    #[test]
+    fn the_reference_page_of_the_command_line_is_current() {
+        let introduction = brokkr_reference::made_from("crates/cli/src/args")
+            + "# brokkr\n\nThe command line for people and pipelines. Results are on stdout, everything else on stderr; \
+               what it exits with is in [exit codes](../exit-codes.md). `brokkr man DIR` writes the same as manual \
+               pages, `brokkr completion SHELL` completes it.\n";
+        let command = Args::command().term_width(100);
+        brokkr_reference::check("cli.md", &brokkr_reference::program(command, &introduction));
+    }
+
     fn write_help(command: &mut clap::Command, path: &str, text: &mut String) {
         let help = command.render_long_help().to_string();
         let own =

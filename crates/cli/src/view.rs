@@ -79,3 +79,25 @@ impl<T: Listed> Show for Page<T> {
 pub fn whole<T>(items: Vec<T>) -> Page<T> {
     Page::whole(items)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// A view that nobody looked at on a narrow terminal is one that is too wide there.
+    #[test]
+    fn every_view_is_looked_at_in_every_width_and_with_its_colours() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view");
+        let mut views = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(source) = fs::read_to_string(&path) else { continue };
+            if ["impl Show for ", "impl Listed for "].iter().any(|begins| source.contains(begins)) {
+                views += 1;
+                assert!(source.contains("looks(&"), "{} has no snapshot by `samples::looks`", path.display());
+            }
+        }
+        assert!(views >= 20, "{views}");
+    }
+}

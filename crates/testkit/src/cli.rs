@@ -1,6 +1,6 @@
 //! The command line, as a user with a home of their own runs it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,12 +18,18 @@ const DEADLINE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Cli {
     program: PathBuf,
+    /// With kubectl on it, which some commands call.
+    path: OsString,
     scratch: Scratch,
 }
 
 impl Cli {
     pub fn new() -> Result<Self> {
-        Ok(Self { program: program("brokkr")?, scratch: Scratch::new("cli")? })
+        let engines = brokkr_engines::locate()?;
+        let kubectl = engines.binary("kubectl").parent().map(Path::to_owned);
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(kubectl.into_iter().chain(std::env::split_paths(&inherited)))?;
+        Ok(Self { program: program("brokkr")?, path, scratch: Scratch::new("cli")? })
     }
 
     /// The folder that stands in for `~/.config` (`XDG_CONFIG_HOME`).
@@ -70,6 +76,7 @@ impl Cli {
             .folder(self.scratch.path())
             .env("XDG_CONFIG_HOME", self.config_home())
             .env("HOME", self.scratch.path())
+            .env("PATH", &self.path)
     }
 
     /// Writes a file that commands can be pointed at.

@@ -20,7 +20,7 @@
 //! ```text
 //! names scratch port eventually tls    small things that every test needs
 //! process                              child processes that never outlive the test
-//! postgres cluster audit               the engines, and what they witnessed
+//! postgres cluster audit prometheus    the engines, and what they witnessed
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
 //! pods                                 Brokkr itself, as its Pods run it
@@ -43,6 +43,7 @@ mod port;
 pub mod postgres;
 pub mod process;
 pub mod programs;
+pub mod prometheus;
 pub mod proxy;
 mod scratch;
 pub mod scripted;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokkr_manifest::Key;
 use bytes::Bytes;
@@ -17,9 +17,10 @@ use kube::client::Body;
 use serde_json::Value;
 
 use super::pacing::{Heard, Places};
-use super::write::Writes;
+use super::write::{APPLY, Writes};
 use super::{classify, inside};
 use crate::grant::Acting;
+use crate::metrics::Metrics;
 use crate::observe::tracked;
 use crate::plan::steps::Answer;
 use crate::plan::types::{Failure, FailureClass, Seen};
@@ -37,6 +38,7 @@ pub struct Cluster {
     places: Arc<Places>,
     /// A7: what is queued when the agent has to stop must not go out afterwards.
     may_write: Arc<AtomicBool>,
+    metrics: Metrics,
 }
 
 /// The reason of a request that was not sent because this agent must not write now.
@@ -59,6 +61,20 @@ pub(super) struct Ask<'a> {
     pub user: Option<&'a str>,
 }
 
+impl Ask<'_> {
+    /// What is asked for, in one word of ours.
+    fn verb(&self) -> &'static str {
+        match self.method {
+            Method::GET => "read",
+            Method::POST => "review",
+            Method::DELETE => "delete",
+            _ if self.path.contains("dryRun=All") => "dry_run",
+            _ if self.content_type == APPLY => "apply",
+            _ => "release",
+        }
+    }
+}
+
 impl Reply {
     pub(super) fn seen(&self, kind: &Kind) -> Result<Seen, Failure> {
         tracked::read(&self.body, &kind.name(), Timestamp::now())
@@ -79,7 +95,14 @@ impl Reply {
 impl Cluster {
     #[must_use]
     pub fn new(client: Client, in_flight: usize) -> Self {
-        Self { client, places: Arc::new(Places::new(in_flight)), may_write: Arc::default() }
+        let places = Arc::new(Places::new(in_flight));
+        Self { client, places, may_write: Arc::default(), metrics: Metrics::default() }
+    }
+
+    /// The same, whose requests are counted here.
+    #[must_use]
+    pub fn counted_by(self, metrics: &Metrics) -> Self {
+        Self { metrics: metrics.clone(), ..self }
     }
 
     /// Requests that change something for a stack, made as whom its grant says.
@@ -130,6 +153,7 @@ impl Cluster {
     pub(super) async fn exchange(&self, ask: Ask<'_>, body: Vec<u8>) -> Result<Reply, Failure> {
         // A POST is a review: see above.
         let writes = !matches!(ask.method, Method::GET | Method::POST);
+        let verb = ask.verb();
         let mut request = Request::builder()
             .method(ask.method)
             .uri(ask.path)
@@ -144,6 +168,7 @@ impl Cluster {
             // Looked at when it goes out, not when it was queued.
             self.check_may_write()?;
         }
+        let sent = Instant::now();
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| classify::unreachable(&error))?;
             let (parts, body) = response.into_parts();
@@ -154,6 +179,7 @@ impl Cluster {
             Ok(reply) => reply,
             Err(_) => Err(classify::unreachable(&format!("no answer within {} s", DEADLINE.as_secs()))),
         };
+        self.metrics.asked(verb, reply.as_ref().ok().map(|reply| reply.status), sent.elapsed());
         if let Ok(reply) = &reply {
             place.heard(Heard::of(reply.status, reply.retry_after()));
         }

@@ -14,7 +14,7 @@ use crate::resource::Kind;
 use crate::seeded::{Bug, has};
 use crate::yields;
 
-const APPLY: &str = "application/apply-patch+yaml";
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 
 /// Writes for one stack, as one identity.

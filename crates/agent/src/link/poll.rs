@@ -16,6 +16,7 @@ use super::holds::{Held, HeldStacks};
 use super::memory::{Memory, open_session};
 use crate::keep::Contents;
 use crate::keep::own::RequestError;
+use crate::metrics::Metrics;
 
 /// What the link tells the reconciler.
 #[derive(Debug)]
@@ -40,6 +41,7 @@ pub struct Link {
     pub news: mpsc::UnboundedSender<News>,
     pub holds: HeldStacks,
     pub contents: Contents,
+    pub metrics: Metrics,
 }
 
 impl Link {
@@ -68,6 +70,7 @@ impl Link {
             match poll {
                 Ok(poll) => {
                     failures = 0;
+                    self.metrics.heard();
                     if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && stood_down {
                         stood_down = false;
                         let _ = self.news.send(News::StandUp);
@@ -140,6 +143,7 @@ impl Link {
                 }
                 Err(error) => {
                     tracing::warn!("cannot open a session yet: {error:#}");
+                    self.metrics.unheard();
                     // A broker that answers with a refusal is not away.
                     let refused = matches!(
                         error.downcast_ref(),
@@ -195,6 +199,7 @@ impl Link {
     /// The answer was wrong or did not come: nothing changes, and it is asked again.
     async fn complain(&mut self, error: &ClientError, failures: &mut u32) {
         tracing::warn!(%error, "no target state; keeping what is there");
+        self.metrics.unheard();
         self.pause(failures, error.retry_after()).await;
     }
 

@@ -9,6 +9,8 @@ use brokkr_api::{AgentId, ErrorCode, EventId};
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::mpsc;
 
+use crate::metrics::Metrics;
+
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Takes reports in, sends them in batches, and says which need not be kept any longer.
@@ -17,6 +19,7 @@ pub async fn run(
     agent: AgentId,
     mut incoming: mpsc::UnboundedReceiver<Vec<Report>>,
     settled: mpsc::UnboundedSender<Vec<EventId>>,
+    metrics: Metrics,
 ) {
     let mut waiting: BTreeMap<EventId, Report> = BTreeMap::new();
     let (mut attempt, mut batch) = (0u32, BATCH);
@@ -26,6 +29,7 @@ pub async fn run(
             while let Ok(more) = incoming.try_recv() {
                 waiting.extend(more.into_iter().map(|report| (report.id, report)));
             }
+            metrics.reports_waiting(waiting.len());
             let reports = oldest(&waiting, batch);
             let sent: Vec<EventId> = reports.iter().map(|report| report.id).collect();
             let done = match broker.report(agent, &ReportBatch { reports }).await {
@@ -61,6 +65,7 @@ pub async fn run(
             for id in &done {
                 waiting.remove(id);
             }
+            metrics.reports_waiting(waiting.len());
             if !done.is_empty() && settled.send(done).is_err() {
                 return;
             }

@@ -168,6 +168,13 @@ impl Index {
         }
     }
 
+    /// Watches that know everything that is there.
+    #[must_use]
+    pub fn complete_parts(&self) -> usize {
+        let parts = self.kinds.values().flat_map(|kind| kind.parts.values());
+        parts.filter(|part| part.complete).count()
+    }
+
     /// Objects with our label and marks of their own that no inventory has: left over from something that
     /// went wrong. They are told about, never deleted.
     #[must_use]

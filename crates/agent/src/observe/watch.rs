@@ -151,6 +151,18 @@ impl Watches {
         });
     }
 
+    /// How many watches keep the index.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.running.values().map(Vec::len).sum()
+    }
+
+    /// How many watches there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.kept() + self.parked.len()
+    }
+
     /// Has one kind listed afresh, because events may have been missed. Nothing is lost meanwhile.
     pub fn relist(&self, kind: &KindName) {
         for part in self.running.get(kind).into_iter().flatten() {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::board::Whoami;
 use super::claims::Around;
+use super::figures::State;
 use crate::execute::request::STOOD_DOWN;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
@@ -117,6 +118,22 @@ impl StackState {
     pub fn name(&self) -> String {
         let goal = self.goal.as_ref().map(|goal| &goal.target.stack_name);
         goal.or(self.record.as_ref().map(|record| &record.stack_name)).cloned().unwrap_or_default()
+    }
+
+    /// Where it is, in one word.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let fails =
+            !self.progress.failures.is_empty() || self.progress.fetch.is_some() || self.setback.is_some();
+        match self.stage {
+            None => State::Idle,
+            Some(Stage::Remove | Stage::Done) => State::Removing,
+            Some(Stage::Stopped) => State::Failing,
+            Some(_) if fails => State::Failing,
+            Some(Stage::Steady) if self.progress.unready_since.is_some() => State::Unready,
+            Some(Stage::Steady) => State::Healthy,
+            Some(_) => State::Delivering,
+        }
     }
 
     #[must_use]

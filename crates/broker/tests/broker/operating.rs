@@ -45,6 +45,8 @@ async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Resu
     let page = include_str!("../../../../docs/metrics.md");
     let documented: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    // Those of agents are compared where there are agents.
+    let documented = documented.into_iter().filter(|name| !name.starts_with("brokkr_agent_")).collect();
     assert_eq!(told, documented);
     Ok(())
 }

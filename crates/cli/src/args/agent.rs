@@ -70,6 +70,7 @@ pub struct OneAgent {
 ///
 /// The token alone is printed to stdout, once. It can be used by one agent, which gets this name and these labels.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent join-token eu-1 -l env=prod -l region=eu > join-token")]
 pub struct JoinToken {
     /// The name that the agent will have
     pub name: Name,
@@ -85,6 +86,7 @@ pub struct JoinToken {
 ///
 /// The agent keeps its id, labels and targets. Once the token is used, every other key of the agent ends.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent rejoin eu-1 > join-token")]
 pub struct Rejoin {
     /// By name or id
     #[arg(value_parser = super::agent)]
@@ -98,6 +100,7 @@ pub struct Rejoin {
 ///
 /// Its cluster is left as it is. `brokkr agent rejoin` lets it in again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent revoke eu-1 --yes")]
 pub struct Revoke {
     /// By name or id
     #[arg(value_parser = super::agent)]

@@ -16,6 +16,7 @@ pub enum BarCommand {
 
 /// Let a barred content be submitted again
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr bar lift web 42")]
 pub struct LiftBar {
     /// By name or id
     #[arg(value_parser = super::stack)]

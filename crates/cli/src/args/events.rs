@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 /// What agents reported, the newest last
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr events --stack web --since 2h --event failed")]
 pub struct Events {
     /// Only of this stack, by name or id
     #[arg(long, value_name = "STACK", value_parser = super::stack)]

@@ -51,6 +51,7 @@ pub struct SetGrant {
 
 /// Withdraw a grant: what agents hold by it stays as it is, frozen
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr grant delete shop-prod --yes --expect 12")]
 pub struct DeleteGrant {
     /// By name
     #[arg(value_name = "GRANT")]

@@ -30,6 +30,7 @@ fn state() -> impl clap::builder::TypedValueParser<Value = State> {
 
 /// What is wrong now: each mistake once, with how often it is there
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr errors web")]
 pub struct Errors {
     /// Only of this stack, by name or id
     #[arg(value_parser = super::stack)]
@@ -38,6 +39,7 @@ pub struct Errors {
 
 /// The versions of a stack, newest first
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr history web")]
 pub struct History {
     /// By name or id
     #[arg(value_parser = super::stack)]
@@ -46,6 +48,7 @@ pub struct History {
 
 /// What targets an agent, and why
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr targets eu-1")]
 pub struct Targets {
     /// By name or id
     #[arg(value_parser = super::agent)]

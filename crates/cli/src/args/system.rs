@@ -21,6 +21,7 @@ pub enum SystemCommand {
 ///
 /// Whatever is chosen is published as a new version, so that it reaches every agent.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr system settle web --take eu-1")]
 pub struct Settle {
     /// By id, or by name
     #[arg(value_parser = super::stack)]

@@ -69,6 +69,7 @@ pub struct CreateHook {
 ///
 /// A filter that is given replaces the whole filter that was there.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_over")]
 pub struct SetHook {
     /// By name or id
     #[arg(value_name = "WEBHOOK")]
@@ -136,6 +137,7 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
 ///
 /// The secret alone is printed to stdout, once. Until the overlap is over, messages are signed with both.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr webhook rotate-secret ops --overlap 2d > secret")]
 pub struct RotateHook {
     /// By name or id
     #[arg(value_name = "WEBHOOK")]
@@ -147,6 +149,7 @@ pub struct RotateHook {
 
 /// Messages to a webhook, newest first
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr webhook deliveries ops --state dead")]
 pub struct Deliveries {
     /// By name or id
     #[arg(value_name = "WEBHOOK")]

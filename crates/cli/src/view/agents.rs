@@ -142,7 +142,7 @@ pub fn expiry(at: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, agent, ago, look, looks, now};
+    use super::super::samples::{AGENT, agent, ago, looks, now};
     use super::super::whole;
     use super::*;
 
@@ -159,9 +159,9 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}",
             looks(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone()])),
-            tied.text(&look()),
-            revoked.text(&look()),
-            whole(Vec::<Agent>::new()).text(&look())
+            looks(&tied),
+            looks(&revoked),
+            looks(&whole(Vec::<Agent>::new()))
         ));
     }
 

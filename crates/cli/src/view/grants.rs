@@ -63,7 +63,7 @@ impl Show for ProjectGrant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, ago, look, looks};
+    use super::super::samples::{AGENT, ago, looks};
     use super::super::whole;
     use super::*;
 
@@ -81,6 +81,6 @@ mod tests {
             created_at: ago(200_000),
             updated_at: ago(600),
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![grant.clone()])), grant.text(&look())));
+        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![grant.clone()])), looks(&grant)));
     }
 }

@@ -81,7 +81,7 @@ fn bytes(number: u64) -> String {
 mod tests {
     use brokkr_api::projects::Quotas;
 
-    use super::super::samples::{ago, look, looks};
+    use super::super::samples::{ago, looks};
     use super::super::whole;
     use super::*;
 
@@ -100,11 +100,7 @@ mod tests {
             allowed: quotas(1000, 10 << 30),
             used: quotas(37, 3_565_158),
         };
-        insta::assert_snapshot!(format!(
-            "{}\n\n{}",
-            looks(&whole(vec![project.clone()])),
-            project.text(&look())
-        ));
+        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![project.clone()])), looks(&project)));
         assert_eq!((bytes(512), bytes(1536)), ("512 B".to_owned(), "1.5 KiB".to_owned()));
     }
 }

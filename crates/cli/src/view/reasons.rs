@@ -31,27 +31,58 @@ pub fn told(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
 /// `agents` by name, as far as they were asked for: an agent that is silent or held explains a lot.
 pub fn reasons(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestamp) -> String {
     let mut lines = Vec::new();
-    for row in told(rows) {
-        lines.push(format!(
-            "why {}: {}",
-            clean(&row.agent_name),
-            reason(row, agents.get(&row.agent_name), now)
-        ));
-        for note in &row.objects {
-            let what: Vec<&str> = [&note.reason, &note.message]
-                .into_iter()
-                .map(String::as_str)
-                .filter(|text| !text.is_empty())
-                .collect();
-            lines.push(format!("  {}: {}", clean(&note.object), clean(&what.join(": "))));
-        }
-        lines.extend(wrong(row).into_iter().map(|condition| format!("  {}", line(condition, now))));
+    for (names, block) in grouped(rows, agents, now) {
+        lines.push(format!("why {}: {}", names.join(", "), block[0]));
+        lines.extend(block[1..].iter().map(|line| format!("  {line}")));
     }
     let more = rows.iter().filter(|row| is_worth_telling(row)).count().saturating_sub(TOLD);
     if more > 0 {
         lines.push(format!("… and {more} more that are not as they should be"));
     }
     lines.join("\n")
+}
+
+/// What is told of each row, once for all the agents that it is the same for.
+fn grouped(
+    rows: &[StackStatus],
+    agents: &BTreeMap<String, Agent>,
+    now: Timestamp,
+) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for row in told(rows) {
+        let (name, block) = (clean(&row.agent_name), block(row, agents.get(&row.agent_name), now));
+        match groups.iter_mut().find(|(_, known)| *known == block) {
+            Some((names, _)) => names.push(name),
+            None => groups.push((vec![name], block)),
+        }
+    }
+    groups
+}
+
+/// The reason, and below it what it does not say yet.
+fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String> {
+    let mut lines = vec![reason(row, agent, now)];
+    let is_said = |lines: &[String], message: &str| {
+        let message = clean(message);
+        !message.is_empty() && lines.iter().any(|line| line.contains(&message))
+    };
+    for note in &row.objects {
+        if is_said(&lines, &note.message) && lines.iter().any(|line| line.contains(&clean(&note.object))) {
+            continue;
+        }
+        let what: Vec<&str> = [&note.reason, &note.message]
+            .into_iter()
+            .map(String::as_str)
+            .filter(|text| !text.is_empty())
+            .collect();
+        lines.push(format!("{}: {}", clean(&note.object), clean(&what.join(": "))));
+    }
+    for condition in wrong(row) {
+        if !is_said(&lines, &condition.message) {
+            lines.push(line(condition, now));
+        }
+    }
+    lines
 }
 
 fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {

@@ -29,7 +29,7 @@ pub fn narrow(width: usize) -> Look {
     Look { width: Some(width), ..look() }
 }
 
-/// A view as it is on terminals of 80 and 160 columns, elsewhere, and with `-o wide`; without colours.
+/// A view as it is on terminals of 80 and 160 columns, elsewhere, and with `-o wide`; then with its colours, if it has any.
 pub fn looks(shown: &impl Show) -> String {
     let wide = Look { wide: true, ..look() };
     let looks =
@@ -41,6 +41,10 @@ pub fn looks(shown: &impl Show) -> String {
         let told = if shown == last { "(the same)".to_owned() } else { shown.clone() };
         text.push_str(&format!("# {name}\n{told}\n"));
         last = shown;
+    }
+    let coloured = shown.text(&narrow(160));
+    if coloured.contains('\u{1b}') {
+        text.push_str(&format!("# colours, 160 columns\n{}\n", coloured.replace('\u{1b}', "␛")));
     }
     text.push_str(&format!("# names\n{}", shown.names().join("\n")));
     text

@@ -166,7 +166,7 @@ mod tests {
     use brokkr_api::system::{Hold, RaisedEpoch, Wish};
     use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
 
-    use super::super::samples::{look, now};
+    use super::super::samples::{looks, now};
     use super::super::whole;
     use super::*;
 
@@ -224,9 +224,9 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
-            Ahead(whole(vec![stack("web", "eu-1"), waiting])).text(&look()),
-            Unknown(whole(vec![stack("lost", "eu-1")])).text(&look()),
-            Ahead(whole(Vec::new())).text(&look())
+            looks(&Ahead(whole(vec![stack("web", "eu-1"), waiting]))),
+            looks(&Unknown(whole(vec![stack("lost", "eu-1")]))),
+            looks(&Ahead(whole(Vec::new())))
         ));
     }
 }

@@ -85,7 +85,7 @@ pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
 mod tests {
     use brokkr_api::tokens::Role;
 
-    use super::super::samples::{AGENT, ago, look, looks, now};
+    use super::super::samples::{AGENT, ago, looks, now};
     use super::super::whole;
     use super::*;
 
@@ -109,7 +109,7 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             looks(&whole(vec![token.clone(), soon, late, revoked])),
-            token.text(&look())
+            looks(&token)
         ));
     }
 }

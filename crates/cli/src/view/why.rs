@@ -132,7 +132,8 @@ impl Show for AgentWhy {
             };
             lines.push(format!("  {what} {} ago", age(event.at, look.now)));
         }
-        lines.extend(told(self.broken.as_ref(), &self.evidence));
+        // What speaks for it is the table below.
+        lines.extend(told(self.broken.as_ref(), &[]));
         let concerned = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
         if self.stacks.is_empty() {
             lines.push(match self.concerned {

@@ -110,3 +110,39 @@ fn nothing_is_asked_where_the_answer_was_given() {
         on_terminal(&broker, 100, &["agent", "revoke", "eu-1"], &[], "Type eu-1 to go on: ", "no\n");
     assert!(exit == 3 && shown.contains("will be refused"), "{exit} {shown}");
 }
+
+/// The same wait in both worlds: on a terminal a headline that changes below lines that stay, in a pipe only lines, and the
+/// result alone on stdout.
+#[test]
+fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
+    let broker = || {
+        FakeBroker::start()
+            .on("PUT /api/v1/stacks/web", 200, stack(&["env=dev"]))
+            .on("POST /api/v1/stacks/web/deployment-objects", 201, object(42))
+            .on(STATUS, 200, page(&[row("eu-1", 42, 41, "healthy"), row("us-1", 42, 41, "healthy")]))
+            .on(STATUS, 200, page(&[row("eu-1", 42, 42, "healthy"), row("us-1", 42, 42, "applied")]))
+            .on(STATUS, 200, page(&[row("eu-1", 42, 42, "healthy"), row("us-1", 42, 42, "healthy")]))
+    };
+    let (on_screen, in_pipe) = (broker(), broker());
+    let manifest = on_screen.home.path().join("web.yaml");
+    std::fs::write(&manifest, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n")
+        .unwrap();
+    let apply = ["apply", "-f", manifest.to_str().unwrap(), "--stack", "web", "--wait"];
+
+    let (exit, shown) = on_terminal(&on_screen, 100, &apply, &[], "", "");
+    assert_eq!(exit, 0, "{shown}");
+    assert!(
+        shown.contains("1 of 2 agents healthy at 42 · 1 applied"),
+        "the headline tells how far it is: {shown:?}"
+    );
+    assert!(shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A"), "and is drawn anew: {shown:?}");
+
+    let ran = in_pipe.brokkr(&apply).exits(0);
+    assert_eq!(ran.stdout, "stack web: submitted as 42 (1 resource, sha256 9f2c00000000)\n");
+    assert!(!ran.stderr.contains('\u{1b}'), "{:?}", ran.stderr);
+    for line in ["  us-1  applied, 1/1 ready\n", "  us-1  healthy, 1/1 ready\n", "web is healthy on 2 agents"]
+    {
+        assert!(ran.stderr.contains(line), "{line:?} is not in {:?}", ran.stderr);
+        assert!(shown.contains(line.trim_end()), "{line:?} is not in {shown:?}");
+    }
+}

@@ -1,7 +1,8 @@
 //! `dev-fleet` starts a whole Brokkr on this machine and keeps it until Ctrl-C: PostgreSQL, a broker, and
 //! clusters with an agent each. `cargo xtask dev` builds what it needs and runs it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,7 +29,7 @@ struct Args {
 struct Site {
     name: String,
     labels: [(&'static str, &'static str); 2],
-    _agent: Agent,
+    agent: Agent,
     cluster: Cluster,
 }
 
@@ -73,7 +74,7 @@ async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
         // In a cluster of its own, an agent lives where it would live in earnest.
         let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
         let agent = fleet.join_with(&name, &labels, &cluster, &options).await?;
-        sites.push(Site { name, labels, _agent: agent, cluster });
+        sites.push(Site { name, labels, agent, cluster });
     }
     Ok((fleet, sites))
 }
@@ -116,9 +117,22 @@ impl Desk {
         self.folder.join("kubeconfig")
     }
 
-    /// The shell file to source: `brokkr` logged in, `kubectl` with one context per cluster.
+    /// The shell file to source: `brokkr` logged in, `kubectl` with one context per cluster, and two commands that cut a
+    /// cluster off and let it come back.
     fn lay_out(&self, fleet: &Fleet, sites: &[Site]) -> Result<()> {
         let folder = self.folder.canonicalize()?;
+        let own = folder.join("bin");
+        fs::create_dir_all(&own)?;
+        for site in sites {
+            let pid = site.agent.process().pid().context("the agent has ended")?;
+            fs::write(folder.join(format!("{}.pid", site.name)), pid.to_string())?;
+        }
+        for (name, signal) in [("unplug", "STOP"), ("replug", "CONT")] {
+            let script =
+                format!("#!/bin/sh -eu\nkill -{signal} \"$(cat '{}'/\"$1\".pid)\"\n", folder.display());
+            fs::write(own.join(name), script)?;
+            fs::set_permissions(own.join(name), Permissions::from_mode(0o755))?;
+        }
         let all = folder.join("kubeconfig");
         let contexts: Vec<_> = sites.iter().map(|site| site.cluster.admin_context(&site.name)).collect();
         kubeconfig::write(&all, &contexts)?;
@@ -126,9 +140,10 @@ impl Desk {
         let kubectl = engines.binary("kubectl").parent().context("kubectl is in no folder")?;
         let text = format!(
             "# Source this file: `brokkr` and `kubectl` then talk to the fleet of `cargo xtask dev`.\n\
-             export PATH='{}':'{}':\"$PATH\"\n\
+             export PATH='{}':'{}':'{}':\"$PATH\"\n\
              export XDG_CONFIG_HOME='{}'\n\
              export KUBECONFIG='{}'\n",
+            own.display(),
             programs::folder()?.display(),
             kubectl.display(),
             fleet.cli.config_home().display(),

@@ -1,8 +1,6 @@
 //! The rehearsal of docs/restore.md: a database that really is set back, under agents that have seen more.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +16,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::readme::commands;
+use crate::pages::page::{Page, World};
+use crate::pages::root;
 use crate::world::{PATIENCE, configmap, namespace};
 
 const TYPING: Duration = Duration::from_secs(180);
@@ -191,10 +190,11 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     assert_eq!(rehearsal.everything().await?, before, "on hold, everything is as it was");
 
     // As the page says, line by line.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let page = fs::read_to_string(root.join("docs/restore.md"))?;
+    let page = Page::read(&root()?, &root()?.join("docs/restore.md"))?;
+    assert_eq!(page.world, Some(World::Restoring));
+    let commands = page.commands();
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
-    for command in commands(&page) {
+    for command in commands.iter().map(|command| command.text.as_str()) {
         let output =
             rehearsal.types(command).await?.ok().with_context(|| format!("docs/restore.md: {command}"))?;
         if command == "brokkr system ahead" {

@@ -58,7 +58,9 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     write.reported(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>()).await?;
     let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
         filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
-    write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await
+    let response = write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await?;
+    new_ones().for_each(|filed| broker.metrics.reported(&filed.report));
+    Ok(response)
 }
 
 /// Puts each report under the project of its stack. An agent has none of its own.

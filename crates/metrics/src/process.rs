@@ -18,6 +18,13 @@ pub fn open_files() -> Option<i64> {
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
 }
 
+/// How many may be open. None where there is no limit.
+pub fn open_files_limit() -> Option<i64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Seconds of a processor that were used.
 pub fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -36,6 +43,7 @@ mod tests {
     fn this_process_has_memory_files_and_time() {
         assert!(resident_bytes().unwrap() > 1024 * 1024);
         assert!(open_files().unwrap() > 2);
+        assert!(open_files_limit().unwrap() > open_files().unwrap());
         assert!(cpu_seconds().unwrap() >= 0.0);
     }
 }

@@ -1,0 +1,175 @@
+//! The listener for whoever runs the agent: health checks and metrics. Off unless it is asked for.
+//!
+//! It keeps nothing and asks nobody: what can be looked up is looked up when somebody comes, at the reconciler, which
+//! owns it. So it costs nothing at rest, and an answer also says that the reconciler moves.
+
+mod health;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brokkr_metrics::{MEDIA_TYPE, text, this_process};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::metrics::{self, Metrics};
+use crate::reconcile::figures::Figures;
+use health::Health;
+
+/// Orchestrators and metric collectors are few.
+const CONNECTIONS: usize = 16;
+/// One request on each connection, from its first byte to its last.
+const WHOLE: Duration = Duration::from_secs(30);
+const HEAD: Duration = Duration::from_secs(10);
+/// The reconciler never waits for anything: so long without a word, and it is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+/// After an accept that failed, usually for want of file descriptors.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// Who asks the reconciler, and waits for its answer.
+pub type Asked = oneshot::Sender<Figures>;
+
+/// What the listener shows. Cheap to clone, and then still the same.
+#[derive(Clone)]
+pub struct Admin {
+    metrics: Metrics,
+    polling_interval: Duration,
+    /// What the start waits for; none once the agent runs.
+    start: Arc<watch::Sender<&'static str>>,
+    reconciler: Arc<OnceLock<mpsc::UnboundedSender<Asked>>>,
+}
+
+impl Admin {
+    #[must_use]
+    pub fn new(metrics: Metrics, polling_interval: Duration) -> Self {
+        let start = Arc::new(watch::Sender::new("start"));
+        Self { metrics, polling_interval, start, reconciler: Arc::default() }
+    }
+
+    /// What the start is at now.
+    pub fn starting(&self, what: &'static str) {
+        self.start.send_replace(what);
+    }
+
+    /// The start is over: whoever asks from now on asks the reconciler, which takes the questions at the other end.
+    pub fn running(&self) -> mpsc::UnboundedReceiver<Asked> {
+        let (asking, asked) = mpsc::unbounded_channel();
+        let _ = self.reconciler.set(asking);
+        asked
+    }
+
+    pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+        let listener = TcpListener::bind(address).await;
+        listener.with_context(|| format!("listen on {address} for health checks and metrics"))
+    }
+
+    /// Serves for as long as the process lives.
+    pub async fn serve(self, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            // Beyond the limit, peers wait in the backlog of the kernel.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let admin = self.clone();
+                    tokio::spawn(async move {
+                        let _ = tokio::time::timeout(WHOLE, admin.connection(stream)).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection for health checks or metrics could not be accepted");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self, stream: TcpStream) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let admin = self.clone();
+            async move { Ok::<_, Infallible>(admin.answer(request.method(), request.uri().path()).await) }
+        });
+        // One request a connection: a collector that comes twice a minute needs none to be kept.
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection for health checks or metrics ended badly");
+        }
+    }
+
+    async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "GET is all there is\n");
+        }
+        match path {
+            "/livez" => self.health().await.livez(),
+            "/readyz" => self.health().await.readyz(),
+            "/metrics" => respond(StatusCode::OK, MEDIA_TYPE, self.scrape().await),
+            _ => plain(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+        }
+    }
+
+    async fn health(&self) -> Health {
+        match self.reconciler.get() {
+            None => Health::Starting(*self.start.borrow()),
+            Some(reconciler) => match ask(reconciler).await {
+                None => Health::Stuck,
+                Some(figures) => Health::Running(Box::new(figures), self.metrics.silence()),
+            },
+        }
+    }
+
+    async fn scrape(&self) -> String {
+        let mut registry = Registry::with_prefix("brokkr_agent");
+        self.metrics.register(&mut registry, self.polling_interval);
+        let health = self.health().await;
+        brokkr_metrics::gauge(
+            &mut registry,
+            "ready",
+            "1 once it has joined and its target state is being carried out",
+            usize::from(health.is_ready()),
+        );
+        // Before the reconciler runs there are none, and still the same series.
+        let figures = if let Health::Running(figures, _) = health { *figures } else { Figures::none() };
+        metrics::register(&figures, &mut registry);
+        this_process(&mut registry, env!("CARGO_PKG_VERSION"));
+        text(&registry)
+    }
+}
+
+async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Figures> {
+    let (asked, answer) = oneshot::channel();
+    reconciler.send(asked).ok()?;
+    tokio::time::timeout(STUCK, answer).await.ok()?.ok()
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    respond(status, "text/plain; charset=utf-8", text)
+}
+
+fn respond(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
+}
+
+#[cfg(test)]
+mod tests;

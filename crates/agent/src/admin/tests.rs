@@ -1,0 +1,86 @@
+//! What the listener answers, over a socket.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+struct Rig {
+    admin: Admin,
+    address: SocketAddr,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let admin = Admin::new(Metrics::default(), Duration::from_secs(30));
+        let listener = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(admin.clone().serve(listener));
+        Self { admin, address }
+    }
+
+    /// The answer as it came: head and body.
+    async fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: agent\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// A reconciler that always answers the same.
+    fn answering(&self, figures: Figures) {
+        let mut asked = self.admin.running();
+        tokio::spawn(async move {
+            while let Some(asked) = asked.recv().await {
+                let _ = asked.send(figures.clone());
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
+    let rig = Rig::start().await;
+    rig.admin.starting("join the broker");
+    assert!(rig.get("/livez").await.starts_with("HTTP/1.1 200"));
+    let ready = rig.get("/readyz").await;
+    assert!(
+        ready.starts_with("HTTP/1.1 503") && ready.contains("it has to join the broker first"),
+        "{ready}"
+    );
+    let metrics = rig.get("/metrics").await;
+    assert!(metrics.contains("brokkr_agent_ready 0\n") && metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(rig.get("/").await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn it_is_ready_once_it_was_told_what_should_be_here_and_not_while_another_serves() {
+    let rig = Rig::start().await;
+    rig.answering(Figures { aimed: true, active: true, ..Figures::none() });
+    let ready = rig.get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200") && ready.ends_with(r#""whole":true}"#), "{ready}");
+    assert!(rig.get("/metrics").await.contains("brokkr_agent_ready 1\n"));
+
+    let twin = Rig::start().await;
+    twin.answering(Figures { aimed: true, stood_down: Some("a newer session serves"), ..Figures::none() });
+    let ready = twin.get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session serves"), "{ready}");
+    assert!(twin.get("/livez").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_reconciler_that_is_gone_makes_it_dead() {
+    let rig = Rig::start().await;
+    drop(rig.admin.running());
+    let alive = rig.get("/livez").await;
+    assert!(alive.starts_with("HTTP/1.1 503") && alive.contains("start this agent again"), "{alive}");
+}
+
+#[tokio::test]
+async fn there_are_as_many_series_before_it_runs_as_afterwards() {
+    let rig = Rig::start().await;
+    let count = |text: &str| text.lines().filter(|line| line.starts_with("brokkr_agent_")).count();
+    let before = count(&rig.get("/metrics").await);
+    rig.answering(Figures { aimed: true, objects: 10_000, ..Figures::none() });
+    assert_eq!(count(&rig.get("/metrics").await), before);
+}

@@ -1,0 +1,231 @@
+//! What this agent counts, and what it says about itself when it is asked.
+//!
+//! Nothing here has a label per stack or object: the number of series depends on this program alone, not on what it
+//! was given to do. Counting is all that happens at rest; what can be looked up is looked up when somebody asks (see
+//! `admin.rs`). `docs/metrics.md` explains each; a test compares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use brokkr_metrics::{gauge, seconds};
+use http::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::plan::steps::{Answer, Step, Why};
+use crate::plan::types::FailureClass;
+use crate::reconcile::figures::Figures;
+use crate::reconcile::passes::Outcome;
+
+/// Seconds. A pass may wait for a namespace that comes tomorrow.
+const PASSES: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
+/// Seconds. A request is given up after 30.
+const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CarriedOut {
+    step: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    verb: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Said {
+    condition: String,
+    status: String,
+}
+
+/// The counters. Cheap to clone, and then still the same counters.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    started: Instant,
+    reconciles: Family<Ended, Counter>,
+    durations: Histogram,
+    steps: Family<CarriedOut, Counter>,
+    requests: Family<Answered, Counter>,
+    request_durations: Histogram,
+    repairs: Counter,
+    polls_failed: Counter,
+    reports_waiting: Gauge,
+    /// When the broker last answered a poll, in milliseconds since the start.
+    answered: Arc<AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            reconciles: Family::default(),
+            durations: Histogram::new(PASSES),
+            steps: Family::default(),
+            requests: Family::default(),
+            request_durations: Histogram::new(REQUESTS),
+            repairs: Counter::default(),
+            polls_failed: Counter::default(),
+            reports_waiting: Gauge::default(),
+            answered: Arc::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A stack came to rest.
+    pub fn reconciled(&self, outcome: Outcome, took: Duration) {
+        self.reconciles.get_or_create(&Ended { outcome: outcome.into() }).inc();
+        self.durations.observe(took.as_secs_f64());
+    }
+
+    /// A step was carried out, or was not.
+    pub fn carried_out(&self, step: &Step, answer: &Answer) {
+        let outcome = match answer {
+            Answer::Failed(failure) => class(failure.class),
+            _ => "done",
+        };
+        self.steps.get_or_create(&CarriedOut { step: step.name(), outcome }).inc();
+        if let (Step::Apply { why, .. }, Answer::Applied { seen, .. }) = (step, answer) {
+            let put_back = match why {
+                Why::Deliver => false,
+                Why::Repair | Why::PutBack => true,
+                Why::Sweep { version } => *version != seen.version,
+            };
+            if put_back {
+                self.repairs.inc();
+            }
+        }
+    }
+
+    /// The API server answered, or did not.
+    pub fn asked(&self, verb: &'static str, status: Option<StatusCode>, took: Duration) {
+        self.requests.get_or_create(&Answered { verb, status: status_class(status) }).inc();
+        self.request_durations.observe(took.as_secs_f64());
+    }
+
+    /// The broker answered a poll.
+    pub fn heard(&self) {
+        let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.answered.store(since, Ordering::Relaxed);
+    }
+
+    /// A poll was not answered, or not with what was asked for.
+    pub fn unheard(&self) {
+        self.polls_failed.inc();
+    }
+
+    pub fn reports_waiting(&self, count: usize) {
+        self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// How long the broker has said nothing; since the start if it never did.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        let answered = Duration::from_millis(self.answered.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(answered)
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry, polling_interval: Duration) {
+        registry.register("reconciles", "Stacks that came to rest, by how", self.reconciles.clone());
+        registry.register(
+            "reconcile_duration_seconds",
+            "From when a stack had something to do until it was at rest",
+            self.durations.clone(),
+        );
+        registry.register("steps", "Steps carried out, by what came of them", self.steps.clone());
+        registry.register("api_requests", "Requests to the API server for stacks", self.requests.clone());
+        registry.register(
+            "api_request_duration_seconds",
+            "Until the API server had answered a request for a stack",
+            self.request_durations.clone(),
+        );
+        registry.register(
+            "drift_repairs",
+            "Objects put back after others changed them",
+            self.repairs.clone(),
+        );
+        registry.register("polls_failed", "Polls without a usable answer", self.polls_failed.clone());
+        registry.register(
+            "reports_waiting",
+            "Reports that the broker has not settled yet",
+            self.reports_waiting.clone(),
+        );
+        seconds(
+            registry,
+            "broker_silence_seconds",
+            "Since the broker last answered a poll",
+            self.silence().as_secs_f64(),
+        );
+        seconds(
+            registry,
+            "polling_interval_seconds",
+            "How long one poll waits",
+            polling_interval.as_secs_f64(),
+        );
+    }
+}
+
+/// What the reconciler said of itself.
+pub(crate) fn register(figures: &Figures, registry: &mut Registry) {
+    let stacks = Family::<InState, Gauge>::default();
+    for (state, count) in &figures.stacks {
+        stacks.get_or_create(&InState { state: (*state).into() }).set(*count);
+    }
+    registry.register("stacks", "Stacks, by where they are", stacks);
+    let conditions = Family::<Said, Gauge>::default();
+    for ((condition, status), count) in &figures.conditions {
+        let said = Said { condition: condition.to_string(), status: status.to_string() };
+        conditions.get_or_create(&said).set(*count);
+    }
+    registry.register("stack_conditions", "Stacks of which a condition is said", conditions);
+    gauge(registry, "objects", "Objects that stacks own here", figures.objects);
+    gauge(registry, "watches", "Watches that run", figures.watches);
+    gauge(registry, "watches_unsynced", "Watches that do not know what is there", figures.unsynced);
+    gauge(registry, "active", "1 if the broker has this agent ACTIVE", usize::from(figures.active));
+    gauge(
+        registry,
+        "stood_down",
+        "1 if it writes nothing because another process claims to be this agent, or the broker went back in time",
+        usize::from(figures.stood_down.is_some()),
+    );
+}
+
+fn class(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Transient => "transient",
+        FailureClass::Permanent => "permanent",
+        FailureClass::Missing => "missing",
+        FailureClass::Immutable => "immutable",
+        FailureClass::Conflict => "conflict",
+    }
+}
+
+/// Conflicts and refusals for the pace are expected, and so apart from other refusals.
+fn status_class(status: Option<StatusCode>) -> &'static str {
+    match status.map(|status| status.as_u16()) {
+        None => "none",
+        Some(200..=299) => "2xx",
+        Some(300..=399) => "3xx",
+        Some(409) => "409",
+        Some(429) => "429",
+        Some(400..=499) => "4xx",
+        Some(_) => "5xx",
+    }
+}

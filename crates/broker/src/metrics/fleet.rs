@@ -1,0 +1,140 @@
+//! The fleet in figures: the same at every replica, because the database knows it.
+//!
+//! Counted when somebody asks, by one statement, and kept for a while: at most a twentieth of the time is spent on
+//! counting, however large the fleet is. What is shown has its age beside it.
+
+use std::time::{Duration, Instant};
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::report::Transition;
+use brokkr_api::why::Presence;
+use brokkr_metrics::seconds;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+use sqlx::PgPool;
+use strum::IntoEnumIterator as _;
+use tokio::sync::Mutex;
+
+use crate::store::fleet::{FleetFigures, fleet_count};
+
+/// What was counted is good for this long, at least.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+/// And for so many times as long as counting took.
+const SHARE: u32 = 20;
+/// A collector waits for ten seconds.
+const AT_MOST: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    status: String,
+    presence: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: String,
+}
+
+/// What was counted last.
+#[derive(Debug, Default)]
+pub struct FleetCount {
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    counted: Option<(FleetFigures, Instant)>,
+    next: Option<Instant>,
+}
+
+impl FleetCount {
+    /// The figures, and when they were counted. None if that never succeeded.
+    async fn figures(&self, pool: &PgPool) -> Option<(FleetFigures, Instant)> {
+        let mut last = self.last.lock().await;
+        let now = Instant::now();
+        if last.next.is_none_or(|next| next <= now) {
+            // What failed is counted where it failed.
+            if let Ok(Ok(figures)) = tokio::time::timeout(AT_MOST, fleet_count(pool)).await {
+                last.counted = Some((figures, Instant::now()));
+            }
+            last.next = Some(now + GOOD_FOR.max(now.elapsed() * SHARE));
+        }
+        last.counted.clone()
+    }
+
+    /// `reachable`: whether the database is worth asking now.
+    pub(super) async fn register(&self, registry: &mut Registry, pool: &PgPool, reachable: bool) {
+        let counted =
+            if reachable { self.figures(pool).await } else { self.last.lock().await.counted.clone() };
+        if let Some((figures, at)) = counted {
+            show(registry, &figures, at.elapsed());
+        }
+    }
+}
+
+fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
+    let agents = Family::<Kind, Gauge>::default();
+    for status in AgentStatus::iter() {
+        for presence in Presence::iter() {
+            let kind = Kind { status: status.to_string(), presence: presence.to_string() };
+            let count = whole(figures.of("agents", &kind.status, &kind.presence));
+            agents.get_or_create(&kind).set(count);
+        }
+    }
+    registry.register("agents", "Agents by status and by when they last asked", agents);
+    let states = Transition::iter().filter(|transition| *transition != Transition::Repaired);
+    let placements = by_state(figures, "placements", states.map(|state| state.to_string()));
+    registry.register("placements", "Stacks on agents, by what was last reported", placements);
+    let webhooks = by_state(figures, "webhooks", ["working", "failing", "off"].map(str::to_owned));
+    registry.register("webhooks", "Webhooks, by whether messages get through", webhooks);
+    let mut count = |name: &str, help: &str, what: &str| {
+        registry.register(name, help, ConstGauge::new(whole(figures.of(what, "count", ""))));
+    };
+    count("placements_behind", "Stacks on agents whose last report is of an older object", "behind");
+    count("approvals_waiting", "Prunes that wait for an approval", "approvals");
+    count("webhook_messages_waiting", "Messages to webhooks that were not delivered yet", "messages");
+    let mut oldest = |name: &str, help: &str, what: &str| {
+        // It has grown older since it was counted.
+        let oldest = figures.of(what, "oldest", "");
+        let now = if oldest > 0.0 { oldest + age.as_secs_f64() } else { 0.0 };
+        seconds(registry, name, help, now);
+    };
+    oldest(
+        "placements_behind_seconds",
+        "Since the oldest object was published that an agent is behind",
+        "behind",
+    );
+    oldest("approvals_waiting_seconds", "How long the oldest prune has waited for an approval", "approvals");
+    oldest(
+        "webhook_messages_waiting_seconds",
+        "Age of the oldest message to a webhook that waits",
+        "messages",
+    );
+    seconds(
+        registry,
+        "fleet_age_seconds",
+        "Since the figures about the fleet were counted",
+        age.as_secs_f64(),
+    );
+}
+
+fn by_state(
+    figures: &FleetFigures,
+    what: &str,
+    states: impl IntoIterator<Item = String>,
+) -> Family<State, Gauge> {
+    let family = Family::<State, Gauge>::default();
+    for state in states {
+        let count = whole(figures.of(what, &state, ""));
+        family.get_or_create(&State { state }).set(count);
+    }
+    family
+}
+
+/// Counts come as floats, all figures in one column.
+#[expect(clippy::cast_possible_truncation, reason = "counts are far below 2^53")]
+fn whole(count: f64) -> i64 {
+    count as i64
+}

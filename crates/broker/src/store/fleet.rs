@@ -1,0 +1,73 @@
+//! The fleet in a few figures, for metrics: counted in one statement, which reads what others keep counted wherever
+//! there is such a thing.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgPool;
+
+use super::{Doing as _, StoreError};
+use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
+
+/// What an agent says that waits for somebody to approve a large prune.
+const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
+
+/// One figure: what it is of, and one or two words more.
+pub type Figure = (String, String, String);
+
+/// Figures by what they are of: `agents`, `placements`, `behind`, `approvals`, `webhooks`, `messages`. Where there is
+/// nothing to count there is none.
+#[derive(Clone, Debug, Default)]
+pub struct FleetFigures(BTreeMap<Figure, f64>);
+
+impl FleetFigures {
+    /// Zero if there is nothing of it.
+    #[must_use]
+    pub fn of(&self, what: &str, one: &str, two: &str) -> f64 {
+        let figure = (what.to_owned(), one.to_owned(), two.to_owned());
+        self.0.get(&figure).copied().unwrap_or_default()
+    }
+}
+
+pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures, StoreError> {
+    let rows: Vec<(String, String, String, f64)> = sqlx::query_as(
+        "WITH undelivered AS (
+            SELECT c.project, c.stack_id, s.newest_sequence_id, sum(c.count) AS agents
+            FROM status_counts c JOIN stacks s ON s.project = c.project AND s.id = c.stack_id
+            WHERE c.sequence_id < s.newest_sequence_id AND c.transition <> 'removed'
+            GROUP BY 1, 2, 3 HAVING sum(c.count) > 0),
+         waiting AS (
+            SELECT t.at FROM reasons r JOIN stack_status t ON t.project = r.project AND t.reason_key = r.key
+            WHERE r.reason = $3 AND t.transition = 'blocked'),
+         messages AS (
+            SELECT project, webhook_id, created_at, last_attempt_at FROM webhook_deliveries WHERE state = 'pending')
+         SELECT 'agents', status, presence, count(*)::float8 FROM (
+            SELECT status, CASE WHEN last_seen_at IS NULL THEN 'never' WHEN missed < $1 THEN 'fresh'
+                                WHEN missed < $2 THEN 'late' ELSE 'silent' END AS presence
+            FROM (SELECT status, last_seen_at,
+                         floor(extract(epoch FROM now() - last_seen_at) / greatest(poll_seconds, 1)) AS missed
+                  FROM agents) asked) agents GROUP BY status, presence
+         UNION ALL SELECT 'placements', transition, '', sum(count)::float8 FROM status_counts GROUP BY transition
+         UNION ALL SELECT 'behind', 'count', '', coalesce(sum(agents), 0)::float8 FROM undelivered
+         UNION ALL SELECT 'behind', 'oldest', '', coalesce(extract(epoch FROM now() - min(d.created_at)), 0)::float8
+            FROM undelivered u JOIN deployment_objects d
+            ON d.project = u.project AND d.stack_id = u.stack_id AND d.sequence_id = u.newest_sequence_id
+         UNION ALL SELECT 'approvals', 'count', '', count(*)::float8 FROM waiting
+         UNION ALL SELECT 'approvals', 'oldest', '', coalesce(extract(epoch FROM now() - min(at)), 0)::float8 FROM waiting
+         UNION ALL SELECT 'webhooks', CASE WHEN failing THEN 'failing' WHEN enabled THEN 'working' ELSE 'off' END, '',
+                          count(*)::float8
+            FROM (SELECT w.enabled, w.enabled AND EXISTS (
+                     SELECT FROM messages m WHERE m.project = w.project AND m.webhook_id = w.id
+                                              AND m.last_attempt_at IS NOT NULL) AS failing FROM webhooks w) webhooks
+            GROUP BY 2
+         UNION ALL SELECT 'messages', 'count', '', count(*)::float8 FROM messages
+         UNION ALL SELECT 'messages', 'oldest', '', coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
+            FROM messages",
+    )
+    .bind(f64::from(LATE_AFTER))
+    .bind(f64::from(SILENT_AFTER))
+    .bind(NEEDS_APPROVAL)
+    .fetch_all(pool)
+    .await
+    .doing("count the fleet")?;
+    Ok(FleetFigures(rows.into_iter().map(|(what, one, two, value)| ((what, one, two), value)).collect()))
+}

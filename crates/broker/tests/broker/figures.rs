@@ -1,0 +1,85 @@
+//! The fleet in figures: what the metrics say is what the database holds.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_testkit::{Look, eventually};
+use sqlx::AssertSqlSafe;
+
+use crate::fleet::Fleet;
+
+/// Twelve agents who were seen at all sorts of times, a stack on some of them, a webhook whose receiver is away.
+const WORLD: &[&str] = &[
+    "UPDATE agents SET last_seen_at = now() - interval '2 minutes' WHERE name IN ('shop-1', 'shop-2')",
+    "UPDATE agents SET last_seen_at = now() - interval '1 hour' WHERE name IN ('shop-3', 'shop-4', 'shop-5')",
+    "UPDATE agents SET last_seen_at = now() - interval '1 hour', poll_seconds = 3600 WHERE name = 'shop-6'",
+    "UPDATE agents SET status = 'INACTIVE' WHERE name = 'shop-7'",
+    "INSERT INTO stacks (project, id, name, newest_sequence_id) VALUES ('default', gen_random_uuid(), 'web', 2)",
+    "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, resources, content,
+                                     submitted_by, created_at)
+     SELECT 'default', id, sequence, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 1, '', 'me',
+            now() - make_interval(hours => 4 - sequence)
+     FROM stacks, generate_series(1, 2) AS sequence",
+    "INSERT INTO reasons (project, key, reason, message) VALUES ('default', 'k', 'PruneNeedsApproval', '')",
+    "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops,
+                               ready, total, at, reason_key)
+     SELECT 'default', stacks.id, agents.id, given.sequence, given.transition, '', '', '[]', '{}', 1, 1,
+            now() - interval '30 minutes', given.key::bytea
+     FROM stacks, agents JOIN (VALUES ('shop-1', 2, 'healthy', NULL), ('shop-2', 2, 'healthy', NULL),
+                                      ('shop-3', 1, 'healthy', NULL), ('shop-4', 1, 'failed', NULL),
+                                      ('shop-5', 1, 'removed', NULL), ('shop-6', 2, 'blocked', 'k'))
+                         AS given (name, sequence, transition, key) USING (name)",
+    "INSERT INTO webhooks (project, id, name, url, filter, enabled)
+     SELECT 'default', gen_random_uuid(), name, 'https://example.com', '{}', name <> 'off'
+     FROM unnest(ARRAY['well', 'away', 'off']) AS name",
+    "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body, created_at, due_at, last_attempt_at)
+     SELECT project, id, gen_random_uuid(), 'ping', '{}', now() - interval '10 minutes', now() + interval '1 hour', now()
+     FROM webhooks WHERE name = 'away'",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_is_counted_by_presence_state_and_what_waits() -> Result<()> {
+    let fleet = Fleet::start(12, &[]).await?;
+    let mut connection = fleet.database.connect().await?;
+    for statement in WORLD {
+        sqlx::query(AssertSqlSafe(*statement)).execute(&mut connection).await?;
+    }
+    let expected = [
+        (r#"brokkr_agents{status="ACTIVE",presence="never"}"#, 5.0),
+        (r#"brokkr_agents{status="ACTIVE",presence="fresh"}"#, 1.0),
+        (r#"brokkr_agents{status="ACTIVE",presence="late"}"#, 2.0),
+        (r#"brokkr_agents{status="ACTIVE",presence="silent"}"#, 3.0),
+        (r#"brokkr_agents{status="INACTIVE",presence="never"}"#, 1.0),
+        (r#"brokkr_placements{state="healthy"}"#, 3.0),
+        (r#"brokkr_placements{state="failed"}"#, 1.0),
+        (r#"brokkr_placements{state="degraded"}"#, 0.0),
+        (r#"brokkr_placements{state="blocked"}"#, 1.0),
+        (r#"brokkr_placements{state="removed"}"#, 1.0),
+        ("brokkr_placements_behind", 2.0),
+        ("brokkr_approvals_waiting", 1.0),
+        (r#"brokkr_webhooks{state="working"}"#, 1.0),
+        (r#"brokkr_webhooks{state="failing"}"#, 1.0),
+        (r#"brokkr_webhooks{state="off"}"#, 1.0),
+        ("brokkr_webhook_messages_waiting", 1.0),
+    ];
+    // What was counted before is shown for some seconds.
+    eventually(Duration::from_secs(30), "the fleet to be counted", async || {
+        for (figure, value) in expected {
+            match fleet.figure(figure).await {
+                Ok(found) if found == value => {}
+                other => return Look::NotYet(format!("{figure} is {other:?}, not {value}")),
+            }
+        }
+        Look::Yes(())
+    })
+    .await?;
+    for (figure, about) in [
+        ("brokkr_placements_behind_seconds", 2.0 * 3600.0),
+        ("brokkr_approvals_waiting_seconds", 1800.0),
+        ("brokkr_webhook_messages_waiting_seconds", 600.0),
+    ] {
+        let found = fleet.figure(figure).await?;
+        assert!((about..about + 120.0).contains(&found), "{figure} is {found}, not {about}");
+    }
+    Ok(())
+}

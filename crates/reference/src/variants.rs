@@ -1,0 +1,55 @@
+//! The variants of an enum with their doc comments, read from its source: what programmers wrote there is what users
+//! want to know, and nothing at run time knows it.
+
+/// One variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// As it is in the code.
+    pub name: String,
+    /// Its doc comment, in one line.
+    pub text: String,
+}
+
+/// The variants of `pub enum NAME`, in their order.
+///
+/// # Panics
+///
+/// If there is no such enum in the source, or a variant says nothing.
+#[must_use]
+pub fn variants(source: &str, name: &str) -> Vec<Variant> {
+    let head = format!("pub enum {name} {{");
+    let inside = source.lines().skip_while(|line| line.trim() != head).skip(1);
+    let mut found = Vec::new();
+    let mut text: Vec<&str> = Vec::new();
+    for line in inside.map(str::trim).take_while(|line| *line != "}") {
+        if let Some(said) = line.strip_prefix("///") {
+            text.push(said.trim());
+        } else if line.starts_with(|first: char| first.is_ascii_uppercase()) {
+            let name = line.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect::<String>();
+            assert!(!text.is_empty(), "the variant {name} has no doc comment");
+            found.push(Variant { name, text: std::mem::take(&mut text).join(" ") });
+        }
+    }
+    assert!(!found.is_empty(), "there is no {head} in the source");
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doc_comments_are_found_whatever_else_is_there() {
+        let source = "pub enum Other {\n    /// No.\n    A,\n}\n#[derive(Debug)]\npub enum Wanted {\n    /// One,\n    \
+                      /// in two lines.\n    #[serde(rename = \"x\")]\n    First,\n    /// Two.\n    Second(u8),\n}\n";
+        let found = variants(source, "Wanted");
+        let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.text.as_str())).collect();
+        assert_eq!(found, [("First", "One, in two lines."), ("Second", "Two.")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the variant A has no doc comment")]
+    fn a_variant_that_says_nothing_is_noticed() {
+        let _ = variants("pub enum Mute {\n    A,\n}\n", "Mute");
+    }
+}
