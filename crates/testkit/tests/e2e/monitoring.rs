@@ -17,6 +17,7 @@ use crate::world::{PATIENCE, World, configmap};
 
 /// Agents without clusters, beside those that have one.
 const SWARM: usize = 100;
+const EDITS: u32 = 10;
 /// Rates need several scrapes, and deliveries between them.
 const LONG: Duration = Duration::from_secs(180);
 
@@ -149,6 +150,10 @@ impl Load {
         world.fleet.submit("everywhere", "env=swarm", &configmap("swarm", "one", &value)).await?;
         world.fleet.submit("lost", "env=test", &configmap("nowhere-to-be-found", "one", &value)).await?;
         world.sees_value("one", &value).await?;
+        // Beyond that it would be called a fight, and slowed down.
+        if self.round > EDITS {
+            return Ok(());
+        }
         let edit = Patch::Merge(json!({"data": {"value": "mine"}}));
         world.configmaps().patch("one", &PatchParams::default(), &edit).await?;
         world.sees_value("one", &value).await
