@@ -139,6 +139,7 @@ pub enum Cause {
     Failed,
     /// The cluster does not serve a kind that the stack has.
     UnknownKind,
+    /// The namespace of an object is not there, or on its way out.
     NamespaceMissing,
     /// The agent, or the account that it acts as, has not the right.
     Forbidden,
@@ -150,7 +151,9 @@ pub enum Cause {
     RefusedByWebhook,
     /// It belongs to another stack, or to another agent.
     OwnedByOther,
+    /// An image cannot be pulled.
     ImageNotPulled,
+    /// A container ends again and again.
     CrashLoop,
     /// No node fits.
     Unschedulable,

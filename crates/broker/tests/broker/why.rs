@@ -7,7 +7,9 @@ use brokkr_api::report::{ObjectNote, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::why::{AgentEventKind, AgentWhy, Cause, Hop, Presence, SequenceHops, StackWhy};
-use jiff::Timestamp;
+use brokkr_broker::domain::why::Refused;
+use brokkr_broker::store::presence::refusals_store;
+use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::json;
 
@@ -148,6 +150,38 @@ async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stack
     assert_eq!(why.events[0].kind, AgentEventKind::Silent);
     let why: StackWhy = caller.get_json("stacks/web/agents/shop-1/why").await?;
     assert_eq!(broken(&why), Some((Hop::Reported, Cause::AgentSilent)));
+    second.stop().await;
+    Ok(())
+}
+
+/// What one replica refuses, another one tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Result<()> {
+    let (house, agent, _) = house_with_web().await?;
+    house.submit("web", YAML).await?;
+    let refused = |seconds: i64, because: &str| Refused {
+        at: Timestamp::now() - SignedDuration::from_secs(seconds),
+        because: because.to_owned(),
+    };
+    let pool = &house.server.broker.pool;
+    for one in [refused(1, "it signs with another key"), refused(60, "an older one")] {
+        refusals_store(pool, &[(agent.id, one)]).await?;
+    }
+    let second = house.replica().await?;
+    let caller = house.admin.at(second.address);
+    let ask = async || caller.get_json::<StackWhy>("stacks/web/agents/shop-1/why").await;
+    let why = ask().await?;
+    assert_eq!(broken(&why), Some((Hop::Fetched, Cause::AgentRefused)));
+    assert!(why.broken.context("it is refused")?.message.ends_with("it signs with another key"));
+    // An agent that was seen a moment ago is well, whoever else comes in its name.
+    sqlx::query("UPDATE agents SET last_seen_at = now(), poll_seconds = 30").execute(pool).await?;
+    let why = ask().await?;
+    assert_eq!(broken(&why), Some((Hop::Fetched, Cause::NotReportedYet)));
+    assert!(
+        why.evidence.iter().any(|line| line.ends_with("it signs with another key")),
+        "{:?}",
+        why.evidence
+    );
     second.stop().await;
     Ok(())
 }

@@ -16,6 +16,7 @@ mod fence;
 mod isolation;
 mod joining;
 mod journey;
+mod journeys;
 mod monitoring;
 mod moving;
 mod observe;

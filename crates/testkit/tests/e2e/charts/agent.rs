@@ -62,6 +62,14 @@ impl Installation {
     async fn at_work(&self) -> Result<String> {
         let pod = self.pods.running("brokkr-agent").await?;
         let agent = self.fleet.active("shop-1").await.with_context(|| pod.told())?;
+        // What the kubelet would ask.
+        let ready = format!("http://{}/readyz", pod.address("admin").context("a port for health checks")?);
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+        eventually(PATIENCE, &ready, async || match http.get(&ready).send().await {
+            Ok(answer) if answer.status().is_success() => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}\n{}", pod.told())),
+        })
+        .await?;
         Ok(agent["id"].as_str().context("an id")?.to_owned())
     }
 

@@ -40,7 +40,7 @@ fn difference(command: &Command, printed: &str) -> Option<String> {
 /// The lines that have to be the same. While something is waited for, indented lines tell what was seen on the way.
 fn telling<'a>(command: &Command, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
-        .filter(|line| !line.trim().is_empty() && !(waits(command) && line.starts_with(' ')))
+        .filter(|line| !(line.trim().is_empty() || (waits(command) && line.starts_with(' '))))
         .map(normal)
         .collect()
 }
