@@ -48,6 +48,26 @@ pub struct Agent {
     /// Since when its keys are refused. A join token for it lets it in again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// It was given up: its cluster did not come back, and nothing is owed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<Abandoned>,
+}
+
+/// Who gave an agent up, when and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Abandoned {
+    pub at: Timestamp,
+    /// The name of the token.
+    pub by: String,
+    pub because: String,
+}
+
+/// Gives up an agent whose cluster does not come back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AbandonAgent {
+    /// For whoever asks later; 500 bytes at most.
+    pub reason: String,
 }
 
 /// Changes what is given, leaves the rest. Labels and annotations are replaced as a whole.

@@ -74,6 +74,8 @@ pub fn table() -> Vec<Route> {
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::rotate_key::rotate_key)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::revoke_keys::revoke_keys)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::rejoin::rejoin_agent)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::leave::retire_agent)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/abandonment",       routes!(agents::leave::abandon_agent)),
         route(Token(Viewer),       "GET /api/v1/agents",                            routes!(agents::list::list_agents)),
 
         route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),

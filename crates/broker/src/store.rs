@@ -2,6 +2,7 @@
 //! transaction. Rows never leave this folder: what comes out are API types or domain facts.
 
 pub mod agent_keys;
+pub mod agent_leave;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;

@@ -33,7 +33,9 @@ mod wait;
 mod webhook;
 mod why;
 
-pub use agent::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
+pub use agent::{
+    Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke,
+};
 pub use apply::Apply;
 pub use approve::Approve;
 pub use audit::{AuditCommand, AuditList};

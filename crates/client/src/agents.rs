@@ -1,8 +1,8 @@
 //! Agents: joining, and what people ask and change about them.
 
 use brokkr_api::agents::{
-    Agent, AgentPatch, AgentStatus, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey, RotatedKey,
-    Target,
+    AbandonAgent, Agent, AgentPatch, AgentStatus, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey,
+    RotatedKey, Target,
 };
 use brokkr_api::page::Page;
 use brokkr_api::tokens::JoinToken;
@@ -62,6 +62,17 @@ impl Client {
     /// A join token with which an agent that exists, by name or id, gets a new key.
     pub async fn rejoin_agent(&self, agent: &str, wanted: &RejoinAgent) -> Result<JoinToken, ClientError> {
         self.send(self.write(Method::POST, &["agents", agent, "join-tokens"]).json(wanted)?).await?.json()
+    }
+
+    /// Nothing targets the agent from now on: it removes what it brought.
+    pub async fn retire_agent(&self, agent: &str) -> Result<Agent, ClientError> {
+        self.send(self.write(Method::POST, &["agents", agent, "retirement"])).await?.json()
+    }
+
+    /// Gives the agent up: it is refused, and nothing is owed there any more.
+    pub async fn abandon_agent(&self, agent: &str, reason: &str) -> Result<Agent, ClientError> {
+        let wanted = AbandonAgent { reason: reason.to_owned() };
+        self.send(self.write(Method::POST, &["agents", agent, "abandonment"]).json(&wanted)?).await?.json()
     }
 
     pub async fn agents(&self, page: &PageQuery) -> Result<Page<Agent>, ClientError> {

@@ -4,6 +4,7 @@ pub mod get;
 pub mod hand_over;
 pub mod hand_over_not;
 pub mod holds;
+pub mod leave;
 pub mod list;
 pub mod patch;
 pub mod register;

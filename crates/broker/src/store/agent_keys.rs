@@ -111,7 +111,7 @@ pub async fn agent_keys_revoke_on_conn(
 }
 
 /// Lets an agent in again with a new key. It may be a new installation, so its sessions are counted anew:
-/// whoever had a session has no key any more.
+/// whoever had a session has no key any more. One that was given up is given up no longer.
 pub async fn agent_keys_rejoin_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -119,7 +119,9 @@ pub async fn agent_keys_rejoin_on_conn(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE agents SET revoked_at = NULL, public_key = $2, old_public_key = NULL, old_key_until = NULL,
-                session_count = 0, session_instance = NULL, session_tied = false
+                session_count = 0, session_instance = NULL, session_tied = false,
+                status = CASE WHEN abandoned_at IS NULL THEN status ELSE 'ACTIVE' END,
+                abandoned_at = NULL, abandoned_by = NULL, abandoned_because = NULL
          WHERE id = $1",
     )
     .bind(agent.0)

@@ -1,6 +1,6 @@
 //! Agents: joining, changing, sessions, presence.
 
-use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
+use brokkr_api::agents::{Abandoned, Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::page::Sort;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
@@ -41,6 +41,9 @@ struct AgentRow {
     session_count: i64,
     session_tied: bool,
     revoked_at: Option<jiff_sqlx::Timestamp>,
+    abandoned_at: Option<jiff_sqlx::Timestamp>,
+    abandoned_by: Option<String>,
+    abandoned_because: Option<String>,
 }
 
 impl AgentRow {
@@ -58,6 +61,11 @@ impl AgentRow {
             session_count: self.session_count,
             session_tied: self.session_tied,
             revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+            abandoned: self.abandoned_at.map(|at| Abandoned {
+                at: at.to_jiff(),
+                by: self.abandoned_by.unwrap_or_default(),
+                because: self.abandoned_because.unwrap_or_default(),
+            }),
         })
     }
 }
@@ -65,7 +73,7 @@ impl AgentRow {
 macro_rules! columns {
     () => {
         "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, session_count, session_tied,
-         revoked_at"
+         revoked_at, abandoned_at, abandoned_by, abandoned_because"
     };
 }
 

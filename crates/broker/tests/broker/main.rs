@@ -17,6 +17,7 @@ mod history;
 mod hostile;
 mod house;
 mod index;
+mod leaving;
 mod limits;
 mod listener;
 mod lists;

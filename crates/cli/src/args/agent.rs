@@ -33,6 +33,8 @@ pub enum AgentCommand {
     },
     Rejoin(Rejoin),
     Revoke(Revoke),
+    Retire(Retire),
+    Abandon(Abandon),
     #[command(hide = true)]
     SetStatus(SetStatus),
 }
@@ -105,6 +107,41 @@ pub struct Revoke {
     /// By name or id
     #[arg(value_parser = super::agent)]
     pub agent: Name,
+    /// Do not ask (for scripts)
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Take an agent out of service: it removes everything that it brought, and is let go when that is done
+///
+/// Nothing targets it from now on, so its labels are taken off. The agent has to be there; for one whose cluster does not come
+/// back, there is `brokkr agent abandon`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent retire shop-17 --yes")]
+pub struct Retire {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Do not ask (for scripts)
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How long to wait until everything is gone
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+/// Give up an agent whose cluster does not come back: it is refused, and nothing is owed there any more
+///
+/// What is still in its cluster stays there. Who gave it up, and why, is kept with the agent.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop burnt down'")]
+pub struct Abandon {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Why, for whoever asks later
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
     /// Do not ask (for scripts)
     #[arg(short, long)]
     pub yes: bool,

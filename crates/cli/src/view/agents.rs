@@ -71,7 +71,15 @@ impl Show for Agent {
                 text.push_str(&format!("\n  {key}: {}", clean(value)));
             }
         }
-        if let Some(revoked) = self.revoked_at {
+        if let Some(given_up) = &self.abandoned {
+            text.push_str(&format!(
+                "\n\nIt was given up {} ago by {}: {}. `brokkr agent join {} --rejoin` lets it in again.",
+                age(given_up.at, look.now),
+                clean(&given_up.by),
+                clean(&given_up.because),
+                self.name
+            ));
+        } else if let Some(revoked) = self.revoked_at {
             text.push_str(&format!(
                 "\n\nIts keys were revoked {} ago. `brokkr agent rejoin {}` lets it in again.",
                 age(revoked, look.now),
@@ -94,6 +102,9 @@ impl Show for Agent {
 }
 
 fn status(agent: &Agent) -> String {
+    if agent.abandoned.is_some() {
+        return "ABANDONED".to_owned();
+    }
     let revoked = if agent.revoked_at.is_some() { ",REVOKED" } else { "" };
     let tied = if agent.session_tied { ",TIED" } else { "" };
     format!("{}{revoked}{tied}", agent.status)
@@ -145,6 +156,7 @@ mod tests {
     use super::super::samples::{AGENT, agent, ago, looks, now};
     use super::super::whole;
     use super::*;
+    use brokkr_api::agents::Abandoned;
 
     #[test]
     fn agents() {
@@ -156,11 +168,15 @@ mod tests {
         let mut revoked = agent("us-1");
         revoked.revoked_at = Some(ago(90));
         revoked.labels.insert("example.com/a-rather-long-key".into(), "with-a-value-that-is-long".into());
+        let mut abandoned = agent("shop-17");
+        abandoned.abandoned =
+            Some(Abandoned { at: ago(90), by: "ana".into(), because: "the shop burnt down".into() });
         insta::assert_snapshot!(format!(
-            "{}\n\n{}\n\n{}\n\n{}",
-            looks(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone()])),
+            "{}\n\n{}\n\n{}\n\n{}\n\n{}",
+            looks(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone(), abandoned.clone()])),
             looks(&tied),
             looks(&revoked),
+            looks(&abandoned),
             looks(&whole(Vec::<Agent>::new()))
         ));
     }

@@ -67,6 +67,7 @@ pub fn agent(name: &str) -> Agent {
         session_count: 3,
         session_tied: false,
         revoked_at: None,
+        abandoned: None,
     }
 }
 

@@ -73,7 +73,9 @@ impl World {
         if self.broker.away {
             return Answer::Failed(refusal(FailureClass::Transient, "BrokerUnreachable"));
         }
-        self.broker.held.insert(request.stack);
+        // What was deleted or untargeted meanwhile is to be removed from now on: whoever waits is answered.
+        let is_news = self.broker.held.insert(request.stack) && self.broker.wanted(request.stack).is_none();
+        self.broker.changed |= is_news;
         self.run.held.insert(request.stack);
         Answer::Held
     }

@@ -27,10 +27,7 @@ pub async fn revoke_keys(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let mut nobodys = [0u8; 32];
-    SystemRandom::new()
-        .fill(&mut nobodys)
-        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "there is no randomness").because(error))?;
+    let nobodys = nobodys_key()?;
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
@@ -43,4 +40,13 @@ pub async fn revoke_keys(
     let revoked: Agent = agent_fetch(write.conn(), &AgentRef::Id(found.id)).await?.ok_or_else(missing)?;
     tracing::warn!(agent_id = %revoked.id, agent = %revoked.name, "agent revoked");
     write.finish(StatusCode::OK, &revoked).await
+}
+
+/// A public key that nobody has the other half of.
+pub(super) fn nobodys_key() -> Result<[u8; 32], ApiError> {
+    let mut key = [0u8; 32];
+    SystemRandom::new()
+        .fill(&mut key)
+        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "there is no randomness").because(error))?;
+    Ok(key)
 }

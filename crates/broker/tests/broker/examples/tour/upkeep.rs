@@ -17,6 +17,9 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     tour.delete(&tour.ops, "agents/us-1/keys").await?;
     tour.post(&tour.ops, "agents/us-1/join-tokens", json!({ "ttl_seconds": 24 * 3600 })).await?;
 
+    tour.post(&tour.ops, "agents/us-1/retirement", json!({})).await?;
+    tour.post(&tour.ops, "agents/us-1/abandonment", json!({ "reason": "the shop has closed" })).await?;
+
     owner.send(Method::PUT, "stacks/banner", &json!({})).await?.error_for_status()?;
     submit(owner, "banner", &manifest("banner", "1.0.0")).await?;
     tour.delete(owner, "stacks/banner").await?;
