@@ -150,7 +150,8 @@ fn with_paths(text: &str, mounts: &[(String, PathBuf)]) -> String {
             let (before, rest) = (&text[..start], &text[start + path.len()..]);
             let begins = !before.ends_with(|last: char| last.is_alphanumeric() || "/-_.".contains(last));
             if begins && (rest.is_empty() || rest.starts_with(['/', ',', ':'])) {
-                return format!("{before}{}{}", folder.display(), with_paths(rest, mounts));
+                let (before, rest) = (with_paths(before, mounts), with_paths(rest, mounts));
+                return format!("{before}{}{rest}", folder.display());
             }
         }
     }
