@@ -8,9 +8,8 @@ use brokkr_install::ACCOUNT;
 use brokkr_install::start::{CONFIG_MAP, Hop, Progress};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
 
 use crate::admin::Admin;
 use crate::keep::own::timely;
@@ -55,20 +54,33 @@ impl Start {
 
     /// Nothing stands in the way any more, and nothing says so.
     pub async fn done(&self) {
-        match timely(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await {
-            Ok(_) => {}
-            Err(error) if error.is(404) => {}
-            Err(error) => tracing::debug!(%error, "what an earlier start left was not removed"),
+        // Looked for first: a start that meets nothing wrong writes nothing.
+        let left = match timely(self.maps.get_opt(CONFIG_MAP)).await {
+            Ok(None) => return,
+            Ok(Some(_)) => timely(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = left {
+            tracing::debug!(%error, "what a start that stood still left was not removed");
         }
     }
 
     async fn tell(&self, progress: Progress) {
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": CONFIG_MAP, "labels": {"app.kubernetes.io/name": ACCOUNT}}, "data": progress.data(),
-        });
-        let parameters = PatchParams::apply("brokkr-agent").force();
-        if let Err(error) = timely(self.maps.patch(CONFIG_MAP, &parameters, &Patch::Apply(&map))).await {
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(CONFIG_MAP.to_owned()),
+                labels: Some([("app.kubernetes.io/name".to_owned(), ACCOUNT.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(progress.data()),
+            ..ConfigMap::default()
+        };
+        let told =
+            match timely(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map))).await {
+                Err(error) if error.is(404) => timely(self.maps.create(&PostParams::default(), &map)).await,
+                told => told,
+            };
+        if let Err(error) = told {
             tracing::debug!(%error, "where the start stands was not left in the cluster");
         }
     }

@@ -103,7 +103,9 @@ async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
              FROM (SELECT id, newest_sequence_id, substr(name, 7)::int % {sites} AS site FROM stacks) AS s
              JOIN (SELECT id, name, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
         ),
-        "ANALYZE".to_owned(),
+        // By name: the catalogs that all databases share are somebody else's, too.
+        "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status"
+            .to_owned(),
     ];
     let mut connection = ground.pool.acquire().await?;
     for statement in statements {

@@ -29,7 +29,7 @@ async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it
         ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
         world.proxies[0].heal();
         // What was open then stays silent for ever: it has to be given up.
-        world.ready(0, Duration::from_secs(30)).await?;
+        world.ready(0, PATIENCE).await?;
         world.gets_on(3).await?;
     }
     world.settled().await

@@ -10,6 +10,7 @@ use brokkr_testkit::FaultProxy;
 use brokkr_testkit::proxy::{Action, Matcher};
 use bytes::Bytes;
 
+use crate::PATIENCE;
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +48,7 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
     let told = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
     ensure!(!matches!(told, Ok(Poll::Changed { .. })), "S2: {told:?}");
     liar.heal();
-    world.gets_on(3).await?;
+    world.gets_on_within(3, PATIENCE).await?;
     Ok(())
 }
 
