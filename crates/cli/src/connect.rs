@@ -21,15 +21,28 @@ const LOG_IN: &str = "log in with `brokkr login URL`";
 
 /// A client for the context, server and token that this command is to use.
 pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
+    connect_for(PATIENCE, global, printer).map(|(client, _)| client)
+}
+
+/// The same, with the certificate authorities that the broker is trusted by beside the system's, if any were given. In one:
+/// a token that comes by stdin can be read once.
+pub fn connect_with_authorities(
+    global: &Global,
+    printer: Printer,
+) -> Result<(Client, Option<String>), Failure> {
     connect_for(PATIENCE, global, printer)
 }
 
 /// The same for somebody to whom it is an answer that the broker cannot be reached: it is tried once.
 pub fn connect_at_once(global: &Global, printer: Printer) -> Result<Client, Failure> {
-    connect_for(Duration::ZERO, global, printer)
+    connect_for(Duration::ZERO, global, printer).map(|(client, _)| client)
 }
 
-fn connect_for(patience: Duration, global: &Global, printer: Printer) -> Result<Client, Failure> {
+fn connect_for(
+    patience: Duration,
+    global: &Global,
+    printer: Printer,
+) -> Result<(Client, Option<String>), Failure> {
     let folder = Folder::of_this_user().map_err(of_config)?;
     let Found { context, token } = find(global, &folder)?;
     if let Some(path) = folder.has_open_credentials() {
@@ -40,7 +53,8 @@ fn connect_for(patience: Duration, global: &Global, printer: Printer) -> Result<
             printer.note(&format!("{}; trying again for {} s", retry.error, retry.left.as_secs()));
         }
     });
-    client(&context, token, global.project.as_ref(), retry)
+    let client = client(&context, token, global.project.as_ref(), retry)?;
+    Ok((client, context.certificate_authorities))
 }
 
 /// The same for somebody who does not wait: one try, and no words.
@@ -66,12 +80,6 @@ pub fn client(
         builder = builder.project(project.as_str());
     }
     builder.build().map_err(|error| Failure::new(Exit::Usage, error.to_string()))
-}
-
-/// The certificate authorities that the broker is trusted by beside the system's, if any were given.
-pub fn authorities(global: &Global) -> Result<Option<String>, Failure> {
-    let found = find(global, &Folder::of_this_user().map_err(of_config)?)?;
-    Ok(found.context.certificate_authorities)
 }
 
 pub fn is_this_machine(url: &Url) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brokkr_install::ACCOUNT;
 use brokkr_install::start::{self, Progress};
 use serde_json::Value;
 
@@ -17,10 +18,10 @@ pub struct Stuck {
 }
 
 /// `found` are the agent's Deployment, Pods and ConfigMap. None while everything takes its course.
-pub fn stuck(found: &[Value]) -> Option<Stuck> {
+pub fn stuck(found: &[Value], namespace: &str) -> Option<Stuck> {
     let of_kind = |kind: &'static str| found.iter().filter(move |object| object["kind"] == kind);
     told_by_agent(of_kind("ConfigMap"))
-        .or_else(|| of_kind("Pod").find_map(pod))
+        .or_else(|| of_kind("Pod").find_map(|found| pod(found, namespace)))
         .or_else(|| of_kind("Deployment").find_map(deployment))
 }
 
@@ -41,7 +42,7 @@ fn told_by_agent<'a>(mut maps: impl Iterator<Item = &'a Value>) -> Option<Stuck>
     Some(Stuck { hop: hop.to_string(), reason, next: hop.next().to_owned(), for_good: !hop.may_pass() })
 }
 
-fn pod(pod: &Value) -> Option<Stuck> {
+fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
     let status = &pod["status"];
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if let Some(unscheduled) =
@@ -59,17 +60,17 @@ fn pod(pod: &Value) -> Option<Stuck> {
     let reason = waiting["reason"].as_str()?;
     let (hop, next) = match reason {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
-            ("image", "give an image that the cluster's nodes can pull with --image")
+            ("image", "give an image that the cluster's nodes can pull with --image".to_owned())
         }
         "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" | "CreateContainerConfigError" => {
-            ("container", "kubectl -n brokkr-system logs deployment/brokkr-agent --previous")
+            ("container", format!("kubectl -n {namespace} logs deployment/{ACCOUNT} --previous"))
         }
         _ => return None,
     };
     Some(Stuck {
         hop: hop.to_owned(),
         reason: format!("{reason}: {}", text(&waiting["message"])),
-        next: next.to_owned(),
+        next,
         for_good: false,
     })
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     fn hop(found: Value) -> Option<String> {
-        stuck(&[found]).map(|stuck| stuck.hop)
+        stuck(&[found], "elsewhere").map(|stuck| stuck.hop)
     }
 
     #[test]
@@ -109,7 +110,9 @@ mod tests {
         let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
             {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "…"}}},
         ]}});
-        let stuck = stuck(&[pulling, told]).unwrap();
+        let looked = stuck(std::slice::from_ref(&pulling), "elsewhere").unwrap();
+        assert_eq!(looked.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
+        let stuck = stuck(&[pulling, told], "elsewhere").unwrap();
         assert_eq!(
             (stuck.hop.as_str(), stuck.reason.as_str(), stuck.for_good),
             ("tls", "unknown issuer", true)

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::args::{Global, Join};
 use crate::commands::agent::seconds;
-use crate::connect::{authorities, connect, is_this_machine};
+use crate::connect::{connect_with_authorities, is_this_machine};
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::joining::{Stuck, stuck, without_rights};
 use crate::kubectl::{Kubectl, Refused};
@@ -25,8 +25,7 @@ const BELIEVED: Duration = Duration::from_secs(3);
 const MUTE: Duration = Duration::from_secs(15);
 
 pub async fn run(args: Join, global: &Global, printer: Printer) -> Result<(), Failure> {
-    let client = connect(global, printer)?;
-    let authorities = authorities(global)?;
+    let (client, authorities) = connect_with_authorities(global, printer)?;
     let kubectl = Kubectl::new(args.kubeconfig.as_deref(), args.kube_context.as_deref());
     // Refused before anything is made: the rights are read, and the cluster is asked.
     let before = rights::manifests(&args.rights, &args.namespace)
@@ -225,7 +224,7 @@ impl Waiting<'_> {
         let of_agent = ["deployments,pods,configmaps", "-n", &self.args.namespace, "-l", workload::SELECTOR];
         let found = self.kubectl.get(&of_agent).await.ok()?;
         let items: &[Value] = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        stuck(items)
+        stuck(items, &self.args.namespace)
     }
 
     async fn rights(&self) -> Option<Stuck> {

@@ -216,3 +216,15 @@ fn an_agent_is_held_let_go_revoked_and_let_in_again() {
     broker.brokkr(&["agent", "rejoin", "eu-1"]).exits(0).prints_exactly("brj_secret\n");
     broker.brokkr(&["agent", "revoke-join-token", STACK_ID]).exits(0).prints("is revoked");
 }
+
+#[test]
+fn an_agent_is_joined_with_a_token_that_comes_by_stdin() {
+    let join = json!({"id": STACK_ID, "token": "brj_secret", "agent_name": "eu-1", "labels": {}, "expires_at": TIME});
+    let broker = FakeBroker::start().on("POST /api/v1/join-tokens", 201, join);
+    let joined = ["agent", "join", "eu-1", "--print", "--token-file", "-"];
+    broker
+        .run(&joined, &[("BROKKR_SERVER", &broker.url)], "brk_by-stdin\n")
+        .exits(0)
+        .prints("token: brj_secret")
+        .prints("kind: Deployment");
+}
