@@ -1,28 +1,16 @@
-//! The user's own kubectl: it knows their clusters, logins and plugins.
+//! A cluster, by way of the user's own kubectl.
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+
+use crate::program::{Refused, run};
 
 /// One cluster, as kubectl knows it.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     which: Vec<OsString>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    #[error("kubectl is not here")]
-    Missing,
-    #[error("kubectl cannot be started: {0}")]
-    Unusable(std::io::Error),
-    /// What it said.
-    #[error("{0}")]
-    Failed(String),
 }
 
 impl Kubectl {
@@ -61,29 +49,8 @@ impl Kubectl {
     }
 
     pub async fn run(&self, arguments: &[&str], stdin: Option<&str>) -> Result<String, Refused> {
-        let mut command = Command::new("kubectl");
-        // Its plugins are other people's programs: the broker's token is none of their business.
-        command
-            .args(&self.which)
-            .args(arguments)
-            .env_remove("BROKKR_TOKEN")
-            .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Refused::Missing,
-            _ => Refused::Unusable(error),
-        })?;
-        if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
-            // One that ends before it has read everything says itself why.
-            pipe.write_all(text.as_bytes()).await.ok();
-        }
-        let output = child.wait_with_output().await.map_err(Refused::Unusable)?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let told = String::from_utf8_lossy(&output.stderr);
-        Err(Refused::Failed(told.trim().to_owned()))
+        let arguments = self.which.iter().cloned().chain(arguments.iter().map(OsString::from));
+        let ran = run("kubectl", arguments, stdin).await?;
+        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
 }

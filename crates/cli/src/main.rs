@@ -5,7 +5,7 @@
 //! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
 //! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`complete`] and [`man`], which only
 //! look at the definition of the commands, and [`render`] and [`kubectl`], which let the user's own programs
-//! make manifests and install an agent.
+//! make manifests and install an agent (by way of [`program`]).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +29,7 @@ mod kubectl;
 mod man;
 mod manifest;
 mod printer;
+mod program;
 mod render;
 mod view;
 

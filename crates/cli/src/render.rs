@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use tokio::process::Command;
-
 use crate::args::Content;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
+use crate::program::{self, Refused};
 
 /// A program and its arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,9 +19,9 @@ struct Call {
 pub async fn kustomize(folder: &Path, printer: Printer) -> Result<Vec<u8>, Failure> {
     let own = Call { program: "kustomize", arguments: vec!["build".into(), folder.into()] };
     let kubectls = Call { program: "kubectl", arguments: vec!["kustomize".into(), folder.into()] };
-    match run(&own, printer).await? {
+    match run(own, printer).await? {
         Some(bytes) => Ok(bytes),
-        None => run(&kubectls, printer).await?.ok_or_else(|| {
+        None => run(kubectls, printer).await?.ok_or_else(|| {
             missing("neither kustomize nor kubectl is here")
                 .next("install kustomize, or render it yourself and use -f")
         }),
@@ -36,7 +35,7 @@ pub async fn helm(
     release: &str,
     printer: Printer,
 ) -> Result<Vec<u8>, Failure> {
-    let bytes = run(&template(chart, content, release), printer).await?;
+    let bytes = run(template(chart, content, release), printer).await?;
     bytes.ok_or_else(|| missing("helm is not here").next("install helm, or render it yourself and use -f"))
 }
 
@@ -63,25 +62,19 @@ fn missing(what: &str) -> Failure {
 }
 
 /// None if there is no such program.
-async fn run(call: &Call, printer: Printer) -> Result<Option<Vec<u8>>, Failure> {
-    let mut command = Command::new(call.program);
-    // Plugins are other people's programs: the broker's token is none of their business.
-    command
-        .args(&call.arguments)
-        .env_remove("BROKKR_TOKEN")
-        .stdin(std::process::Stdio::null())
-        .kill_on_drop(true);
-    let output = printer.patiently(&format!("{} renders", call.program), command.output()).await;
-    let output = match output {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(missing(&format!("{} cannot be started: {error}", call.program))),
-    };
-    let told = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() {
-        told.lines().for_each(|line| printer.note(&format!("{}: {line}", call.program)));
-        return Ok(Some(output.stdout));
+async fn run(call: Call, printer: Printer) -> Result<Option<Vec<u8>>, Failure> {
+    let Call { program, arguments } = call;
+    let ran = program::run(program, arguments, None);
+    match printer.patiently(&format!("{program} renders"), ran).await {
+        Ok(ran) => {
+            ran.stderr.lines().for_each(|line| printer.note(&format!("{program}: {line}")));
+            Ok(Some(ran.stdout))
+        }
+        Err(Refused::Missing(_)) => Ok(None),
+        Err(Refused::Failed(told)) => {
+            let failure = Failure::new(Exit::Failed, format!("{program} failed; nothing was submitted"));
+            Err(told.lines().map(ToOwned::to_owned).fold(failure, Failure::line))
+        }
+        Err(unusable) => Err(missing(&unusable.to_string())),
     }
-    let failure = Failure::new(Exit::Failed, format!("{} failed; nothing was submitted", call.program));
-    Err(told.lines().map(ToOwned::to_owned).fold(failure, Failure::line))
 }

@@ -14,8 +14,9 @@ use crate::commands::agent::seconds;
 use crate::connect::{connect_with_authorities, is_this_machine};
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::joining::{Stuck, stuck, without_rights};
-use crate::kubectl::{Kubectl, Refused};
+use crate::kubectl::Kubectl;
 use crate::printer::{Live, Printer};
+use crate::program::Refused;
 use crate::view::text::labels;
 
 const LOOKS: Duration = Duration::from_secs(1);
@@ -233,7 +234,8 @@ impl Waiting<'_> {
         let may = ["auth", "can-i", "create", "secrets", "-n", namespace, "--as", &account];
         // Whoever may not ask as somebody else learns nothing here.
         let said = self.kubectl.run(&may, None).await;
-        let no = matches!(&said, Err(Refused::Failed(told)) if told.is_empty() || told.starts_with("no"));
+        let said_no = |told: &str| told.is_empty() || told.starts_with("no");
+        let no = matches!(&said, Err(Refused::Failed(told)) if said_no(told.trim()));
         no.then(|| without_rights(&account))
     }
 
