@@ -1,17 +1,15 @@
 //! The nearest cause of an unready workload, read from a real cluster: a scheduler that finds no node, a quota that
 //! refuses Pods, and, since nothing pulls images here, Pods whose status says what kubelets would.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use brokkr_agent::diagnose::{self, Cause};
 use brokkr_agent::execute;
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_testkit::{Cluster, Look, eventually, unique};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, deployment, namespace};
+use crate::world::{PATIENCE, deployment, namespace, suffer};
 
 /// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
 struct Patient {
@@ -53,29 +51,8 @@ impl Patient {
         .await
     }
 
-    /// Writes the status that a kubelet would have written.
     async fn suffer(&self, container: Value) -> Result<()> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.space);
-        let name = eventually(PATIENCE, "a pod", async || {
-            let pods = pods.list(&ListParams::default().labels("app=web")).await;
-            match pods.ok().and_then(|pods| pods.items.into_iter().next()) {
-                Some(pod) => Look::Yes(pod.name_any()),
-                None => Look::NotYet("none yet".to_owned()),
-            }
-        })
-        .await?;
-        let mut status = json!({
-            "name": "web", "image": "registry.example/web:1", "imageID": "", "ready": false, "restartCount": 0,
-        });
-        let fields = container.as_object().context("fields of a container's status")?.clone();
-        status.as_object_mut().context("an object")?.extend(fields);
-        let patch = json!({"status": {
-            "phase": "Pending",
-            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
-            "containerStatuses": [status],
-        }});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
-        Ok(())
+        suffer(&self.client, &self.space, "registry.example/web:1", container).await
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Look, eventually, unique};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// Generous: the machine is small and shared. Nothing waits longer than it has to.
@@ -157,4 +157,31 @@ pub fn deployment(namespace: &str, name: &str, replicas: u32) -> String {
 /// Version and identity of a live object: what must not move where nothing changed.
 pub fn footprint(map: &ConfigMap) -> (Option<String>, Option<String>) {
     (map.metadata.uid.clone(), map.metadata.resource_version.clone())
+}
+
+/// Writes what a kubelet would have written about the container of the Pod of `app=web` that has this image.
+pub async fn suffer(client: &Client, space: &str, image: &str, container: Value) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), space);
+    let name = eventually(PATIENCE, "a pod with the image", async || {
+        let pods = pods.list(&ListParams::default().labels("app=web")).await;
+        let has_image = |pod: &Pod| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.into_iter().any(|container| container.image.as_deref() == Some(image))
+        };
+        match pods.ok().and_then(|pods| pods.items.into_iter().find(has_image)) {
+            Some(pod) => Look::Yes(pod.name_any()),
+            None => Look::NotYet("none yet".to_owned()),
+        }
+    })
+    .await?;
+    let mut status = json!({"name": "web", "image": image, "imageID": "", "ready": false, "restartCount": 0});
+    let fields = container.as_object().context("fields of a container's status")?.clone();
+    status.as_object_mut().context("an object")?.extend(fields);
+    let patch = json!({"status": {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+        "containerStatuses": [status],
+    }});
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    Ok(())
 }

@@ -1,15 +1,11 @@
 //! Situations 12 to 14: everything is written, and the Pods do not come up. No kubelet runs here, so what one would write into
 //! a Pod's status, the test writes; the scheduler is the real one.
 
-use anyhow::{Context as _, Result, ensure};
-use brokkr_testkit::{Look, eventually};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
+use anyhow::{Result, ensure};
+use serde_json::json;
 
 use super::asking::{follow, told};
-use crate::world::{PATIENCE, World, deployment};
+use crate::world::{World, deployment, suffer};
 
 /// A Deployment that is well, and then a version of it whose Pod is changed by `change`.
 async fn turn(change: impl Fn(String) -> String) -> Result<World> {
@@ -30,39 +26,12 @@ fn nowhere(yaml: &str, image: &str) -> String {
     in_pod(yaml, "schedulerName: nobody").replace("registry.example/web:1", image)
 }
 
-/// Writes what a kubelet would have written about the container of the new Pod.
-async fn suffer(world: &World, image: &str, container: Value) -> Result<()> {
-    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.space);
-    let name = eventually(PATIENCE, "the new pod", async || {
-        let pods = pods.list(&ListParams::default().labels("app=web")).await;
-        let has_image = |pod: &Pod| {
-            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-            containers.into_iter().any(|container| container.image.as_deref() == Some(image))
-        };
-        match pods.ok().and_then(|pods| pods.items.into_iter().find(has_image)) {
-            Some(pod) => Look::Yes(pod.name_any()),
-            None => Look::NotYet("none yet".to_owned()),
-        }
-    })
-    .await?;
-    let mut status = json!({"name": "web", "image": image, "imageID": "", "ready": false, "restartCount": 0});
-    let fields = container.as_object().context("fields of a container's status")?.clone();
-    status.as_object_mut().context("an object")?.extend(fields);
-    let patch = json!({"status": {
-        "phase": "Pending",
-        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
-        "containerStatuses": [status],
-    }});
-    pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
-    Ok(())
-}
-
 #[tokio::test]
 async fn g3_why_an_image_that_is_never_pulled() -> Result<()> {
     let image = "registry.example/web:no-such-tag";
     let world = turn(|yaml| nowhere(&yaml, image)).await?;
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
-    suffer(&world, image, json!({"state": {"waiting": waiting}})).await?;
+    suffer(&world.client, &world.space, image, json!({"state": {"waiting": waiting}})).await?;
     let told = told(&world.fleet, "12", "web", "image_not_pulled").await?;
     ensure!(told.message.contains(image) && told.message.contains("manifest unknown"), "{told:?}");
     follow(&world, &told, "web").await
@@ -77,7 +46,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
         "restartCount": 4,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended},
     });
-    suffer(&world, image, crash).await?;
+    suffer(&world.client, &world.space, image, crash).await?;
     let told = told(&world.fleet, "13", "web", "crash_loop").await?;
     ensure!(told.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{told:?}");
     follow(&world, &told, "web").await
