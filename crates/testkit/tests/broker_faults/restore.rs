@@ -6,9 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use brokkr_api::{AgentId, Position, SequenceId, StackId};
 use brokkr_client::Poll;
-use brokkr_testkit::process::run;
-use brokkr_testkit::programs::program;
-use brokkr_testkit::{Launch, eventually};
+use brokkr_testkit::eventually;
 
 use crate::clients::{Wish, object};
 use crate::world::World;
@@ -98,10 +96,7 @@ async fn goes_back(serving: bool) -> Result<()> {
         let what = format!("replica {replica} to hold everybody");
         eventually(PATIENCE, &what, async || nobody_goes_back(&world, &known, replica).await).await?;
     }
-    let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
-        .args(["epoch", "raise", "--database-url"])
-        .arg(world.database.url());
-    run(raise, PATIENCE).await?.ok()?;
+    world.raise_epoch().await?;
     eventually(SOON, "both replicas to serve again", async || {
         for agent in &world.agents {
             for replica in 0..2 {

@@ -8,8 +8,10 @@ use brokkr_client::{Client, Credential};
 use brokkr_testkit::broker::{bootstrap, migrate};
 use brokkr_testkit::history::{Outcome, Recorder, Truth, check};
 use brokkr_testkit::postgres::{Durability, Server};
+use brokkr_testkit::process::run;
+use brokkr_testkit::programs::program;
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Broker, Database, Look, PgProxy, Postgres, Tell, eventually};
+use brokkr_testkit::{Broker, Database, Launch, Look, PgProxy, Postgres, Tell, eventually};
 use sqlx::PgConnection;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -171,6 +173,15 @@ impl World {
             self.recorder.acknowledged_at(replica) >= before + count
         })
         .await
+    }
+
+    /// What an operator does when the database was set back: this one counts from now on.
+    pub async fn raise_epoch(&self) -> Result<()> {
+        let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
+            .args(["epoch", "raise", "--database-url"])
+            .arg(self.database.url());
+        run(raise, PATIENCE).await?.ok()?;
+        Ok(())
     }
 
     pub fn server(&self) -> Result<&Server> {
