@@ -58,12 +58,21 @@ pub struct RunArguments {
     /// How often everything is looked at again, though nothing was heard. Jittered.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
+    /// How old the agent's key may become. It makes a new one after two thirds of that; an hour at least.
+    #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
+    pub key_life: Duration,
     /// Where health checks and metrics are asked for, such as `0.0.0.0:8781`: /livez, /readyz, /metrics. Off if left out.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
     /// Log lines as JSON.
     #[arg(long, env = "BROKKR_LOG_JSON")]
     pub log_json: bool,
+}
+
+/// The key before the last one is good for an hour: keys that live shorter would end before they are known everywhere.
+fn key_life(text: &str) -> Result<Duration, String> {
+    let life = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if life < Duration::from_secs(3600) { Err("an hour at least".to_owned()) } else { Ok(life) }
 }
 
 #[derive(Debug, Args)]

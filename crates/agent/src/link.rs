@@ -4,6 +4,7 @@
 //! |------------|---------------------------------------------------------------------------|
 //! | `identity` | the key in the cluster, joining, the session count                          |
 //! | `holds`    | the set of stacks held, the same here and at the broker                     |
+//! | `keys`     | a new key in place of the old one, after a while or when asked              |
 //! | `memory`   | the highest position seen, kept in the cluster                              |
 //! | `poll`     | the long poll: what changed                                                 |
 //! | `content`  | one deployment object: fetched, verified, parsed, resolved                  |
@@ -14,6 +15,7 @@ pub mod content;
 pub mod hand_over;
 pub mod holds;
 pub mod identity;
+pub mod keys;
 pub mod memory;
 pub mod poll;
 pub mod report;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use brokkr_metrics::{gauge, seconds};
 use http::StatusCode;
+use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -67,6 +68,7 @@ pub struct Metrics {
     repairs: Counter,
     polls_failed: Counter,
     reports_waiting: Gauge,
+    key_since: Gauge,
     /// When the broker last answered a poll, in milliseconds since the start.
     answered: Arc<AtomicU64>,
 }
@@ -83,6 +85,7 @@ impl Default for Metrics {
             repairs: Counter::default(),
             polls_failed: Counter::default(),
             reports_waiting: Gauge::default(),
+            key_since: Gauge::default(),
             answered: Arc::default(),
         }
     }
@@ -135,6 +138,11 @@ impl Metrics {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// The agent has its key since then.
+    pub fn key_since(&self, since: Timestamp) {
+        self.key_since.set(since.as_second());
+    }
+
     /// How long the broker has said nothing; since the start if it never did.
     #[must_use]
     pub fn silence(&self) -> Duration {
@@ -166,6 +174,11 @@ impl Metrics {
             "reports_waiting",
             "Reports that the broker has not settled yet",
             self.reports_waiting.clone(),
+        );
+        registry.register(
+            "key_since_timestamp_seconds",
+            "Since when the agent has its key, in seconds since 1970",
+            self.key_since.clone(),
         );
         seconds(
             registry,

@@ -19,6 +19,7 @@ use crate::inventory::Records;
 use crate::keep::Contents;
 use crate::link::content::ContentSource;
 use crate::link::holds::HeldStacks;
+use crate::link::keys::Keys;
 use crate::link::memory::Memory;
 use crate::link::poll::Link;
 use crate::link::{identity, report};
@@ -48,13 +49,13 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let anonymous = broker_client(&arguments, Credential::None)?;
     let start = Start::new(&requests, &arguments.namespace, admin.clone());
     let join_token = arguments.join_token_file.as_deref();
-    let identity = start
+    let found = start
         .patiently(Hop::Token, "join the broker", || {
             identity::identify(&requests, &arguments.namespace, &anonymous, join_token)
         })
         .await;
-    let broker = broker_client(&arguments, Credential::Agent(identity.clone()))?;
-    let agent = identity.agent_id;
+    let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
+    let agent = found.identity.agent_id;
     start
         .patiently(Hop::Fence, "stand behind the fence", || {
             fence::stand(&requests, &arguments.namespace, agent)
@@ -116,9 +117,11 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let sweeps = Sweeps::every(arguments.sweep_interval);
     let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), answers_in, reports_in);
     let asked = admin.running();
+    let (namespace, life) = (&arguments.namespace, arguments.key_life);
+    let keys = Keys::new(&requests, namespace, broker.clone(), found, life, metrics.clone());
     let link = Link {
         broker: broker.clone(),
-        identity,
+        agent,
         session,
         memory,
         position: remembered.position,
@@ -127,6 +130,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         news: news_in,
         holds,
         contents,
+        keys,
         metrics: metrics.clone(),
     };
     tokio::select! {

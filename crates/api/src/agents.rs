@@ -45,6 +45,12 @@ pub struct Agent {
     /// How often the agent has started; two with the same count both hold.
     pub session_count: i64,
     pub session_tied: bool,
+    /// Since when it has the key with which it proves who it is. Left out by brokers before 0.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_since: Option<Timestamp>,
+    /// It was asked for a new key and has not registered one yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation_asked_at: Option<Timestamp>,
     /// Since when its keys are refused. A join token for it lets it in again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,

@@ -45,7 +45,7 @@ pub mod header {
     pub const PROJECT: &str = "brokkr-project";
     /// How many seconds ago the broker last saw its database, if that is a while: the answer is from memory.
     pub const STALE: &str = "brokkr-stale";
-    /// What the broker asks of the agent beside the poll: see [`super::WANTS_CONTENTS`]. Agents that do not know it go on.
+    /// What the broker asks of the agent beside the poll: see [`super::Want`]. Agents that do not know it go on.
     pub const WANTS: &str = "brokkr-wants";
     /// Makes a write repeatable: the same key gets the first result again.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -53,8 +53,15 @@ pub mod header {
     pub const REQUEST_ID: &str = "x-request-id";
 }
 
-/// Value of [`header::WANTS`]: contents that the broker lost, and this agent keeps.
-pub const WANTS_CONTENTS: &str = "contents";
+/// Value of [`header::WANTS`]: one thing at a time, the first of these that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum Want {
+    /// Contents that the broker lost, and this agent keeps.
+    Contents,
+    /// A new key in place of the agent's.
+    Key,
+}
 
 /// What agents ask for at `target-state`; anything else gets the plain array with contents.
 pub const ENVELOPE_MEDIA_TYPE: &str = "application/vnd.brokkr.target-state.v1+json";

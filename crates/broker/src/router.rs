@@ -72,6 +72,7 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch::patch_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::rotate_key::rotate_key)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::rotation::ask_for_key)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::revoke_keys::revoke_keys)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::rejoin::rejoin_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::leave::retire_agent)),

@@ -34,7 +34,7 @@ mod webhook;
 mod why;
 
 pub use agent::{
-    Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke,
+    Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke, Rotate,
 };
 pub use apply::Apply;
 pub use approve::Approve;

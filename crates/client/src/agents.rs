@@ -54,6 +54,11 @@ impl Client {
         self.send(self.write(Method::POST, &path).json(key)?).await?.json()
     }
 
+    /// Asks an agent, by name or id, for a new key. It makes one and registers it when it next hears of the broker.
+    pub async fn ask_for_key(&self, agent: &str) -> Result<Agent, ClientError> {
+        self.send(self.write(Method::POST, &["agents", agent, "rotation"])).await?.json()
+    }
+
     /// Ends every key of an agent, by name or id.
     pub async fn revoke_agent_keys(&self, agent: &str) -> Result<Agent, ClientError> {
         self.send(self.write(Method::DELETE, &["agents", agent, "keys"])).await?.json()

@@ -3,7 +3,7 @@
 //! Signing is cheap and verifying is cached at the broker by the assertion's text, so one assertion is used until
 //! it is nearly over.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use brokkr_api::protocol::ASSERTION_SECONDS;
 use brokkr_api::{AgentId, InstallationId};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::credential::AgentIdentity;
 use crate::error::ClientError;
+use crate::key::AgentKey;
 
 /// A new assertion is made when less than this is left of the old one.
 const RENEW_SECONDS: i64 = 60;
@@ -31,8 +32,13 @@ struct Claims {
 pub(crate) struct Signer {
     agent_id: AgentId,
     installation_id: InstallationId,
+    hand: Mutex<Hand>,
+}
+
+/// The key, and the last assertion that it signed with the time when that ends.
+struct Hand {
     key: EncodingKey,
-    last: Mutex<Option<(String, i64)>>,
+    last: Option<(String, i64)>,
 }
 
 impl Signer {
@@ -40,15 +46,23 @@ impl Signer {
         Self {
             agent_id: identity.agent_id,
             installation_id: identity.installation_id,
-            key: identity.key.signing_key(),
-            last: Mutex::new(None),
+            hand: Mutex::new(Hand { key: identity.key.signing_key(), last: None }),
         }
+    }
+
+    /// Signs with another key from now on.
+    pub(crate) fn sign_with(&self, key: &AgentKey) {
+        *self.hand() = Hand { key: key.signing_key(), last: None };
+    }
+
+    fn hand(&self) -> MutexGuard<'_, Hand> {
+        self.hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An assertion that is valid at `now`, in seconds of the broker's clock.
     pub(crate) fn assertion(&self, now: i64) -> Result<String, ClientError> {
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((assertion, expires)) = last.as_ref() {
+        let mut hand = self.hand();
+        if let Some((assertion, expires)) = hand.last.as_ref() {
             let left = expires - now;
             // More than a whole life left means that the clock was moved back: the broker would not take it.
             if (RENEW_SECONDS..=ASSERTION_SECONDS).contains(&left) {
@@ -64,9 +78,9 @@ impl Signer {
             iat: issued,
             exp: expires,
         };
-        let assertion = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &self.key)
+        let assertion = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &hand.key)
             .map_err(|_| ClientError::Unsendable { what: "the agent's key cannot sign" })?;
-        *last = Some((assertion.clone(), expires));
+        hand.last = Some((assertion.clone(), expires));
         Ok(assertion)
     }
 }
@@ -80,7 +94,6 @@ impl std::fmt::Debug for Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::AgentKey;
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use jsonwebtoken::{DecodingKey, Validation};
@@ -108,6 +121,14 @@ mod tests {
         assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), ASSERTION_SECONDS);
         validation.set_audience(&[InstallationId::generate()]);
         assert!(jsonwebtoken::decode::<serde_json::Value>(&assertion, &key, &validation).is_err());
+    }
+
+    #[test]
+    fn a_new_key_signs_at_once() {
+        let signer = Signer::new(&identity());
+        let before = signer.assertion(10_000).unwrap();
+        signer.sign_with(&AgentKey::generate().unwrap());
+        assert_ne!(signer.assertion(10_000).unwrap(), before);
     }
 
     #[test]

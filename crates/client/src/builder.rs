@@ -12,6 +12,7 @@ use url::Url;
 use crate::assertion::Signer;
 use crate::clock::Clock;
 use crate::credential::{AgentIdentity, Credential};
+use crate::key::AgentKey;
 use crate::retry::RetryPolicy;
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -88,6 +89,13 @@ impl Client {
     pub fn with_credential(&self, credential: Credential) -> Self {
         let (caller, identity) = caller_of(credential);
         Self { caller: Arc::new(caller), identity, ..self.clone() }
+    }
+
+    /// Signs with another key of the same agent from now on, here and in every clone. For anybody else it does nothing.
+    pub fn sign_with(&self, key: &AgentKey) {
+        if let Caller::Agent(signer) = self.caller() {
+            signer.sign_with(key);
+        }
     }
 
     /// The same client with another patience.

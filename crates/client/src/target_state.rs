@@ -8,9 +8,7 @@ use std::time::Duration;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
-use brokkr_api::protocol::{
-    CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, WANTS_CONTENTS, header, same_etag,
-};
+use brokkr_api::protocol::{CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, Want, header, same_etag};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
@@ -44,15 +42,15 @@ pub enum Poll {
     NotModified {
         position: Position,
         spread: Option<Duration>,
-        /// The broker asks for contents that it lost: see [`Client::wanted_contents`].
-        wants_contents: bool,
+        /// What the broker asks for beside, as far as this client knows it.
+        wants: Option<Want>,
     },
     Changed {
         envelope: Box<Envelope>,
         etag: String,
         position: Position,
         spread: Option<Duration>,
-        wants_contents: bool,
+        wants: Option<Want>,
     },
     /// The broker does not know what the agent holds: send the list, then ask again.
     HoldsWanted,
@@ -92,7 +90,7 @@ impl Client {
             Ok(answer) => answer,
             Err(error) => return refused(error, spread),
         };
-        let wants_contents = answer.text_of(header::WANTS) == Some(WANTS_CONTENTS);
+        let wants = answer.text_of(header::WANTS).and_then(|want| want.parse().ok());
         let position = answer.demand_position()?;
         if position < poll.position {
             return Err(WrongAnswer::Older { found: position, seen: poll.position }.at(&answer.url));
@@ -100,14 +98,14 @@ impl Client {
         if answer.status == StatusCode::NOT_MODIFIED {
             // Nobody may say "nothing new" to somebody who has nothing.
             return match poll.etag {
-                Some(_) => Ok(Poll::NotModified { position, spread, wants_contents }),
+                Some(_) => Ok(Poll::NotModified { position, spread, wants }),
                 None => Err(WrongAnswer::EntityTag.at(&answer.url)),
             };
         }
         let (envelope, etag) = self.envelope_of(&answer, agent)?;
         // Contents are fetched next: a replica that lags must catch up first, or it would not know them.
         self.remember_written(position);
-        Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants_contents })
+        Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants })
     }
 
     fn envelope_of(&self, answer: &Answer, agent: AgentId) -> Result<(Envelope, String), ClientError> {

@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use brokkr_api::agents::RegisterAgent;
 use brokkr_client::{AgentIdentity, AgentKey, Client as Broker};
 use brokkr_install::IDENTITY;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -17,9 +18,22 @@ use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-const KEY: &str = "key.pem";
+pub(super) const KEY: &str = "key.pem";
+/// The key that takes the place of the other one as soon as it is registered: see `keys`.
+pub(super) const NEXT_KEY: &str = "next-key.pem";
+/// Since when the key is the agent's. Without it, since there is the Secret.
+pub(super) const KEY_SINCE: &str = "key-since";
 const AGENT_ID: &str = "agent-id";
 const INSTALLATION_ID: &str = "installation-id";
+
+/// Who this agent is, and how its key stands.
+#[derive(Clone, Debug)]
+pub struct Identified {
+    pub identity: AgentIdentity,
+    pub key_since: Timestamp,
+    /// Another key is stored, and may be registered already.
+    pub next_key: bool,
+}
 
 /// Reads the identity from the cluster, or makes one and registers it with the join token.
 pub async fn identify(
@@ -27,21 +41,24 @@ pub async fn identify(
     namespace: &str,
     broker: &Broker,
     join_token: Option<&Path>,
-) -> anyhow::Result<AgentIdentity> {
+) -> anyhow::Result<Identified> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let stored = match secrets.get_opt(IDENTITY).await.context("read the agent's identity")? {
         Some(secret) => secret,
         None => store_new_key(&secrets, namespace).await?,
     };
+    let key = key_in(&stored, KEY)?.with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
+    let made = stored.metadata.creation_timestamp.as_ref().map(|made| made.0);
     let data = stored.data.unwrap_or_default();
-    let pem = text(&data, KEY).with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
-    let key = AgentKey::from_pkcs8_pem(&pem).context("read the agent's key")?;
+    let since = text(&data, KEY_SINCE).and_then(|since| since.parse().ok());
+    let (key_since, next_key) = (since.or(made).unwrap_or_else(Timestamp::now), data.contains_key(NEXT_KEY));
     if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
-        return Ok(AgentIdentity {
+        let identity = AgentIdentity {
             agent_id: agent.parse().context("read the agent's id")?,
             installation_id: installation.parse().context("read the installation's id")?,
             key,
-        });
+        };
+        return Ok(Identified { identity, key_since, next_key });
     }
     let Some(file) = join_token else {
         bail!(
@@ -69,7 +86,9 @@ pub async fn identify(
         .await
         .context("store the agent's id")?;
     tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined");
-    Ok(AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key })
+    let identity =
+        AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
+    Ok(Identified { identity, key_since, next_key })
 }
 
 async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {
@@ -81,6 +100,12 @@ async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result
         "stringData": {KEY: pem.expose_secret()},
     }))?;
     secrets.create(&PostParams::default(), &secret).await.context("store the agent's key")
+}
+
+/// The key in this field of the Secret, if there is one.
+pub(super) fn key_in(secret: &Secret, field: &str) -> anyhow::Result<Option<AgentKey>> {
+    let pem = secret.data.as_ref().and_then(|data| text(data, field));
+    pem.map(|pem| AgentKey::from_pkcs8_pem(&pem)).transpose().context("read the agent's key")
 }
 
 fn text(data: &BTreeMap<String, ByteString>, field: &str) -> Option<String> {

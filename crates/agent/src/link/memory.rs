@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use brokkr_api::Position;
 use brokkr_api::agents::{AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::ids::InstanceId;
 use brokkr_api::protocol::Session;
-use brokkr_client::{AgentIdentity, Client as Broker};
+use brokkr_api::{AgentId, Position};
+use brokkr_client::Client as Broker;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -147,11 +147,10 @@ fn read_kinds(data: &Data) -> BTreeSet<Kind> {
 /// Tells the broker about this run; the highest count serves.
 pub async fn open_session(
     broker: &Broker,
-    identity: &AgentIdentity,
+    agent: AgentId,
     session: Session,
 ) -> anyhow::Result<SessionVerdict> {
     let opening = OpenSession { count: session.count, instance: session.instance };
-    let opened =
-        broker.open_session(identity.agent_id, &opening).await.context("open a session at the broker")?;
+    let opened = broker.open_session(agent, &opening).await.context("open a session at the broker")?;
     Ok(opened.verdict)
 }

@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use brokkr_api::Position;
 use brokkr_api::agents::{AgentStatus, SessionVerdict};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
-use brokkr_api::protocol::Session;
-use brokkr_client::{AgentIdentity, Client as Broker, ClientError, Poll, PollRequest};
+use brokkr_api::protocol::{Session, Want};
+use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_client::{Client as Broker, ClientError, Poll, PollRequest};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, watch};
 
 use super::hand_over::hand_over;
 use super::holds::{Held, HeldStacks};
+use super::keys::Keys;
 use super::memory::{Memory, open_session};
 use crate::keep::Contents;
 use crate::keep::own::RequestError;
@@ -31,7 +32,7 @@ pub enum News {
 
 pub struct Link {
     pub broker: Broker,
-    pub identity: AgentIdentity,
+    pub agent: AgentId,
     pub session: Session,
     pub memory: Memory,
     pub position: Position,
@@ -41,6 +42,7 @@ pub struct Link {
     pub news: mpsc::UnboundedSender<News>,
     pub holds: HeldStacks,
     pub contents: Contents,
+    pub keys: Keys,
     pub metrics: Metrics,
 }
 
@@ -64,7 +66,7 @@ impl Link {
             let asked = Instant::now();
             // A change of what is held makes the running poll's digest stale: ask anew.
             let poll = tokio::select! {
-                poll = self.broker.target_state(self.identity.agent_id, &request) => poll,
+                poll = self.broker.target_state(self.agent, &request) => poll,
                 () = changed(&mut held, request.holds) => continue,
             };
             match poll {
@@ -76,9 +78,9 @@ impl Link {
                         let _ = self.news.send(News::StandUp);
                     }
                     match poll {
-                        Poll::NotModified { position, wants_contents, .. } => {
+                        Poll::NotModified { position, wants, .. } => {
                             self.position = self.position.max(position);
-                            self.give(wants_contents).await;
+                            self.give(wants).await;
                             // Answered before its time, by a broker that drains or a proxy that does not wait.
                             if asked.elapsed() < self.interval / 2 {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
@@ -89,7 +91,7 @@ impl Link {
                             self.position = self.position.max(position);
                             tokio::time::sleep(self.interval).await;
                         }
-                        Poll::Changed { envelope, etag: tag, position, wants_contents, .. } => {
+                        Poll::Changed { envelope, etag: tag, position, wants, .. } => {
                             self.position = self.position.max(position);
                             self.may_go_on_alone = false;
                             if let Err(error) = self.remember(envelope.status).await {
@@ -105,7 +107,7 @@ impl Link {
                             if ahead {
                                 self.tell_holds().await;
                             }
-                            self.give(wants_contents).await;
+                            self.give(wants).await;
                         }
                         Poll::HoldsWanted => self.tell_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
@@ -136,7 +138,7 @@ impl Link {
     async fn open_session(&mut self) {
         let mut failures = 0;
         loop {
-            match open_session(&self.broker, &self.identity, self.session).await {
+            match open_session(&self.broker, self.agent, self.session).await {
                 Ok(SessionVerdict::Serves) => return,
                 Ok(verdict) => {
                     tracing::error!(
@@ -153,7 +155,9 @@ impl Link {
                         error.downcast_ref(),
                         Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
                     );
-                    if !refused {
+                    if refused {
+                        self.keys.refused().await;
+                    } else {
                         self.go_on_alone();
                     }
                     self.pause(&mut failures, None).await;
@@ -169,12 +173,13 @@ impl Link {
         }
     }
 
-    /// What the broker lost and asks for.
-    async fn give(&self, wanted: bool) {
-        if !wanted {
+    /// What the broker asks for; and a new key, if it is time for one.
+    async fn give(&mut self, wanted: Option<Want>) {
+        self.keys.look(wanted == Some(Want::Key)).await;
+        if wanted != Some(Want::Contents) {
             return;
         }
-        if let Err(error) = hand_over(&self.broker, self.identity.agent_id, &self.contents).await {
+        if let Err(error) = hand_over(&self.broker, self.agent, &self.contents).await {
             tracing::warn!(%error, "what the broker asked for was not handed over; trying again with the next poll");
         }
     }
@@ -204,6 +209,9 @@ impl Link {
     async fn complain(&mut self, error: &ClientError, failures: &mut u32) {
         tracing::warn!(%error, "no target state; keeping what is there");
         self.metrics.unheard();
+        if error.code() == Some(ErrorCode::BRK1001) {
+            self.keys.refused().await;
+        }
         self.pause(failures, error.retry_after()).await;
     }
 

@@ -141,6 +141,7 @@ mod tests {
             labels_changed_at: second(50),
             public_key: [0; 32],
             session: SessionFacts::default(),
+            new_key_wanted: false,
             holds: Vec::new(),
             holds_digest: Checksum::of(b""),
         }

@@ -22,6 +22,8 @@ pub struct AgentFacts {
     /// Ed25519: what the agent's assertions are verified with.
     pub public_key: [u8; 32],
     pub session: SessionFacts,
+    /// It is to change its key.
+    pub new_key_wanted: bool,
     /// Sorted.
     pub holds: Vec<StackId>,
     pub holds_digest: Checksum,

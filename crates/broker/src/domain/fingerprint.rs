@@ -29,9 +29,10 @@ impl Fingerprint {
 #[must_use]
 pub fn agent_line(agent: &AgentFacts) -> String {
     let instance = agent.session.instance.map_or_else(|| "-".to_owned(), |instance| instance.to_string());
-    let tied = if agent.session.tied { 't' } else { 'f' };
+    let truth = |it: bool| if it { 't' } else { 'f' };
+    let (tied, new_key) = (truth(agent.session.tied), truth(agent.new_key_wanted));
     format!(
-        "{}|{}|{}|{}|{}|{}|{}|{instance}|{tied}|{}",
+        "{}|{}|{}|{}|{}|{}|{}|{instance}|{tied}|{new_key}|{}",
         agent.id,
         agent.name,
         agent.status,

@@ -12,6 +12,7 @@ pub mod rejoin;
 pub mod reports;
 pub mod revoke_keys;
 pub mod rotate_key;
+pub mod rotation;
 pub mod session;
 pub mod target_state;
 pub mod targets;

@@ -71,6 +71,7 @@ prop_compose! {
             labels_changed_at,
             public_key: [0; 32],
             session: SessionFacts { count, ..SessionFacts::default() },
+            new_key_wanted: false,
             holds: Vec::new(),
             holds_digest: Checksum([0; 32]),
         };

@@ -72,7 +72,7 @@ pub async fn agent_keys_rotate_on_conn(
     public_key: &[u8],
 ) -> Result<Timestamp, StoreError> {
     let until: jiff_sqlx::Timestamp = sqlx::query_scalar(
-        "UPDATE agents SET old_public_key = public_key, public_key = $2,
+        "UPDATE agents SET old_public_key = public_key, public_key = $2, key_since = now(), rotation_asked_at = NULL,
                 old_key_until = date_trunc('second', now()) + make_interval(secs => $3)
          WHERE id = $1 RETURNING old_key_until",
     )
@@ -85,6 +85,19 @@ pub async fn agent_keys_rotate_on_conn(
     Ok(until.to_jiff())
 }
 
+/// The agent is to change its key. Asked again, it is asked since the first time; one without a key is not asked.
+pub async fn agent_keys_ask_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE agents SET rotation_asked_at = coalesce(rotation_asked_at, now())
+         WHERE id = $1 AND revoked_at IS NULL",
+    )
+    .bind(agent.0)
+    .execute(connection)
+    .await
+    .map(|_| ())
+    .doing("ask the agent for a new key")
+}
+
 /// Ends every key of the agent. What counts from now on is a key that nobody has, so that every replica
 /// refuses as soon as it hears of it; join tokens that were made for the agent end, too.
 pub async fn agent_keys_revoke_on_conn(
@@ -94,7 +107,8 @@ pub async fn agent_keys_revoke_on_conn(
 ) -> Result<(), StoreError> {
     let doing = "revoke the agent's keys";
     sqlx::query(
-        "UPDATE agents SET revoked_at = now(), public_key = $2, old_public_key = NULL, old_key_until = NULL
+        "UPDATE agents SET revoked_at = now(), public_key = $2, old_public_key = NULL, old_key_until = NULL,
+                rotation_asked_at = NULL
          WHERE id = $1 AND revoked_at IS NULL",
     )
     .bind(agent.0)
@@ -119,6 +133,7 @@ pub async fn agent_keys_rejoin_on_conn(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE agents SET revoked_at = NULL, public_key = $2, old_public_key = NULL, old_key_until = NULL,
+                key_since = now(), rotation_asked_at = NULL,
                 session_count = 0, session_instance = NULL, session_tied = false,
                 status = CASE WHEN abandoned_at IS NULL THEN status ELSE 'ACTIVE' END,
                 abandoned_at = NULL, abandoned_by = NULL, abandoned_because = NULL

@@ -40,6 +40,8 @@ struct AgentRow {
     poll_seconds: i32,
     session_count: i64,
     session_tied: bool,
+    key_since: Option<jiff_sqlx::Timestamp>,
+    rotation_asked_at: Option<jiff_sqlx::Timestamp>,
     revoked_at: Option<jiff_sqlx::Timestamp>,
     abandoned_at: Option<jiff_sqlx::Timestamp>,
     abandoned_by: Option<String>,
@@ -60,6 +62,8 @@ impl AgentRow {
             presence: presence(last_seen_at, self.poll_seconds.unsigned_abs(), Timestamp::now()),
             session_count: self.session_count,
             session_tied: self.session_tied,
+            key_since: self.key_since.or(Some(self.created_at)).map(jiff_sqlx::Timestamp::to_jiff),
+            rotation_asked_at: self.rotation_asked_at.map(jiff_sqlx::Timestamp::to_jiff),
             revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
             abandoned: self.abandoned_at.map(|at| Abandoned {
                 at: at.to_jiff(),
@@ -73,7 +77,7 @@ impl AgentRow {
 macro_rules! columns {
     () => {
         "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, session_count, session_tied,
-         revoked_at, abandoned_at, abandoned_by, abandoned_because"
+         key_since, rotation_asked_at, revoked_at, abandoned_at, abandoned_by, abandoned_because"
     };
 }
 

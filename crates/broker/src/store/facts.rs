@@ -21,7 +21,7 @@ pub use all::{facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of
 
 const NAMED_AGENTS: &str = "
     SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
-           a.session_count, a.session_instance, a.session_tied,
+           a.session_count, a.session_instance, a.session_tied, a.rotation_asked_at IS NOT NULL AS new_key_wanted,
            ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id) AS holds
     FROM agents a WHERE a.id = ANY($1)";
 
@@ -94,6 +94,7 @@ struct AgentRow {
     session_count: i64,
     session_instance: Option<Uuid>,
     session_tied: bool,
+    new_key_wanted: bool,
     holds: Vec<Uuid>,
 }
 
@@ -111,6 +112,7 @@ impl AgentRow {
                 instance: self.session_instance.map(InstanceId),
                 tied: self.session_tied,
             },
+            new_key_wanted: self.new_key_wanted,
             holds: Vec::new(),
             holds_digest: Checksum([0; 32]),
         };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, RegisteredAgent, RotatedKey, SessionVerdict};
+use brokkr_api::protocol::header;
 use brokkr_api::tokens::JoinToken;
 use brokkr_testkit::eventually;
 use reqwest::Method;
@@ -64,6 +65,49 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
         old.get(&agent.path("targets")).await.is_ok_and(|response| response.status() == 401)
     })
     .await?;
+    second.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_it_has_one() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    let etag = agent.poll().await?.etag;
+    let ask = async || -> Result<Agent> {
+        read(house.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?).await
+    };
+    let asking = async {
+        eventually(Duration::from_secs(10), "it to wait", async || house.server.broker.index.waiting() == 1)
+            .await?;
+        ask().await
+    };
+    let started = Instant::now();
+    let (polled, asked) = tokio::join!(agent.wait(&etag, 60), asking);
+    let (polled, asked) = (polled?, asked?);
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert_eq!(polled.headers[header::WANTS], "key");
+    assert_eq!(ask().await?.rotation_asked_at, asked.rotation_asked_at, "asked since the first time");
+    eventually(Duration::from_secs(10), "every replica to tell it", async || {
+        let request = agent.poll_request_at(second.address).header("if-none-match", &etag);
+        house::polled(request).await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
+    })
+    .await?;
+
+    let key = Key::generate()?;
+    rotate(&agent.caller(), &agent, &key).await?.error_for_status()?;
+    agent.key = key;
+    let shown: Agent = house.admin.get_json("agents/shop-1").await?;
+    assert_eq!(shown.rotation_asked_at, None);
+    assert!(shown.key_since > asked.key_since, "{shown:?}");
+    eventually(Duration::from_secs(10), "it not to be asked any more", async || {
+        agent.poll().await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_none())
+    })
+    .await?;
+
+    house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
+    assert_eq!(ask().await?.rotation_asked_at, None, "who has no key is not asked for another");
     second.stop().await;
     Ok(())
 }

@@ -32,6 +32,7 @@ pub enum AgentCommand {
         id: TokenId,
     },
     Rejoin(Rejoin),
+    Rotate(Rotate),
     Revoke(Revoke),
     Retire(Retire),
     Abandon(Abandon),
@@ -96,6 +97,21 @@ pub struct Rejoin {
     /// How long it can be used, a week at most
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
     pub ttl: Duration,
+}
+
+/// Ask an agent for a new key, and wait until it has one
+///
+/// Agents do that by themselves after 60 days. The key is made in the cluster and never leaves it; the one before is good for
+/// another hour. If somebody else may have the key, revoke it instead.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent rotate eu-1")]
+pub struct Rotate {
+    /// By name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = super::duration)]
+    pub timeout: Duration,
 }
 
 /// End every key of an agent: whoever has them is refused within a second

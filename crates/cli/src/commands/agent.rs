@@ -1,6 +1,7 @@
 //! `brokkr agent …`
 
 mod leave;
+mod rotate;
 
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
         }
         AgentCommand::RevokeJoinToken { id } => revoke_join_token(id, client, printer).await,
         AgentCommand::Rejoin(args) => rejoin(args, client, printer).await,
+        AgentCommand::Rotate(args) => rotate::rotate(args, client, printer).await,
         AgentCommand::Revoke(args) => revoke(args, client, printer).await,
         AgentCommand::Retire(args) => leave::retire(args, client, printer).await,
         AgentCommand::Abandon(args) => leave::abandon(args, client, printer).await,

@@ -20,6 +20,7 @@ impl Listed for Agent {
             plain("SEEN"),
             plain("AGE"),
             sentence("LABELS"),
+            wide("KEY"),
             wide("ID"),
         ];
         let mut table = Table::new(look, &columns);
@@ -41,6 +42,7 @@ impl Listed for Agent {
                 age_or_dash(agent.last_seen_at, look.now).into(),
                 age(agent.created_at, look.now).into(),
                 labels(&agent.labels).into(),
+                age_or_dash(agent.key_since, look.now).into(),
                 agent.id.to_string().into(),
             ]);
         }
@@ -62,6 +64,7 @@ impl Show for Agent {
             ("presence", self.presence.to_string()),
             ("seen", seen),
             ("joined", when(self.created_at, look.now)),
+            ("key", key(self, look.now)),
             ("starts", self.session_count.to_string()),
             ("labels", labels(&self.labels)),
         ]);
@@ -98,6 +101,14 @@ impl Show for Agent {
 
     fn names(&self) -> Vec<String> {
         vec![Listed::name(self)]
+    }
+}
+
+fn key(agent: &Agent, now: Timestamp) -> String {
+    let since = agent.key_since.map_or_else(|| "-".to_owned(), |since| when(since, now));
+    match agent.rotation_asked_at {
+        Some(asked) => format!("{since}; asked for a new one {} ago", age(asked, now)),
+        None => since,
     }
 }
 
@@ -165,6 +176,7 @@ mod tests {
         tied.labels.clear();
         tied.last_seen_at = None;
         tied.presence = Presence::Never;
+        tied.rotation_asked_at = Some(ago(40));
         let mut revoked = agent("us-1");
         revoked.revoked_at = Some(ago(90));
         revoked.labels.insert("example.com/a-rather-long-key".into(), "with-a-value-that-is-long".into());

@@ -17,6 +17,7 @@ mod isolation;
 mod joining;
 mod journey;
 mod journeys;
+mod keys;
 mod leaving;
 mod monitoring;
 mod moving;

@@ -8,6 +8,7 @@
 mod broker;
 mod every_step;
 mod invariants;
+mod keys;
 mod kills;
 mod lists;
 mod lost_answers;

@@ -25,6 +25,7 @@ fn agent() -> AgentFacts {
         labels_changed_at: second(0),
         public_key: [0; 32],
         session: SessionFacts::default(),
+        new_key_wanted: false,
         holds: Vec::new(),
         holds_digest: Checksum::of(b""),
     }

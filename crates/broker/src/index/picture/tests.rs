@@ -22,6 +22,7 @@ fn agent(number: usize) -> AgentFacts {
         labels_changed_at: Timestamp::UNIX_EPOCH,
         public_key: [0; 32],
         session: SessionFacts::default(),
+        new_key_wanted: false,
         holds: Vec::new(),
         holds_digest: Checksum([0; 32]),
     }

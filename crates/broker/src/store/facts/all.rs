@@ -17,7 +17,7 @@ use crate::store::{Doing as _, StoreError, known};
 /// The same columns as of named agents, without what they hold.
 const AGENTS: &str = "COPY (
     SELECT id, name, status, labels, labels_changed_at, public_key,
-           session_count, session_instance, session_tied
+           session_count, session_instance, session_tied, rotation_asked_at IS NOT NULL
     FROM agents) TO STDOUT (FORMAT binary)";
 
 const HOLDS: &str = "COPY (
@@ -43,6 +43,7 @@ pub async fn facts_of_all_agents_on_conn(
                 instance: row.optional_uuid()?.map(InstanceId),
                 tied: row.truth()?,
             },
+            new_key_wanted: row.truth()?,
             holds: Vec::new(),
             holds_digest: Checksum(none.0),
         });

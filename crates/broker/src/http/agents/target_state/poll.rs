@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, WANTS_CONTENTS, header};
+use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Want, header};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -74,12 +74,12 @@ pub async fn poll(
             continue;
         }
         let now = now?;
-        // Somebody waits for a content of this agent: it is not kept in a long poll.
-        let wants = matches!(caller, Caller::Agent(agent) if broker.standing.asks_of(agent.id).content);
-        if !same || over || wants {
+        // Somebody waits for what this agent is to give: it is not kept in a long poll.
+        let wants = matches!(caller, Caller::Agent(_)).then(|| wants(broker, agent)).flatten();
+        if !same || over || wants.is_some() {
             let mut answer = answer(broker, &now, ask, !same);
-            if wants {
-                answer.headers_mut().insert(header::WANTS, HeaderValue::from_static(WANTS_CONTENTS));
+            if let Some(wants) = wants {
+                answer.headers_mut().insert(header::WANTS, text(&wants.to_string()));
             }
             return Ok(answer);
         }
@@ -125,6 +125,14 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
         return Err(ApiError::new(ErrorCode::BRK3001, detail));
     }
     Err(broker.held())
+}
+
+/// What is wanted of the agent first.
+fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
+    if broker.standing.asks_of(agent).content {
+        return Some(Want::Contents);
+    }
+    broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
 /// An answer and from when it is.

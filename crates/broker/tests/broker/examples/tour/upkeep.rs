@@ -12,6 +12,7 @@ use crate::house::{Agent, Caller, Key};
 
 pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     seen(tour, us).await?;
+    tour.post(&tour.ops, "agents/us-1/rotation", json!({})).await?;
     let wanted = json!({ "public_key": Key::generate()?.public });
     tour.post(&us.caller(), &us.path("keys"), wanted).await?;
     tour.delete(&tour.ops, "agents/us-1/keys").await?;
