@@ -24,7 +24,8 @@ pub struct Arguments {
 pub enum Command {
     /// Reconcile this cluster until told to stop.
     Run(RunArguments),
-    /// Put the record kind, the agent's account, its rights and its fence into a cluster. Once more changes the rights.
+    /// Put the record kind, the agent's account, its rights and its fence into a cluster. Run again, it changes the
+    /// rights: what is not asked for any more is taken away.
     Install(InstallArguments),
 }
 
@@ -80,6 +81,7 @@ pub struct InstallArguments {
     /// A kubeconfig that may create kinds and rights.
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
+    /// Where the agent lives in the cluster.
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
     #[command(flatten)]

@@ -194,7 +194,7 @@ pub struct Report {
     pub at: Timestamp,
     #[serde(default)]
     pub hops: Hops,
-    /// One word for programs, such as `FieldImmutable`.
+    /// One word for programs, such as `Immutable`.
     #[serde(default)]
     pub reason: String,
     /// One sentence for people.

@@ -37,9 +37,9 @@ pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 pub enum Role {
     /// Reads its project, without the values of Secrets.
     Viewer,
-    /// Also submits, targets and deletes stacks of its project.
+    /// Also submits, targets, rolls back and deletes stacks of its project, lifts bars and approves prunes.
     Deployer,
-    /// Also gives tokens of its project.
+    /// Also gives tokens, manages webhooks and reads the audit log of its project.
     Owner,
     /// Everything, in every project.
     Admin,

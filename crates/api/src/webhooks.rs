@@ -30,7 +30,7 @@ pub const FILTER_NAMES: usize = 100;
     strum::EnumIter,
 )]
 pub enum WebhookEvent {
-    /// Asked for by the test button.
+    /// Somebody asked for a test.
     #[serde(rename = "ping")]
     #[strum(serialize = "ping")]
     Ping,

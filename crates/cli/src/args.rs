@@ -99,7 +99,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "CONTEXT", env = "BROKKR_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
     /// The broker to talk to, instead of the context's
-    #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true, value_parser = address)]
     pub server: Option<Url>,
     /// Certificate authorities (PEM) to trust beside those of the system
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_CA_FILE", hide_env_values = true)]
@@ -194,6 +194,16 @@ impl Command {
 
 fn label(text: &str) -> Result<(String, String), String> {
     parse_label(text).map_err(|error| error.to_string())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "use a whole number, such as 120".to_owned())
+}
+
+/// Where a broker is.
+fn address(text: &str) -> Result<Url, String> {
+    let url = text.parse::<Url>().ok().filter(Url::has_host);
+    url.ok_or_else(|| "write the whole address, such as https://brokkr.example:8780".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -154,13 +154,9 @@ pub fn absorb(
             progress.failures.remove(key);
             progress.looked.insert(key.clone(), None);
         }
-        (Step::Release { key, .. }, Answer::Released) => {
+        (Step::Release { key, because, .. }, Answer::Released) => {
             progress.failures.remove(key);
-            let why = match progress.inside.get(key) {
-                Some(foreign) if !foreign.is_empty() => format!("contains {}", foreign.join(", ")),
-                _ => "was there before, is kept, or is still needed".to_owned(),
-            };
-            progress.left.insert(key.clone(), why);
+            progress.left.insert(key.clone(), because.to_string());
         }
         (step, Answer::Failed(failure)) => fail(progress, step, failure, now),
         _ => {}

@@ -8,7 +8,7 @@ use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
 
-use super::steps::{Plan, Stage, Step};
+use super::steps::{Left, Plan, Stage, Step};
 use super::types::{Entry, Origin, Record, Seen, Situation};
 use super::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due, outcome};
 use crate::resource::{KindName, is_ground};
@@ -99,25 +99,36 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
     if seen.deleting {
         return Disposal::Wait(leaving(key, seen));
     }
-    let release =
-        || Disposal::Act(Step::Release { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() });
+    let release = |because: Left| {
+        let (key, kind, uid) = (key.clone(), entry.kind.clone(), seen.uid.clone());
+        Disposal::Act(Step::Release { key, kind, uid, because })
+    };
     if let Some(heir) = s.neighbours.heir(key) {
         let message = format!("waits for stack {heir} to take it over");
         return Disposal::Inherited(told(key, "HandOver", message));
     }
-    if seen.keep || s.goal.target.removal == Some(Removal::Released) {
-        return release();
+    if s.goal.target.removal == Some(Removal::Released) {
+        return release(Left::AsAsked);
+    }
+    if seen.keep {
+        return release(Left::Kept);
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
     if is_ground(key) {
-        if entry.origin == Origin::Adopted || needed_by(key).is_some() || s.neighbours.dwells_on(key) {
-            return release();
+        if entry.origin == Origin::Adopted {
+            return release(Left::BeforeBrokkr);
+        }
+        if let Some(upper) = needed_by(key) {
+            return release(Left::Needed(upper));
+        }
+        if s.neighbours.dwells_on(key) {
+            return release(Left::NeededByAnother);
         }
         match s.progress.inside.get(key) {
             None => {
                 return Disposal::Act(Step::LookInside { key: key.clone(), kind: entry.kind.clone() });
             }
-            Some(foreign) if !foreign.is_empty() => return release(),
+            Some(foreign) if !foreign.is_empty() => return release(Left::Contains(foreign.clone())),
             Some(_) => {}
         }
     }

@@ -82,7 +82,36 @@ pub enum Step {
         key: Key,
         kind: Kind,
         uid: Uid,
+        because: Left,
     },
+}
+
+/// Why an object stays there, as receipts tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The stack was deleted without what it brought.
+    AsAsked,
+    /// Its annotation says so.
+    Kept,
+    BeforeBrokkr,
+    /// Something of this stack that stays lives in it, or is of its kind.
+    Needed(Key),
+    /// The same of another stack.
+    NeededByAnother,
+    Contains(Vec<String>),
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AsAsked => f.write_str("left, as asked"),
+            Self::Kept => f.write_str("left, because of brokkr.io/prune: keep"),
+            Self::BeforeBrokkr => f.write_str("left, because it was there before Brokkr"),
+            Self::Needed(key) => write!(f, "left, because {} stays", key.for_people()),
+            Self::NeededByAnother => f.write_str("left, because another stack needs it"),
+            Self::Contains(foreign) => write!(f, "contains {}", foreign.join(", ")),
+        }
+    }
 }
 
 impl Step {

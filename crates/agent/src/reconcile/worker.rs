@@ -79,7 +79,7 @@ impl Worker {
                 Ok(writes) => writes.delete(kind, key, uid).await,
                 Err(refusal) => refusal,
             },
-            Step::Release { key, kind, uid } => match self.writes(target) {
+            Step::Release { key, kind, uid, .. } => match self.writes(target) {
                 Ok(writes) => writes.release(kind, key, uid).await,
                 Err(refusal) => refusal,
             },

@@ -24,8 +24,8 @@ impl Expect {
         }
         let told = self
             .expect
-            .map_or_else(|| "it was not said to".to_owned(), |told| format!("{told} were expected"));
-        let detail = format!("this takes {} (stack, agent) pairs away, and {told}", losses.pairs);
+            .map_or_else(|| "the number was not given".to_owned(), |told| format!("{told} were expected"));
+        let detail = format!("agents would lose stacks, {} in all, and {told}", losses.pairs);
         let examples = losses.examples.iter().map(|(stack, agent)| format!("stack {stack} on agent {agent}"));
         Err(ApiError::new(ErrorCode::BRK2009, detail).expecting(losses.pairs).with_errors(examples.collect()))
     }

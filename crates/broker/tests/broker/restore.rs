@@ -120,6 +120,12 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     }
     let submitted = house.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send();
     assert_eq!(refused(submitted.await?).await?, ErrorCode::BRK3005);
+    // Whoever must be let in, or shut out, is.
+    let wanted = json!({ "name": "while-held", "role": "viewer" });
+    let created = house.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
+    let token: Value = created.json().await?;
+    let path = format!("api-tokens/{}", token["id"].as_str().expect("an id"));
+    house.admin.request(Method::DELETE, &path).send().await?.error_for_status()?;
     assert_eq!(house.admin.get("stacks/web").await?.status(), StatusCode::OK);
     let report = agent.report(stack.id, before.sequence_id, brokkr_api::report::Transition::Healthy, 100);
     assert_eq!(agent.send_reports(&[report]).await?.status(), StatusCode::OK);

@@ -18,9 +18,10 @@ pub enum AgentCommand {
     #[command(visible_alias = "status")]
     Show(OneAgent),
     Label(Labelling),
-    /// Hold an agent: it gets no deployment objects and changes nothing in its cluster
+    /// Pause an agent: it gets nothing new and changes nothing in its cluster
     Pause(OneAgent),
-    /// Let an agent work that was held
+    /// Let a paused agent work again
+    #[command(visible_alias = "resume")]
     Activate(OneAgent),
     JoinToken(JoinToken),
     /// The join tokens, oldest first, with the expired ones of the last 30 days
@@ -50,7 +51,7 @@ pub struct ListAgents {
     /// Only agents with this in their names
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// Only agents that may work, or are held
+    /// Only agents that are active, or paused (inactive)
     #[arg(long, value_enum)]
     pub status: Option<Wanted>,
     /// Only agents that are there, or not
@@ -116,7 +117,7 @@ pub struct Rotate {
 
 /// End every key of an agent: whoever has them is refused within a second
 ///
-/// Its cluster is left as it is. `brokkr agent rejoin` lets it in again.
+/// Its cluster is left as it is. `brokkr agent join NAME --rejoin` lets it in again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent revoke eu-1 --yes")]
 pub struct Revoke {
@@ -163,7 +164,7 @@ pub struct Abandon {
     pub yes: bool,
 }
 
-/// Let an agent work, or hold it: the same as activate and pause
+/// Let an agent work, or pause it: the same as activate and pause
 #[derive(Debug, clap::Args)]
 pub struct SetStatus {
     /// By name or id
@@ -202,7 +203,7 @@ pub struct Labelling {
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,
     /// How many stacks the agent loses by it; the refusal without it says the number
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
 

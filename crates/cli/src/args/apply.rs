@@ -26,7 +26,7 @@ pub struct Apply {
     #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub to_agent: Vec<Name>,
     /// How many agents lose the stack by other selectors; the refusal without it says the number
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
     /// Set a label of the stack; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]

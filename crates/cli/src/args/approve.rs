@@ -13,7 +13,7 @@ pub struct Approve {
     #[arg(value_parser = super::stack)]
     pub stack: Name,
     /// How many objects may be deleted on an agent, at most: the number that the agent told
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u32>)]
     pub expect: Option<u32>,
     /// Show what was approved for the newest version
     #[arg(long, conflicts_with_all = ["expect", "agent", "sequence"])]

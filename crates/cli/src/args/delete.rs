@@ -24,7 +24,7 @@ pub struct DeleteStack {
     #[arg(short, long)]
     pub yes: bool,
     /// How many agents the stack is on; if it is another number, nothing is deleted
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<usize>)]
     pub expect: Option<usize>,
     /// Leave its resources in the clusters: they lose Brokkr's marks, keep their values, and are nobody's from then on
     #[arg(long)]

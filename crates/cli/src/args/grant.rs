@@ -45,7 +45,7 @@ pub struct SetGrant {
     #[arg(long, value_name = "NAMESPACE/brokkr-NAME")]
     pub account: String,
     /// How many stacks on agents it no longer covers; the refusal without it says the number
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
 
@@ -60,6 +60,6 @@ pub struct DeleteGrant {
     #[arg(short, long)]
     pub yes: bool,
     /// How many stacks on agents it covers; the refusal without it says the number
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }

@@ -12,5 +12,6 @@ use url::Url;
 )]
 pub struct Login {
     /// Where the broker is, such as https://brokkr.example
+    #[arg(value_parser = super::address)]
     pub url: Url,
 }

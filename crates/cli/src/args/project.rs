@@ -18,7 +18,7 @@ pub enum ProjectCommand {
     Create(ProjectQuotas),
     /// Change quotas of a project; a quota below what is used only allows no more
     Set(ProjectQuotas),
-    /// Delete a project that has no stacks, valid tokens, webhooks or grants
+    /// Delete a project that never had a stack, and has no valid tokens, webhooks or grants
     Delete {
         /// By name
         #[arg(value_name = "PROJECT")]

@@ -140,7 +140,10 @@ async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), F
         .await
         .while_trying(&format!("revoke the keys of the agent {name}"))?;
     printer.done(&agent, format!("agent/{}", agent.name), || {
-        format!("agent {0}: every key is revoked; `brokkr agent rejoin {0}` lets it in again", agent.name)
+        format!(
+            "agent {0}: every key is revoked; `brokkr agent join {0} --rejoin` lets it in again",
+            agent.name
+        )
     })
 }
 

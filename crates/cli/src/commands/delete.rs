@@ -16,7 +16,7 @@ use crate::delivery::{Goal, Verdict};
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::receipts::receipts;
+use crate::view::receipts::{Receipt, receipts};
 use crate::view::text::count;
 use crate::view::whole;
 
@@ -71,15 +71,14 @@ pub async fn judge(
     client: &Client,
     printer: Printer,
 ) -> Result<(), Failure> {
-    if printer.is_for_people() && !waited.rows.is_empty() {
-        printer.show(&whole(receipts(&waited.rows)))?;
+    let receipts = receipts(&waited.rows);
+    let ended = ended(stack, &receipts);
+    if printer.is_for_people() && !receipts.is_empty() {
+        printer.show(&whole(receipts))?;
     }
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
-            match waited.rows.iter().filter(|row| row.state == State::Removed).count() {
-                0 => printer.note(&format!("{} was on no agent", stack.name)),
-                gone => printer.note(&format!("{} is gone from {}", stack.name, count(gone, "agent"))),
-            }
+            printer.note(&ended);
             return Ok(());
         }
         Ending::Settled(_) => {
@@ -95,6 +94,19 @@ pub async fn judge(
     let outcome = reasons.lines().fold(outcome, Failure::line);
     Err(outcome
         .next(format!("brokkr status {}; the deletion goes on, also on agents that are away now", stack.id)))
+}
+
+/// What is to be said of a stack that no agent has any more.
+fn ended(stack: &Stack, receipts: &[Receipt]) -> String {
+    let gone: Vec<&Receipt> = receipts.iter().filter(|receipt| receipt.state == State::Removed).collect();
+    let (agents, left) = (count(gone.len(), "agent"), gone.iter().map(|receipt| receipt.left.len()).sum());
+    let stay = count(left, "object");
+    match (gone.len(), gone.iter().any(|receipt| receipt.objects > 0), left) {
+        (0, ..) => format!("{} was on no agent", stack.name),
+        (_, _, 0) => format!("{} is gone from {agents}", stack.name),
+        (_, true, _) => format!("{} is gone from {agents}; {stay} left there, as told above", stack.name),
+        (_, false, _) => format!("{} is let go by {agents}; {stay} left there", stack.name),
+    }
 }
 
 /// Lets through whoever knows how much goes.

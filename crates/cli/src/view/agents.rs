@@ -10,7 +10,7 @@ use super::text::{age, age_or_dash, clean, fields, labels, when};
 use super::{Listed, Look, Show};
 
 impl Listed for Agent {
-    const NONE: &'static str = "no agents yet: `brokkr agent join-token NAME` lets one join";
+    const NONE: &'static str = "no agents yet: `brokkr agent join NAME` installs one";
 
     fn table<'a>(agents: &[Self], look: &'a Look) -> Table<'a> {
         let columns = [
@@ -84,17 +84,16 @@ impl Show for Agent {
             ));
         } else if let Some(revoked) = self.revoked_at {
             text.push_str(&format!(
-                "\n\nIts keys were revoked {} ago. `brokkr agent rejoin {}` lets it in again.",
+                "\n\nIts keys were revoked {} ago. `brokkr agent join {} --rejoin` lets it in again.",
                 age(revoked, look.now),
                 self.name
             ));
         }
         if self.session_tied {
-            text.push_str(&format!(
-                "\n\nTwo processes claim to be this agent, so both hold. Find the second one (a cloned cluster?);\n\
-                 it needs a join token of its own. See `brokkr events --agent {}`.",
-                self.name
-            ));
+            text.push_str(
+                "\n\nTwo processes claim to be this agent, so both hold. Find the second one (a cloned cluster?),\n\
+                 delete the Secret brokkr-agent-identity there, and let it join under a name of its own.",
+            );
         }
         text
     }

@@ -146,7 +146,7 @@ impl Show for AgentWhy {
         let concerned = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
         if self.stacks.is_empty() {
             lines.push(match self.concerned {
-                0 => "no stack is for it".to_owned(),
+                0 => "no stack targets it".to_owned(),
                 1 => "its one stack is as it should be".to_owned(),
                 _ => format!("all of its {concerned} are as they should be"),
             });
