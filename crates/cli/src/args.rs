@@ -53,7 +53,7 @@ pub use project::{ProjectCommand, ProjectQuotas};
 pub use rollback::Rollback;
 pub use status::{Errors, History, Status, Targets};
 pub use system::{Settle, SystemCommand};
-pub use token::{CreateToken, TokenCommand};
+pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use wait::{For, Wait, Waiting};
 pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
 pub use why::{Subject, Why};
