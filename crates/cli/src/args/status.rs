@@ -18,8 +18,10 @@ pub struct Status {
     /// Only agents on which it is so
     #[arg(long, value_name = "STATE", requires = "stack", value_parser = state())]
     pub state: Option<State>,
+    #[command(flatten)]
+    pub most: super::Most,
     /// Go on with every change, until interrupted
-    #[arg(short, long, requires = "stack")]
+    #[arg(short, long, requires = "stack", conflicts_with = "limit")]
     pub watch: bool,
 }
 
@@ -44,6 +46,8 @@ pub struct History {
     /// By name or id
     #[arg(value_parser = super::stack)]
     pub stack: Name,
+    #[command(flatten)]
+    pub most: super::Most,
 }
 
 /// What targets an agent, and why

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use brokkr_api::Name;
+use brokkr_api::page::Page;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
-use brokkr_client::{Client, ClientError, Message, StatusQuery};
+use brokkr_client::{ALL, Client, ClientError, Message, StatusQuery};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -13,8 +14,7 @@ use crate::args::Status;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::stacks::StackLine;
-use crate::view::whole;
+use crate::view::stacks::{StackLine, as_a_whole};
 
 /// With more stacks than this, the figures of each are left to `brokkr status STACK`.
 const ASKED_EACH: usize = 200;
@@ -22,25 +22,32 @@ const ASKED_EACH: usize = 200;
 const AT_ONCE: usize = 16;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let Some(stack) = args.stack else { return all(client, printer).await };
+    let most = printer.rows(args.most);
+    let Some(stack) = args.stack else { return all(most, client, printer).await };
     let query = StatusQuery { state: args.state, selector: args.selector };
     if args.watch {
         watch(&stack, &query, client, printer).await
     } else {
-        one(&stack, &query, client, printer).await
+        one(&stack, &query, most, client, printer).await
     }
 }
 
-async fn all(client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn all(most: usize, client: &Client, printer: Printer) -> Result<(), Failure> {
     let read = async {
-        let stacks = client.stacks_all().await.while_trying("read the stacks")?;
-        figures(client, stacks).await.while_trying("read the state of the stacks")
+        let Page { items, next, total } = client.stacks_up_to(most).await.while_trying("read the stacks")?;
+        let items = figures(client, items).await.while_trying("read the state of the stacks")?;
+        Ok(Page { items, next, total })
     };
-    let lines = printer.patiently("reading the stacks", read).await?;
-    let is_left_out = lines.len() > ASKED_EACH;
-    printer.show(&whole(lines))?;
-    if is_left_out && printer.is_for_people() {
+    let page = printer.patiently("reading the stacks", read).await?;
+    printer.show(&page)?;
+    if !printer.is_for_people() {
+        return Ok(());
+    }
+    if page.items.len() > ASKED_EACH {
         printer.note("with so many stacks, how far each is: brokkr status STACK");
+    }
+    if page.next.is_some() {
+        printer.cut(page.items.len(), client.stacks_counted().await.ok().flatten());
     }
     Ok(())
 }
@@ -65,23 +72,42 @@ async fn figures(client: &Client, stacks: Vec<Stack>) -> Result<Vec<StackLine>, 
     Ok(stacks.into_iter().map(line).collect())
 }
 
-async fn read(stack: &Name, query: &StatusQuery, client: &Client) -> Result<Vec<StackStatus>, Failure> {
+async fn read(
+    stack: &Name,
+    query: &StatusQuery,
+    most: usize,
+    client: &Client,
+) -> Result<Page<StackStatus>, Failure> {
     client
-        .stack_status_where_all(stack.as_str(), query)
+        .stack_status_up_to(stack.as_str(), query, most)
         .await
         .while_trying(&format!("read the status of the stack {stack}"))
         .about(Noun::Stack, stack)
 }
 
-async fn one(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let items = printer.patiently("reading the status", read(stack, query, client)).await?;
-    let page = whole(items);
+async fn one(
+    stack: &Name,
+    query: &StatusQuery,
+    most: usize,
+    client: &Client,
+    printer: Printer,
+) -> Result<(), Failure> {
+    let page = printer.patiently("reading the status", read(stack, query, most, client)).await?;
     printer.show(&page)?;
     if !printer.is_for_people() {
         return Ok(());
     }
     let reasons = reasons(client, &page.items).await;
-    if reasons.is_empty() { Ok(()) } else { printer.data(&format!("\n{reasons}")) }
+    if !reasons.is_empty() {
+        printer.data(&format!("\n{reasons}"))?;
+    }
+    if page.next.is_some() {
+        printer.cut(page.items.len(), None);
+        if let Ok(summary) = client.stack_summary(stack.as_str()).await {
+            printer.note(&as_a_whole(&summary));
+        }
+    }
+    Ok(())
 }
 
 /// What is there, then every change. The stream is begun first, so that nothing falls between the two.
@@ -90,7 +116,7 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     let mut changes = client.follow_status(stack.as_str());
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
     let mut told = printer.stream();
-    let rows = read(stack, query, client).await?;
+    let rows = read(stack, query, ALL, client).await?.items;
     let mut is_read = told.items("status", &rows)?;
     if rows.is_empty() && printer.is_for_people() {
         printer.note("nothing to show yet; waiting for agents to report");
@@ -100,7 +126,7 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
         match changes.next().await.while_trying(&action)? {
             Message::Reset => {
                 printer.warn("the broker's history was restored: what follows is as of now");
-                is_read = told.items("status", &read(stack, query, client).await?)?;
+                is_read = told.items("status", &read(stack, query, ALL, client).await?.items)?;
             }
             Message::Item(row) => {
                 // Labels do not travel with a row: who is wanted was said by the list.
