@@ -16,12 +16,14 @@ use crate::ci::Ci;
 use crate::failure::{Exit, Failure};
 use crate::printer::echo::EchoOff;
 pub use crate::printer::live::Live;
+pub use crate::printer::sheet::Sheet;
 pub use crate::printer::stream::Stream;
 use crate::view::text::{clean, showing};
 use crate::view::{Look, Show};
 
 mod echo;
 mod live;
+mod sheet;
 mod stream;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -125,6 +127,12 @@ impl Printer {
     /// For what comes bit by bit.
     pub fn stream(self) -> Stream {
         Stream::new(self, self.output)
+    }
+
+    /// For what changes in its place: on a terminal that can do it, and for people.
+    pub fn sheet(self) -> Option<Sheet> {
+        let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
+        (self.is_for_people() && std::io::stdout().is_terminal() && !is_dumb).then(|| Sheet::new(self))
     }
 
     /// Talk that one can do without.

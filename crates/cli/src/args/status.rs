@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 /// Where stacks stand: all of them, or one on each agent and why
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr status\n  brokkr status web --state failed -l region=eu\n  \
+                        brokkr status --watch\n  \
                         brokkr status web --watch -o json")]
 pub struct Status {
     /// A stack, by name or id
@@ -21,7 +22,7 @@ pub struct Status {
     #[command(flatten)]
     pub most: super::Most,
     /// Go on with every change, until interrupted
-    #[arg(short, long, requires = "stack", conflicts_with = "limit")]
+    #[arg(short, long, conflicts_with = "limit")]
     pub watch: bool,
 }
 

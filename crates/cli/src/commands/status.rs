@@ -1,75 +1,37 @@
 //! `brokkr status`: all stacks, or one on each agent, once or on and on.
 
+mod all;
+mod follow;
+
 use std::collections::BTreeMap;
 
 use brokkr_api::Name;
 use brokkr_api::page::Page;
-use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
-use brokkr_client::{ALL, Client, ClientError, Message, StatusQuery};
+use brokkr_client::{ALL, Client, Message, StatusQuery};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use crate::args::Status;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::stacks::{StackLine, as_a_whole};
-
-/// With more stacks than this, the figures of each are left to `brokkr status STACK`.
-const ASKED_EACH: usize = 200;
-/// Questions that are open at a time.
-const AT_ONCE: usize = 16;
+use crate::view::stacks::as_a_whole;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
     let most = printer.rows(args.most);
-    let Some(stack) = args.stack else { return all(most, client, printer).await };
+    let Some(stack) = args.stack else {
+        return if args.watch {
+            follow::run(client, printer).await
+        } else {
+            all::run(most, client, printer).await
+        };
+    };
     let query = StatusQuery { state: args.state, selector: args.selector };
     if args.watch {
         watch(&stack, &query, client, printer).await
     } else {
         one(&stack, &query, most, client, printer).await
     }
-}
-
-async fn all(most: usize, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let read = async {
-        let Page { items, next, total } = client.stacks_up_to(most).await.while_trying("read the stacks")?;
-        let items = figures(client, items).await.while_trying("read the state of the stacks")?;
-        Ok(Page { items, next, total })
-    };
-    let page = printer.patiently("reading the stacks", read).await?;
-    printer.show(&page)?;
-    if !printer.is_for_people() {
-        return Ok(());
-    }
-    if page.items.len() > ASKED_EACH {
-        printer.note("with so many stacks, how far each is: brokkr status STACK");
-    }
-    if page.next.is_some() {
-        printer.cut(page.items.len(), client.stacks_counted().await.ok().flatten());
-    }
-    Ok(())
-}
-
-async fn figures(client: &Client, stacks: Vec<Stack>) -> Result<Vec<StackLine>, ClientError> {
-    let mut summaries = BTreeMap::new();
-    if stacks.len() <= ASKED_EACH {
-        for some in stacks.chunks(AT_ONCE) {
-            let mut asked = JoinSet::new();
-            for stack in some {
-                let (client, id) = (client.clone(), stack.id);
-                asked.spawn(async move { (id, client.stack_summary(&id.to_string()).await) });
-            }
-            while let Some(answer) = asked.join_next().await {
-                if let Ok((id, summary)) = answer {
-                    summaries.insert(id, summary?);
-                }
-            }
-        }
-    }
-    let line = |stack: Stack| StackLine { summary: summaries.remove(&stack.id), stack };
-    Ok(stacks.into_iter().map(line).collect())
 }
 
 async fn read(

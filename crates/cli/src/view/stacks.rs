@@ -10,7 +10,7 @@ use super::text::{age, labels, thousands};
 use super::{Listed, Look};
 
 /// A stack, with its figures where they were asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StackLine {
     #[serde(flatten)]
     pub stack: Stack,
