@@ -11,6 +11,10 @@ use crate::names::{Labels, Name};
 pub const API_TOKEN_SECONDS: u32 = 90 * 24 * 3600;
 /// The longest that an API token may be valid.
 pub const LONGEST_API_TOKEN_SECONDS: u32 = 366 * 24 * 3600;
+/// How long a token that was replaced is still good if nobody says otherwise.
+pub const OVERLAP_SECONDS: u32 = 24 * 3600;
+/// The longest that a token that was replaced is still good.
+pub const LONGEST_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
 /// How long a join token is valid if nobody says otherwise.
 pub const JOIN_TOKEN_SECONDS: u32 = 3600;
 /// The longest that a join token may be valid.
@@ -112,6 +116,30 @@ pub struct NewApiToken {
     pub token: String,
     #[serde(flatten)]
     pub info: ApiToken,
+}
+
+/// Asks for a token in the place of another one: same name, role and project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateApiToken {
+    /// For how long the old one is still good, too: a day if not given, a week at most. Never longer than it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_seconds: Option<u32>,
+    /// How long the new one is valid: as long as the old one was from its making to its end if not given, 366 days at
+    /// most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u32>,
+}
+
+/// An API token that was just made in the place of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RotatedApiToken {
+    /// Shown once, stored only as a hash.
+    pub token: String,
+    #[serde(flatten)]
+    pub info: ApiToken,
+    /// The old one, with the end that it has now.
+    pub replaces: ApiToken,
 }
 
 /// Asks for a token with which one agent can join: one use, bound to name and labels.

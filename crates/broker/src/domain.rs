@@ -9,6 +9,7 @@
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what must go                       |
 //! | `hold`       | after a restore: what stays possible, where epoch and ids go on     |
+//! | `rotation`   | until when two tokens are good, one of which replaces the other     |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given what was reported       |
 //! | `filing`     | what of a batch of reports is stored, and under which project       |
@@ -26,6 +27,7 @@ pub mod hold;
 pub mod labels;
 pub mod presence;
 pub mod reason;
+pub mod rotation;
 pub mod session;
 pub mod status;
 pub mod targeting;

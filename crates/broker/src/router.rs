@@ -55,6 +55,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Owner),        "GET /api/v1/api-tokens",                        routes!(api_tokens::list::list_api_tokens)),
         route(Token(Owner),        "GET /api/v1/api-tokens/{token}",                routes!(api_tokens::get::get_api_token)),
         route(Token(Owner),        "DELETE /api/v1/api-tokens/{token}",             routes!(api_tokens::revoke::revoke_api_token)),
+        route(Token(Owner),        "POST /api/v1/api-tokens/{token}/rotate",        routes!(api_tokens::rotate::rotate_api_token)),
 
         route(Token(Owner),        "GET /api/v1/audit",                             routes!(audit::list::list_audit)),
         route(Token(Owner),        "GET /api/v1/audit/head",                        routes!(audit::head::audit_head)),

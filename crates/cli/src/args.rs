@@ -53,7 +53,7 @@ pub use project::{ProjectCommand, ProjectQuotas};
 pub use rollback::Rollback;
 pub use status::{Errors, History, Status, Targets};
 pub use system::{Settle, SystemCommand};
-pub use token::{CreateToken, TokenCommand};
+pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use wait::{For, Wait, Waiting};
 pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
 pub use why::{Subject, Why};
@@ -223,6 +223,14 @@ fn time(text: &str) -> Result<Timestamp, String> {
     ago.ok_or_else(|| "use a time such as 2026-03-01T12:00:00Z, or how long ago, such as 2h".to_owned())
 }
 
+/// How much of a list is shown.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Most {
+    /// How many at most, 0 for all; if not given, 100 on a terminal and all elsewhere
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
+}
+
 /// How many items a page may have.
 fn limit() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE))
@@ -297,7 +305,7 @@ mod tests {
     #[test]
     fn names_are_taken_as_they_are_printed() {
         let args = Args::try_parse_from(["brokkr", "history", "stack/web"]).unwrap();
-        assert!(matches!(args.command, Command::History(History { stack }) if stack.as_str() == "web"));
+        assert!(matches!(args.command, Command::History(History { stack, .. }) if stack.as_str() == "web"));
         assert!(Args::try_parse_from(["brokkr", "history", "agent/web"]).is_err());
     }
 }

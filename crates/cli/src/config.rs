@@ -124,10 +124,10 @@ impl Folder {
 }
 
 /// Writes beside the file and renames, so that it is never half there nor readable by others.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let beside = path.with_extension(format!("toml.{}", std::process::id()));
+    let beside = path.with_extension(format!("new.{}", std::process::id()));
     std::fs::remove_file(&beside).ok();
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(text.as_bytes())?;

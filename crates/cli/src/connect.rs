@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use brokkr_api::Name;
+use brokkr_api::ids::Checksum;
 use brokkr_client::{Client, Credential, RetryPolicy, SecretString};
 use secrecy::ExposeSecret as _;
 use url::{Host, Url};
@@ -57,10 +58,14 @@ fn connect_for(
     Ok((client, context.certificate_authorities))
 }
 
-/// The same for somebody who does not wait: one try, and no words.
-pub fn connect_once(global: &Global) -> Result<Client, Failure> {
+/// The same for somebody who does not wait: one try, and no words. With a digest of broker, project and token, which
+/// stands for who asks whom.
+pub fn connect_once(global: &Global) -> Result<(Client, Checksum), Failure> {
     let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
-    client(&context, token, global.project.as_ref(), RetryPolicy::none())
+    let project = global.project.as_ref().map(Name::as_str).unwrap_or_default();
+    let asker = [context.server.as_str(), project, token.expose_secret()].join("\0");
+    let client = client(&context, token, global.project.as_ref(), RetryPolicy::none())?;
+    Ok((client, Checksum::of(asker.as_bytes())))
 }
 
 pub fn client(

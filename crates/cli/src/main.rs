@@ -4,7 +4,7 @@
 //! (only behaviour), [`connect`] and [`config`] find the broker and the credential, [`view`] turns what came back into
 //! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
 //! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`complete`] and [`man`], which only
-//! look at the definition of the commands, and [`render`] and [`kubectl`], which let the user's own programs
+//! look at the definition of the commands ([`remembered`] has names for the former), and [`render`] and [`kubectl`], which let the user's own programs
 //! make manifests and install an agent (by way of [`program`]).
 
 use std::path::PathBuf;
@@ -30,6 +30,7 @@ mod man;
 mod manifest;
 mod printer;
 mod program;
+mod remembered;
 mod render;
 mod view;
 

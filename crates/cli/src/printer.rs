@@ -6,26 +6,31 @@ use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use brokkr_client::ALL;
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::args::Output;
+use crate::args::{Most, Output};
 use crate::ci::Ci;
 use crate::failure::{Exit, Failure};
 use crate::printer::echo::EchoOff;
 pub use crate::printer::live::Live;
+pub use crate::printer::sheet::Sheet;
 pub use crate::printer::stream::Stream;
-use crate::view::text::clean;
+use crate::view::text::{clean, showing};
 use crate::view::{Look, Show};
 
 mod echo;
 mod live;
+mod sheet;
 mod stream;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const CAREFUL: Style = AnsiColor::Yellow.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
+/// So many rows of a list are shown to people who did not say how many.
+const ROWS: usize = 100;
 /// What takes longer than this is told to take a while.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
@@ -53,6 +58,23 @@ impl Printer {
             wide: self.output == Output::Wide,
             headers: self.headers,
             width: width(),
+        }
+    }
+
+    /// How many rows of a list are wanted: what is piped is whole, as its lines are.
+    pub fn rows(self, most: Most) -> usize {
+        match most.limit {
+            Some(0) => ALL,
+            Some(limit) => limit,
+            None if self.is_for_people() && width().is_some() => ROWS,
+            None => ALL,
+        }
+    }
+
+    /// Tells people that there is more than a list shows, and how much there is if that is known.
+    pub fn cut(self, shown: usize, total: Option<u64>) {
+        if self.is_for_people() {
+            self.note(&format!("{}; --limit 0 shows all", showing(shown, total)));
         }
     }
 
@@ -105,6 +127,12 @@ impl Printer {
     /// For what comes bit by bit.
     pub fn stream(self) -> Stream {
         Stream::new(self, self.output)
+    }
+
+    /// For what changes in its place: on a terminal that can do it, and for people.
+    pub fn sheet(self) -> Option<Sheet> {
+        let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
+        (self.is_for_people() && std::io::stdout().is_terminal() && !is_dumb).then(|| Sheet::new(self))
     }
 
     /// Talk that one can do without.

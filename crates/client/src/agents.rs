@@ -13,7 +13,7 @@ use http::Method;
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::exchange::expecting;
-use crate::page::PageQuery;
+use crate::page::{PageQuery, counted};
 
 /// Which agents. What is left out does not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,13 +88,20 @@ impl Client {
         self.read_on(|page| async move { self.agents(&page).await }).await
     }
 
-    /// By name.
-    pub async fn agents_where_all(&self, query: &AgentQuery) -> Result<Vec<Agent>, ClientError> {
-        self.read_on(|page| async move {
+    /// The first of those that are like that, by name.
+    pub async fn agents_where(&self, query: &AgentQuery, most: usize) -> Result<Page<Agent>, ClientError> {
+        self.read_up_to(most, |page| async move {
             let pairs = [query.pairs(), page.pairs()].concat();
             self.send(self.read(&["agents"]).query(&pairs)).await?.json()
         })
         .await
+    }
+
+    /// How many are like that.
+    pub async fn agents_counted(&self, query: &AgentQuery) -> Result<Option<u64>, ClientError> {
+        let pairs = [query.pairs(), counted()].concat();
+        let page: Page<Agent> = self.send(self.read(&["agents"]).query(&pairs)).await?.json()?;
+        Ok(page.total)
     }
 
     /// By name or id.

@@ -48,8 +48,13 @@ impl Client {
         self.send(self.read(&["stacks", stack, "deployment-objects"]).query(&page.pairs())).await?.json()
     }
 
-    pub async fn history_all(&self, stack: &str) -> Result<Vec<DeploymentObject>, ClientError> {
-        self.read_on(|page| async move { self.history(stack, &page).await }).await
+    /// The newest of them.
+    pub async fn history_up_to(
+        &self,
+        stack: &str,
+        most: usize,
+    ) -> Result<Page<DeploymentObject>, ClientError> {
+        self.read_up_to(most, |page| async move { self.history(stack, &page).await }).await
     }
 
     /// What differs between two versions of a stack, by name or id.

@@ -63,7 +63,7 @@ pub use credential::{AgentIdentity, Credential};
 pub use error::{ClientError, Stage, TransportError};
 pub use events::EventQuery;
 pub use key::{AgentKey, KeyError};
-pub use page::PageQuery;
+pub use page::{ALL, PageQuery};
 pub use retry::{IdempotencyKey, Retry, RetryPolicy};
 pub use secrecy::SecretString;
 pub use stacks::StatusQuery;

@@ -6,6 +6,9 @@ use crate::answer::WrongAnswer;
 use crate::builder::Client;
 use crate::error::ClientError;
 
+/// However many there are.
+pub const ALL: usize = usize::MAX;
+
 /// Which part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageQuery {
@@ -37,6 +40,11 @@ impl PageQuery {
     }
 }
 
+/// For whom the number matters and not what is on the page.
+pub(crate) fn counted() -> Vec<(&'static str, String)> {
+    vec![("count", "true".to_owned()), ("limit", "1".to_owned())]
+}
+
 impl Client {
     /// Follows `next` to the end.
     pub(crate) async fn read_on<T, Reading>(
@@ -46,15 +54,33 @@ impl Client {
     where
         Reading: Future<Output = Result<Page<T>, ClientError>>,
     {
+        self.read_up_to(ALL, read).await.map(|page| page.items)
+    }
+
+    /// Follows `next` until there are so many, or to the end: then there is no `next`.
+    pub(crate) async fn read_up_to<T, Reading>(
+        &self,
+        most: usize,
+        read: impl Fn(PageQuery) -> Reading,
+    ) -> Result<Page<T>, ClientError>
+    where
+        Reading: Future<Output = Result<Page<T>, ClientError>>,
+    {
         let mut query = PageQuery::largest();
-        let mut all = Vec::new();
+        let mut items = Vec::new();
         loop {
+            let left = u32::try_from(most.saturating_sub(items.len())).unwrap_or(LARGEST_PAGE);
+            query.limit = Some(left.min(LARGEST_PAGE));
             let page = read(query.clone()).await?;
-            all.extend(page.items);
+            items.extend(page.items);
             match page.next {
-                None => return Ok(all),
                 // A broker that names the same place again would be asked for ever.
-                next if next == query.after => return Err(WrongAnswer::EndlessPages.at(self.base())),
+                next if next.is_some() && next == query.after => {
+                    return Err(WrongAnswer::EndlessPages.at(self.base()));
+                }
+                next if next.is_none() || items.len() >= most => {
+                    return Ok(Page { items, next, total: None });
+                }
                 next => query.after = next,
             }
         }

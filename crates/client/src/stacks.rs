@@ -10,7 +10,7 @@ use http::Method;
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::exchange::expecting;
-use crate::page::PageQuery;
+use crate::page::{PageQuery, counted};
 
 /// Which rows of a status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,17 @@ impl Client {
 
     pub async fn stacks_all(&self) -> Result<Vec<Stack>, ClientError> {
         self.read_on(|page| async move { self.stacks(&page).await }).await
+    }
+
+    /// The first of them, by name.
+    pub async fn stacks_up_to(&self, most: usize) -> Result<Page<Stack>, ClientError> {
+        self.read_up_to(most, |page| async move { self.stacks(&page).await }).await
+    }
+
+    /// How many there are.
+    pub async fn stacks_counted(&self) -> Result<Option<u64>, ClientError> {
+        let page: Page<Stack> = self.send(self.read(&["stacks"]).query(&counted())).await?.json()?;
+        Ok(page.total)
     }
 
     /// Replaces what the stack targets as a whole.
@@ -91,11 +102,13 @@ impl Client {
         self.send(self.read(&["stacks", stack, "status"]).query(&pairs)).await?.json()
     }
 
-    pub async fn stack_status_where_all(
+    /// The first of them, by the agent's name.
+    pub async fn stack_status_up_to(
         &self,
         stack: &str,
         query: &StatusQuery,
-    ) -> Result<Vec<StackStatus>, ClientError> {
-        self.read_on(|page| async move { self.stack_status_where(stack, query, &page).await }).await
+        most: usize,
+    ) -> Result<Page<StackStatus>, ClientError> {
+        self.read_up_to(most, |page| async move { self.stack_status_where(stack, query, &page).await }).await
     }
 }

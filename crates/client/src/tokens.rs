@@ -3,7 +3,8 @@
 use brokkr_api::TokenId;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::{
-    ApiToken, CreateApiToken, CreateJoinToken, JoinToken, JoinTokenInfo, NewApiToken, WhoAmI,
+    ApiToken, CreateApiToken, CreateJoinToken, JoinToken, JoinTokenInfo, NewApiToken, RotateApiToken,
+    RotatedApiToken, WhoAmI,
 };
 use http::Method;
 
@@ -50,6 +51,16 @@ impl Client {
 
     pub async fn revoke_api_token(&self, token: TokenId) -> Result<(), ClientError> {
         self.send(self.write(Method::DELETE, &["api-tokens", &token.to_string()])).await.map(|_| ())
+    }
+
+    /// The answer holds the new secret, which is not shown again.
+    pub async fn rotate_api_token(
+        &self,
+        token: TokenId,
+        wanted: &RotateApiToken,
+    ) -> Result<RotatedApiToken, ClientError> {
+        let path = ["api-tokens", &token.to_string(), "rotate"];
+        self.send(self.write(Method::POST, &path).json(wanted)?).await?.json()
     }
 
     pub async fn whoami(&self) -> Result<WhoAmI, ClientError> {

@@ -4,6 +4,7 @@ pub mod create;
 pub mod get;
 pub mod list;
 pub mod revoke;
+pub mod rotate;
 
 use brokkr_api::tokens::WhoAmI;
 

@@ -140,6 +140,57 @@ pub async fn api_token_fetch(
     row.map(TokenRow::token).transpose().doing("read the API token")
 }
 
+/// A token that is about to be changed, and the time of this transaction.
+pub async fn api_token_lock_on_conn(
+    connection: &mut PgConnection,
+    scope: TokenScope<'_>,
+    id: TokenId,
+) -> Result<Option<(ApiToken, Timestamp)>, StoreError> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        token: TokenRow,
+        now: jiff_sqlx::Timestamp,
+    }
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at, now() FROM api_tokens
+         WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3 FOR UPDATE",
+    )
+    .bind(scope.project)
+    .bind(scope.over_installation)
+    .bind(id.0)
+    .fetch_optional(connection)
+    .await
+    .doing("lock the API token")?;
+    row.map(|row| Ok((row.token.token()?, row.now.to_jiff()))).transpose().doing("lock the API token")
+}
+
+/// Lets a token end at this time if it would not have ended sooner, and tells its hash.
+pub async fn api_token_end_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    id: TokenId,
+    at: Timestamp,
+) -> Result<(ApiToken, Vec<u8>), StoreError> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        token: TokenRow,
+        hash: Vec<u8>,
+    }
+    let row: Row = sqlx::query_as(
+        "UPDATE api_tokens SET expires_at = least(expires_at, $3) WHERE project = $1 AND id = $2
+         RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at, hash",
+    )
+    .bind(project)
+    .bind(id.0)
+    .bind(at.to_sqlx())
+    .fetch_one(connection)
+    .await
+    .doing("let the API token end")?;
+    Ok((row.token.token().doing("let the API token end")?, row.hash))
+}
+
 /// Revokes a token for good, and tells its hash. A revoked one stays as it is.
 pub async fn api_token_revoke_on_conn(
     connection: &mut PgConnection,

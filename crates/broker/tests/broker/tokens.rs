@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_api::ErrorCode;
+use brokkr_api::audit::AuditEntry;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
-use brokkr_api::tokens::{ApiToken, JoinTokenInfo, NewApiToken, Role, WhoAmI};
+use brokkr_api::tokens::{ApiToken, JoinTokenInfo, NewApiToken, Role, RotatedApiToken, WhoAmI};
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
@@ -63,6 +64,98 @@ async fn a_token_made_again_by_its_key_is_the_same_and_is_stored_sealed() -> Res
         .await?;
     assert!(!bodies.is_empty());
     assert!(bodies.iter().all(|body| !body.windows(4).any(|part| part == b"brk_")), "not in the clear");
+    Ok(())
+}
+
+async fn rotate(caller: &Caller, token: &ApiToken, wanted: &serde_json::Value) -> Result<RotatedApiToken> {
+    read(caller.send(Method::POST, &format!("api-tokens/{}/rotate", token.id), wanted).await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer() -> Result<()> {
+    let house = House::open().await?;
+    let owner = house.project("shop", Role::Owner).await?;
+    let wanted = json!({ "name": "ci", "role": "deployer", "ttl_seconds": 3600 });
+    let first: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    let old = Caller::new(house.server.address, Some(first.token.clone()));
+    assert!(old.get("whoami").await?.status().is_success(), "it is remembered with its end");
+
+    // An hour is all that it has: a day of overlap does not give it more.
+    let made = rotate(&owner, &first.info, &json!({})).await?;
+    let new = Caller::new(house.server.address, Some(made.token.clone()));
+    assert_eq!(new.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);
+    let like = |token: &ApiToken| (token.name.clone(), token.role, token.project.clone());
+    assert_eq!(like(&made.info), like(&first.info));
+    let lifetime = |token: &ApiToken| token.expires_at.map(|end| end.duration_since(token.created_at));
+    assert_eq!(lifetime(&made.info), lifetime(&first.info));
+    assert_eq!(made.replaces, first.info, "never longer than before");
+
+    let made = rotate(&owner, &first.info, &json!({ "overlap_seconds": 600, "ttl_seconds": 60 })).await?;
+    let left =
+        |token: &ApiToken| token.expires_at.map(|end| end.duration_since(made.info.created_at).as_secs());
+    assert_eq!((left(&made.replaces), left(&made.info)), (Some(600), Some(60)));
+    let path = format!("api-tokens/{}", first.info.id);
+    assert_eq!(owner.get_json::<ApiToken>(&path).await?, made.replaces);
+    assert!(old.get("whoami").await?.status().is_success(), "until the overlap is over");
+
+    rotate(&owner, &first.info, &json!({ "overlap_seconds": 0 })).await?;
+    assert_eq!(
+        refused(old.get("whoami").await?).await?,
+        ErrorCode::BRK1001,
+        "what was remembered is forgotten"
+    );
+    let again = owner.send(Method::POST, &format!("{path}/rotate"), &json!({})).await?;
+    assert_eq!(refused(again).await?, ErrorCode::BRK2001, "what has ended is not brought back to life");
+
+    let written = owner.get_json::<Page<AuditEntry>>("audit?kind=change").await?.items;
+    let route = "/api/v1/api-tokens/{token}/rotate";
+    let entry = written.iter().find(|entry| entry.route == route).expect("it is in the audit log");
+    assert!(entry.before.is_some() && entry.after.is_some() && entry.before != entry.after);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_rotated_again_by_its_key_is_the_same() -> Result<()> {
+    let house = House::open().await?;
+    let first = make(&house.admin, Role::Viewer).await?;
+    let path = format!("api-tokens/{}/rotate", first.info.id);
+    let ask = || house.admin.request(Method::POST, &path).header(header::IDEMPOTENCY_KEY, "once").send();
+    let made: RotatedApiToken = read(ask().await?).await?;
+    assert_eq!(read::<RotatedApiToken>(ask().await?).await?, made);
+    let named = house.admin.get_json::<Page<ApiToken>>("api-tokens").await?.items;
+    assert_eq!(named.iter().filter(|token| token.name == "ci").count(), 2, "one was made");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
+    let house = House::open().await?;
+    let path = |token: &NewApiToken| format!("api-tokens/{}/rotate", token.info.id);
+    let viewers = make(&house.admin, Role::Viewer).await?;
+    let (admins, auditors) =
+        (make(&house.admin, Role::Admin).await?, make(&house.admin, Role::Auditor).await?);
+    for (role, code) in [
+        (Role::Viewer, ErrorCode::BRK1002),
+        (Role::Deployer, ErrorCode::BRK1002),
+        (Role::Auditor, ErrorCode::BRK1002),
+    ] {
+        let asked = house.with_role(role).await?.send(Method::POST, &path(&viewers), &json!({})).await?;
+        assert_eq!(refused(asked).await?, code, "{role}");
+    }
+    let owner = house.with_role(Role::Owner).await?;
+    for above in [&admins, &auditors] {
+        let asked = owner.send(Method::POST, &path(above), &json!({})).await?;
+        assert_eq!(refused(asked).await?, ErrorCode::BRK2001, "not there for them");
+        assert_eq!(rotate(&house.admin, &above.info, &json!({})).await?.info.role, above.info.role);
+    }
+    let stranger = house.project("elsewhere", Role::Owner).await?;
+    let asked = stranger.send(Method::POST, &path(&viewers), &json!({})).await?;
+    assert_eq!(refused(asked).await?, ErrorCode::BRK2001);
+    rotate(&owner, &viewers.info, &json!({})).await?;
+    for wanted in [json!({ "overlap_seconds": 8 * 24 * 3600 }), json!({ "ttl_seconds": 400 * 24 * 3600 })] {
+        let asked = owner.send(Method::POST, &path(&viewers), &wanted).await?;
+        assert_eq!(refused(asked).await?, ErrorCode::BRK2003);
+    }
     Ok(())
 }
 

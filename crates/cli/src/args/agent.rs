@@ -57,6 +57,8 @@ pub struct ListAgents {
     /// Only agents that are there, or not
     #[arg(long, value_name = "PRESENCE", value_parser = presence())]
     pub presence: Option<Presence>,
+    #[command(flatten)]
+    pub most: super::Most,
 }
 
 fn presence() -> impl clap::builder::TypedValueParser<Value = Presence> {

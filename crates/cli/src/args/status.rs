@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 /// Where stacks stand: all of them, or one on each agent and why
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr status\n  brokkr status web --state failed -l region=eu\n  \
+                        brokkr status --watch\n  \
                         brokkr status web --watch -o json")]
 pub struct Status {
     /// A stack, by name or id
@@ -18,8 +19,10 @@ pub struct Status {
     /// Only agents on which it is so
     #[arg(long, value_name = "STATE", requires = "stack", value_parser = state())]
     pub state: Option<State>,
+    #[command(flatten)]
+    pub most: super::Most,
     /// Go on with every change, until interrupted
-    #[arg(short, long, requires = "stack")]
+    #[arg(short, long, conflicts_with = "limit")]
     pub watch: bool,
 }
 
@@ -44,6 +47,8 @@ pub struct History {
     /// By name or id
     #[arg(value_parser = super::stack)]
     pub stack: Name,
+    #[command(flatten)]
+    pub most: super::Most,
 }
 
 /// What targets an agent, and why

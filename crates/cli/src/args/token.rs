@@ -17,6 +17,7 @@ pub enum TokenCommand {
         token: String,
     },
     Create(CreateToken),
+    Rotate(RotateToken),
     /// Revoke an API token: it is refused everywhere within 5 seconds
     Revoke {
         /// By id, or by a name that only one valid token has
@@ -42,6 +43,23 @@ pub struct CreateToken {
     /// How long it is valid, 366 days at most
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = super::duration)]
     pub ttl: Duration,
+}
+
+/// Make an API token in the place of another one
+///
+/// The new token alone is printed to stdout, once. It has the old one's name, role and lifetime. Until the overlap is over
+/// both are good; the old one is never good for longer than it was before.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr token rotate ci-web --overlap 2h > token")]
+pub struct RotateToken {
+    /// By id, or by a name that only one valid token has
+    pub token: String,
+    /// For how long the old one is still good; a week at most
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = super::duration)]
+    pub overlap: Duration,
+    /// How long the new one is valid, if not as long as the old one; 366 days at most
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    pub ttl: Option<Duration>,
 }
 
 fn role() -> impl clap::builder::TypedValueParser<Value = Role> {

@@ -48,12 +48,18 @@ async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(),
         status: args.status.map(Into::into),
         presence: args.presence,
     };
-    let agents = printer.patiently("reading the agents", client.agents_where_all(&query)).await;
-    let agents = agents.while_trying("read the agents")?;
-    if agents.is_empty() && query != AgentQuery::default() && printer.is_for_people() {
+    let read = client.agents_where(&query, printer.rows(args.most));
+    let page = printer.patiently("reading the agents", read).await.while_trying("read the agents")?;
+    if page.items.is_empty() && query != AgentQuery::default() && printer.is_for_people() {
         return printer.data("no agent is like that");
     }
-    printer.show(&whole(agents))
+    printer.show(&page)?;
+    if page.next.is_some() && printer.is_for_people() {
+        // Without the number, that there are more is worth telling all the same.
+        let total = client.agents_counted(&query).await.ok().flatten();
+        printer.cut(page.items.len(), total);
+    }
+    Ok(())
 }
 
 async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {

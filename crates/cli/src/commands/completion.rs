@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use brokkr_client::{Client, ClientError};
 use clap::CommandFactory as _;
+use jiff::Timestamp;
 
 use crate::args::{Args, Complete, Completion, Global, Shell};
 use crate::complete::{Names, Wanted, wanted};
@@ -11,6 +12,7 @@ use crate::config::Folder;
 use crate::connect::connect_once;
 use crate::failure::Failure;
 use crate::printer::Printer;
+use crate::remembered::Remembered;
 
 /// Whoever presses a key waits no longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,31 +63,55 @@ async fn names(noun: Names, words: &[String], global: &Global) -> Vec<String> {
     global.context = said("--context").or(global.context);
     global.server = said("--server").and_then(|server| server.parse().ok()).or(global.server);
     global.project = said("--project").and_then(|project| project.parse().ok()).or(global.project);
-    let Ok(client) = connect_once(&global) else { return Vec::new() };
-    read(noun, &client).await.unwrap_or_default()
+    let Ok((client, asker)) = connect_once(&global) else { return Vec::new() };
+    let known = Known { client, remembered: Remembered::of(asker) };
+    known.all(noun).await.unwrap_or_default()
 }
 
-async fn read(noun: Names, client: &Client) -> Result<Vec<String>, ClientError> {
-    let stacks = async || -> Result<Vec<String>, ClientError> {
-        Ok(client.stacks_all().await?.into_iter().map(|stack| stack.name.to_string()).collect())
-    };
-    let agents = async || -> Result<Vec<String>, ClientError> {
-        Ok(client.agents_all().await?.into_iter().map(|agent| agent.name.to_string()).collect())
-    };
-    match noun {
-        Names::Stacks => stacks().await,
-        Names::Agents => agents().await,
-        Names::StacksAndAgents => {
-            let agents = agents().await?.into_iter().map(|agent| format!("agent/{agent}"));
-            Ok(stacks().await?.into_iter().chain(agents).collect())
+/// Names as the broker knows them, or told a moment ago.
+struct Known {
+    client: Client,
+    remembered: Option<Remembered>,
+}
+
+impl Known {
+    async fn all(&self, noun: Names) -> Result<Vec<String>, ClientError> {
+        let client = &self.client;
+        match noun {
+            Names::Stacks => self.named("stacks", client.stacks_all(), |stack| stack.name.to_string()).await,
+            Names::Agents => self.named("agents", client.agents_all(), |agent| agent.name.to_string()).await,
+            Names::StacksAndAgents => {
+                let stacks = Box::pin(self.all(Names::Stacks)).await?;
+                let agents = Box::pin(self.all(Names::Agents)).await?;
+                let agents = agents.into_iter().map(|agent| format!("agent/{agent}"));
+                Ok(stacks.into_iter().chain(agents).collect())
+            }
+            Names::Projects => {
+                self.named("projects", client.projects_all(), |project| project.name.to_string()).await
+            }
+            Names::Grants => self.named("grants", client.grants_all(), |grant| grant.name.to_string()).await,
+            Names::Webhooks => {
+                self.named("webhooks", client.webhooks_all(), |webhook| webhook.name.to_string()).await
+            }
+            // Known without a broker.
+            Names::Contexts => Ok(Vec::new()),
         }
-        Names::Projects => {
-            Ok(client.projects_all().await?.into_iter().map(|it| it.name.to_string()).collect())
+    }
+
+    async fn named<T>(
+        &self,
+        noun: &str,
+        ask: impl Future<Output = Result<Vec<T>, ClientError>>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Vec<String>, ClientError> {
+        let known = self.remembered.as_ref().and_then(|known| known.read(noun, Timestamp::now()));
+        if let Some(names) = known {
+            return Ok(names);
         }
-        Names::Grants => Ok(client.grants_all().await?.into_iter().map(|it| it.name.to_string()).collect()),
-        Names::Webhooks => {
-            Ok(client.webhooks_all().await?.into_iter().map(|it| it.name.to_string()).collect())
+        let names: Vec<String> = ask.await?.iter().map(name).collect();
+        if let Some(remembered) = &self.remembered {
+            remembered.write(noun, &names, Timestamp::now());
         }
-        Names::Contexts => Ok(Vec::new()),
+        Ok(names)
     }
 }

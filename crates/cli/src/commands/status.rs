@@ -1,87 +1,75 @@
 //! `brokkr status`: all stacks, or one on each agent, once or on and on.
 
+mod all;
+mod follow;
+
 use std::collections::BTreeMap;
 
 use brokkr_api::Name;
-use brokkr_api::stacks::Stack;
+use brokkr_api::page::Page;
 use brokkr_api::status::StackStatus;
-use brokkr_client::{Client, ClientError, Message, StatusQuery};
+use brokkr_client::{ALL, Client, Message, StatusQuery};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use crate::args::Status;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::stacks::StackLine;
-use crate::view::whole;
-
-/// With more stacks than this, the figures of each are left to `brokkr status STACK`.
-const ASKED_EACH: usize = 200;
-/// Questions that are open at a time.
-const AT_ONCE: usize = 16;
+use crate::view::stacks::as_a_whole;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let Some(stack) = args.stack else { return all(client, printer).await };
+    let most = printer.rows(args.most);
+    let Some(stack) = args.stack else {
+        return if args.watch {
+            follow::run(client, printer).await
+        } else {
+            all::run(most, client, printer).await
+        };
+    };
     let query = StatusQuery { state: args.state, selector: args.selector };
     if args.watch {
         watch(&stack, &query, client, printer).await
     } else {
-        one(&stack, &query, client, printer).await
+        one(&stack, &query, most, client, printer).await
     }
 }
 
-async fn all(client: &Client, printer: Printer) -> Result<(), Failure> {
-    let read = async {
-        let stacks = client.stacks_all().await.while_trying("read the stacks")?;
-        figures(client, stacks).await.while_trying("read the state of the stacks")
-    };
-    let lines = printer.patiently("reading the stacks", read).await?;
-    let is_left_out = lines.len() > ASKED_EACH;
-    printer.show(&whole(lines))?;
-    if is_left_out && printer.is_for_people() {
-        printer.note("with so many stacks, how far each is: brokkr status STACK");
-    }
-    Ok(())
-}
-
-async fn figures(client: &Client, stacks: Vec<Stack>) -> Result<Vec<StackLine>, ClientError> {
-    let mut summaries = BTreeMap::new();
-    if stacks.len() <= ASKED_EACH {
-        for some in stacks.chunks(AT_ONCE) {
-            let mut asked = JoinSet::new();
-            for stack in some {
-                let (client, id) = (client.clone(), stack.id);
-                asked.spawn(async move { (id, client.stack_summary(&id.to_string()).await) });
-            }
-            while let Some(answer) = asked.join_next().await {
-                if let Ok((id, summary)) = answer {
-                    summaries.insert(id, summary?);
-                }
-            }
-        }
-    }
-    let line = |stack: Stack| StackLine { summary: summaries.remove(&stack.id), stack };
-    Ok(stacks.into_iter().map(line).collect())
-}
-
-async fn read(stack: &Name, query: &StatusQuery, client: &Client) -> Result<Vec<StackStatus>, Failure> {
+async fn read(
+    stack: &Name,
+    query: &StatusQuery,
+    most: usize,
+    client: &Client,
+) -> Result<Page<StackStatus>, Failure> {
     client
-        .stack_status_where_all(stack.as_str(), query)
+        .stack_status_up_to(stack.as_str(), query, most)
         .await
         .while_trying(&format!("read the status of the stack {stack}"))
         .about(Noun::Stack, stack)
 }
 
-async fn one(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let items = printer.patiently("reading the status", read(stack, query, client)).await?;
-    let page = whole(items);
+async fn one(
+    stack: &Name,
+    query: &StatusQuery,
+    most: usize,
+    client: &Client,
+    printer: Printer,
+) -> Result<(), Failure> {
+    let page = printer.patiently("reading the status", read(stack, query, most, client)).await?;
     printer.show(&page)?;
     if !printer.is_for_people() {
         return Ok(());
     }
     let reasons = reasons(client, &page.items).await;
-    if reasons.is_empty() { Ok(()) } else { printer.data(&format!("\n{reasons}")) }
+    if !reasons.is_empty() {
+        printer.data(&format!("\n{reasons}"))?;
+    }
+    if page.next.is_some() {
+        printer.cut(page.items.len(), None);
+        if let Ok(summary) = client.stack_summary(stack.as_str()).await {
+            printer.note(&as_a_whole(&summary));
+        }
+    }
+    Ok(())
 }
 
 /// What is there, then every change. The stream is begun first, so that nothing falls between the two.
@@ -90,7 +78,7 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     let mut changes = client.follow_status(stack.as_str());
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
     let mut told = printer.stream();
-    let rows = read(stack, query, client).await?;
+    let rows = read(stack, query, ALL, client).await?.items;
     let mut is_read = told.items("status", &rows)?;
     if rows.is_empty() && printer.is_for_people() {
         printer.note("nothing to show yet; waiting for agents to report");
@@ -100,7 +88,7 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
         match changes.next().await.while_trying(&action)? {
             Message::Reset => {
                 printer.warn("the broker's history was restored: what follows is as of now");
-                is_read = told.items("status", &read(stack, query, client).await?)?;
+                is_read = told.items("status", &read(stack, query, ALL, client).await?.items)?;
             }
             Message::Item(row) => {
                 // Labels do not travel with a row: who is wanted was said by the list.

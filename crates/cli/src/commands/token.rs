@@ -1,11 +1,11 @@
 //! `brokkr token …`
 
 use brokkr_api::TokenId;
-use brokkr_api::tokens::{ApiToken, CreateApiToken};
+use brokkr_api::tokens::{ApiToken, CreateApiToken, RotateApiToken};
 use brokkr_client::Client;
 use jiff::Timestamp;
 
-use crate::args::{CreateToken, TokenCommand};
+use crate::args::{CreateToken, RotateToken, TokenCommand};
 use crate::commands::agent::seconds;
 use crate::commands::confirm::confirm;
 use crate::failure::{Exit, Failure, WhileTrying as _};
@@ -18,6 +18,7 @@ pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Resul
         TokenCommand::List => printer.show(&whole(all(client).await?)),
         TokenCommand::Show { token } => printer.show(&find(&token, client).await?),
         TokenCommand::Create(args) => create(args, client, printer).await,
+        TokenCommand::Rotate(args) => rotate(args, client, printer).await,
         TokenCommand::Revoke { token, yes } => revoke(&token, yes, client, printer).await,
     }
 }
@@ -32,11 +33,31 @@ async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result<
     let made =
         client.create_api_token(&wanted).await.while_trying(&format!("make the token {}", args.name))?;
     printer.done(&made, format!("token/{}", made.info.id), || made.token.clone())?;
-    let expires = made.info.expires_at.map_or_else(String::new, |at| format!(", until {at:.0}"));
-    printer.note(&format!(
-        "{} in project {}{expires}; it is not shown again",
-        made.info.role, made.info.project
-    ));
+    printer.note(&shown_once(&made.info));
+    Ok(())
+}
+
+fn shown_once(made: &ApiToken) -> String {
+    let expires = made.expires_at.map_or_else(String::new, |at| format!(", until {at:.0}"));
+    format!("{} in project {}{expires}; it is not shown again", made.role, made.project)
+}
+
+async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let old = find(&args.token, client).await?;
+    let overlap_seconds = if args.overlap.is_zero() { 0 } else { seconds(args.overlap)? };
+    let wanted = RotateApiToken {
+        overlap_seconds: Some(overlap_seconds),
+        ttl_seconds: args.ttl.map(seconds).transpose()?,
+    };
+    let made = client
+        .rotate_api_token(old.id, &wanted)
+        .await
+        .while_trying(&format!("rotate the token {}", old.name))?;
+    printer.done(&made, format!("token/{}", made.info.id), || made.token.clone())?;
+    printer.note(&shown_once(&made.info));
+    if let Some(at) = made.replaces.expires_at {
+        printer.note(&format!("the old one ({}) is good until {at:.0}", made.replaces.id));
+    }
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::status::sequence;
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::{age, labels};
+use super::text::{age, labels, thousands};
 use super::{Listed, Look};
 
 /// A stack, with its figures where they were asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StackLine {
     #[serde(flatten)]
     pub stack: Stack,
@@ -61,6 +61,17 @@ fn healthy(summary: &StackSummary) -> String {
 /// Counts of what is not healthy: one bad agent must not look like all of them.
 fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Style) {
     let Some(summary) = summary else { return ("-".to_owned(), anstyle::Style::new()) };
+    match not_healthy(summary) {
+        None if stack.deleted_at.is_some() => ("deleted".to_owned(), FAINT),
+        Some((text, style)) if stack.deleted_at.is_some() => (format!("deleted, {text}"), style),
+        Some((text, style)) => (text, style),
+        None if summary.counts.healthy > 0 => ("healthy".to_owned(), GOOD),
+        None => ("-".to_owned(), anstyle::Style::new()),
+    }
+}
+
+/// `9 failed, 5 pending`, in the colour of the worst; nothing if nothing is wrong.
+fn not_healthy(summary: &StackSummary) -> Option<(String, anstyle::Style)> {
     let counts = &summary.counts;
     let told: Vec<(u64, &str, anstyle::Style)> = [
         (counts.failed, "failed", BAD),
@@ -72,14 +83,15 @@ fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Sty
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .collect();
-    let text = told.iter().map(|(count, state, _)| format!("{count} {state}")).collect::<Vec<_>>().join(", ");
-    match told.first() {
-        _ if stack.deleted_at.is_some() && told.is_empty() => ("deleted".to_owned(), FAINT),
-        Some((_, _, style)) if stack.deleted_at.is_some() => (format!("deleted, {text}"), *style),
-        Some((_, _, style)) => (text, *style),
-        None if counts.healthy > 0 => ("healthy".to_owned(), GOOD),
-        None => ("-".to_owned(), anstyle::Style::new()),
-    }
+    let (_, _, style) = told.first()?;
+    let texts = told.iter().map(|(count, state, _)| format!("{count} {state}"));
+    Some((texts.collect::<Vec<_>>().join(", "), *style))
+}
+
+/// How a stack stands as a whole, for whoever sees a part of it: agents that fail may be anywhere in a list by name.
+pub fn as_a_whole(summary: &StackSummary) -> String {
+    let state = not_healthy(summary).map_or_else(|| "all healthy".to_owned(), |(text, _)| text);
+    format!("{} targets {} agents: {state}", summary.stack_name, thousands(summary.targeted))
 }
 
 pub fn targets(targets: &StackTargets) -> String {
@@ -110,5 +122,7 @@ mod tests {
             gone,
             line("empty", None, None),
         ])));
+        assert_eq!(as_a_whole(&summary(1204, 5, mixed)), "web targets 1,204 agents: 9 failed, 5 pending");
+        assert_eq!(as_a_whole(&summary(3, 0, well)), "web targets 3 agents: all healthy");
     }
 }

@@ -62,6 +62,28 @@ pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// `8,412`
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `showing 100 of 8,412`
+pub fn showing(shown: usize, total: Option<u64>) -> String {
+    let shown = thousands(shown as u64);
+    match total {
+        Some(total) => format!("showing {shown} of {}", thousands(total)),
+        None => format!("showing the first {shown}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +103,13 @@ mod tests {
     fn reported_text_cannot_steer_the_terminal() {
         assert_eq!(short("\u{1b}[2Jgone\nnext", 40), "[2Jgone next");
         assert_eq!(short("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn large_numbers_can_be_read() {
+        let read = [0, 999, 1000, 8412, 1_234_567].map(thousands);
+        assert_eq!(read, ["0", "999", "1,000", "8,412", "1,234,567"]);
+        assert_eq!(showing(100, Some(8412)), "showing 100 of 8,412");
+        assert_eq!(showing(1000, None), "showing the first 1,000");
     }
 }

@@ -82,6 +82,35 @@ fn a_token_is_printed_alone_and_revoked_by_name() {
 }
 
 #[test]
+fn a_token_is_rotated_and_the_new_one_printed_alone() {
+    let one = "0190b5a4-0000-7000-8000-000000000001";
+    let two = "0190b5a4-0000-7000-8000-000000000002";
+    let mut made = token(two, "ci-web", json!(null));
+    made["token"] = "brk_new".into();
+    made["replaces"] = token(one, "ci-web", json!(null));
+    made["replaces"]["expires_at"] = "2026-03-02T12:00:00Z".into();
+    let rotate = format!("POST /api/v1/api-tokens/{one}/rotate");
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/api-tokens", 200, page(&[token(one, "ci-web", json!(null))]))
+        .on(&rotate, 201, made);
+    broker
+        .brokkr(&["token", "rotate", "ci-web"])
+        .exits(0)
+        .prints_exactly("brk_new\n")
+        .says("deployer in project shop; it is not shown again")
+        .says(&format!("the old one ({one}) is good until 2026-03-02T12:00:00Z"));
+    assert_eq!(broker.asked()[1].body, br#"{"overlap_seconds":86400}"#);
+    assert!(
+        broker.asked()[1].headers.contains_key("idempotency-key"),
+        "an answer that is lost is not a token lost"
+    );
+    let short = ["token", "rotate", "ci-web", "--overlap", "0s", "--ttl", "1h", "-o", "name"];
+    broker.brokkr(&short).exits(0).prints_exactly(&format!("token/{two}\n"));
+    assert_eq!(broker.asked()[3].body, br#"{"overlap_seconds":0,"ttl_seconds":3600}"#);
+    broker.brokkr(&["token", "rotate", "nobody"]).exits(5).says("no valid token is called nobody");
+}
+
+#[test]
 fn a_grant_is_checked_before_it_is_sent() {
     let grant = json!({"id": STACK_ID, "name": "shop-prod", "project": "shop", "selector": "env=prod", "namespaces": ["shop"],
         "kinds": ["*"], "account": "shop/brokkr-shop", "created_by": "ana", "created_at": TIME, "updated_at": TIME});

@@ -1,5 +1,6 @@
 //! Completion with names from the broker, through a real bash; manual pages.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::fake_broker::FakeBroker;
@@ -26,6 +27,38 @@ fn names_come_from_the_broker_and_its_absence_is_no_noise() {
         .run(&["__complete", "--", "status", ""], &[("BROKKR_SERVER", "http://127.0.0.1:1")], "")
         .exits(0);
     assert_eq!((nobody.stdout.as_str(), nobody.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn pressing_tab_twice_asks_once() {
+    let broker = broker();
+    let stacks = ["__complete", "--", "status", ""];
+    let with = |more: &[(&str, &str)]| {
+        let environment =
+            [[("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")].as_slice(), more].concat();
+        broker.run(&stacks, &environment, "").exits(0).prints_exactly("web\t\n");
+        broker.asked().len()
+    };
+    assert_eq!([with(&[]), with(&[])], [1, 1]);
+    let folder = broker.home.path().join(".cache/brokkr/names");
+    let files =
+        || -> Vec<_> { std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    let [file] = files().try_into().unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("brk_"));
+
+    assert_eq!(with(&[("BROKKR_TOKEN", "brk_y")]), 2, "another token may see others");
+    std::fs::write(&file, "{\"at\":\"2026-03-01T12:00:00Z\",\"names\":[\"old\"]}").unwrap();
+    assert_eq!(with(&[]), 3, "what is old is not believed");
+    std::fs::write(&file, "garbage").unwrap();
+    assert_eq!([with(&[]), with(&[])], [4, 4]);
+    let elsewhere = broker.home.path().join("elsewhere");
+    let elsewhere = [("XDG_CACHE_HOME", elsewhere.to_str().unwrap())];
+    assert_eq!([with(&elsewhere), with(&elsewhere)], [5, 5]);
+    std::fs::write(broker.home.path().join("file"), "").unwrap();
+    let nowhere = broker.home.path().join("file/below");
+    let nowhere = [("XDG_CACHE_HOME", nowhere.to_str().unwrap())];
+    assert_eq!([with(&nowhere), with(&nowhere)], [6, 7], "nothing can be kept there");
 }
 
 #[test]

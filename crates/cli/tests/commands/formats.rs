@@ -1,9 +1,9 @@
 //! Every form of output, the width of lines, and what a CI system gets.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake_broker::{FakeBroker, Ran};
-use crate::sample::{STATUS, agent, noted, object, page, row, stack};
+use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, row, stack};
 
 fn broker() -> FakeBroker {
     FakeBroker::start().on("GET /api/v1/agents", 200, page(&[agent("eu-1"), agent("us-1")]))
@@ -31,6 +31,75 @@ fn agents_are_chosen_by_labels_status_and_presence() {
     let line = &broker.asked()[0].line;
     assert!(line.contains("?selector=env%3Dprod&status=INACTIVE&presence=silent&limit=500"), "{line}");
     broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would be the whole fleet");
+}
+
+/// Of many: the broker gives the first ones, and tells of the rest.
+fn part(items: &[Value]) -> Value {
+    json!({"items": items, "next": "x", "total": 8412})
+}
+
+#[test]
+fn on_a_terminal_a_list_is_cut_and_says_of_how_many() {
+    let agents: Vec<Value> = (0..100).map(|number| agent(&format!("a{number}"))).collect();
+    let summary = json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42,
+        "targeted": 8412, "holding": 8412, "pending": 3, "applied": 0, "healthy": 8400, "degraded": 0, "failed": 9,
+        "blocked": 0, "removed": 0, "behind": 0, "sequences": []});
+    let rows: Vec<Value> = (0..100).map(|number| row(&format!("a{number}"), 42, 42, "healthy")).collect();
+    let versions: Vec<Value> = (0..100).map(object).collect();
+    let stacks: Vec<Value> = (0..100).map(|_| stack(&[])).collect();
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/agents", 200, part(&agents))
+        .on("GET /api/v1/stacks", 200, part(&stacks))
+        .on(&STATUS.replace("/status", "/status/summary"), 200, summary.clone())
+        .on("GET /api/v1/stacks/web/status", 200, part(&rows))
+        .on("GET /api/v1/stacks/web/status/summary", 200, summary)
+        .on("GET /api/v1/stacks/web/deployment-objects", 200, part(&versions));
+    let environment = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x"), ("COLUMNS", "120")];
+    let shown = |arguments: &[&str]| {
+        let ran = broker.run(arguments, &environment, "").exits(0);
+        assert_eq!(ran.stdout.lines().count(), 101, "{ran:?}");
+        ran
+    };
+    let told = "showing 100 of 8,412; --limit 0 shows all\n";
+    shown(&["agent", "list", "-l", "env=dev"]).says(told);
+    let lines: Vec<String> = broker.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(lines[0].ends_with("?selector=env%3Ddev&limit=100"), "{lines:?}");
+    assert!(lines[1].ends_with("?selector=env%3Ddev&count=true&limit=1"), "{lines:?}");
+    shown(&["status"]).says(told);
+    shown(&["status", "web"])
+        .says("showing the first 100; --limit 0 shows all\n")
+        .says("web targets 8,412 agents: 9 failed, 3 pending\n");
+    shown(&["history", "web"]).says("showing the first 100; --limit 0 shows all\n");
+    let quiet = shown(&["agent", "list", "--quiet"]);
+    assert_eq!(quiet.stderr, "");
+    broker.brokkr(&["status", "web", "--watch", "--limit", "5"]).exits(2);
+}
+
+#[test]
+fn what_is_piped_and_what_programs_get_is_whole_unless_they_say_how_much() {
+    let answers = || {
+        FakeBroker::start().on("GET /api/v1/agents", 200, part(&[agent("eu-1")])).on(
+            "GET /api/v1/agents",
+            200,
+            page(&[agent("us-1")]),
+        )
+    };
+    let whole = |more: &[&str]| {
+        let broker = answers();
+        let ran = broker.brokkr(&[&["agent", "list"], more].concat()).exits(0);
+        assert!(broker.asked()[0].line.ends_with("?limit=500"), "{:?}", broker.asked()[0]);
+        assert_eq!((ran.stderr.as_str(), broker.asked().len()), ("", 2));
+        ran
+    };
+    whole(&[]).prints("us-1");
+    whole(&["-o", "name"]).prints_exactly("agent/eu-1\nagent/us-1\n");
+    assert_eq!(whole(&["-o", "json"]).json()["next"], json!(null));
+    whole(&["--limit", "0"]).prints("us-1");
+
+    let broker = answers();
+    let ran = broker.brokkr(&["agent", "list", "--limit", "1", "-o", "json"]).exits(0);
+    assert_eq!((ran.json()["items"].as_array().unwrap().len(), &ran.json()["next"]), (1, &json!("x")));
+    assert!(broker.asked()[0].line.ends_with("?limit=1") && ran.stderr.is_empty(), "{ran:?}");
 }
 
 #[test]

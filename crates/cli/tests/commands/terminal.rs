@@ -8,6 +8,7 @@ use nix::pty::{Winsize, openpty};
 
 use crate::fake_broker::FakeBroker;
 use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, row, stack};
+use crate::watching::broker_of_all;
 
 /// Runs `brokkr` on a terminal and types `keys` once `prompt` is shown. Answers with the exit and all that was shown.
 fn on_terminal(
@@ -145,4 +146,21 @@ fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
         assert!(ran.stderr.contains(line), "{line:?} is not in {:?}", ran.stderr);
         assert!(shown.contains(line.trim_end()), "{line:?} is not in {shown:?}");
     }
+}
+
+#[test]
+fn a_watch_of_all_stacks_is_one_table_that_is_drawn_in_its_place() {
+    let watch =
+        |more: &[(&str, &str)]| on_terminal(&broker_of_all(), 100, &["status", "--watch"], more, "", "");
+    let (exit, shown) = watch(&[("NO_COLOR", "1")]);
+    assert_eq!(exit, 4, "{shown}");
+    let (before, after) = shown.split_once("\u{1b}[2A\u{1b}[J").expect("two lines up, and away with them");
+    assert!(before.contains("1 pending") && !before.contains("1 failed"), "{shown:?}");
+    assert!(after.starts_with("STACK") && after.contains("1 failed"), "{shown:?}");
+    assert!(!shown.contains("\u{1b}[31m"), "{shown:?}");
+    let (_, dumb) = watch(&[("TERM", "dumb")]);
+    assert!(
+        dumb.matches("STACK").count() == 1 && !dumb.contains("\u{1b}[2A"),
+        "rows below each other: {dumb:?}"
+    );
 }

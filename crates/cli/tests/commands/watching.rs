@@ -4,7 +4,7 @@ use brokkr_api::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::fake_broker::FakeBroker;
-use crate::sample::{STACK_ID, TIME, page, row};
+use crate::sample::{STACK_ID, STATUS, TIME, page, row, stack};
 
 const STREAM: &str = "GET /api/v1/stacks/web/status/stream";
 const LIST: &str = "GET /api/v1/stacks/web/status";
@@ -54,13 +54,70 @@ fn for_programs_each_line_is_a_document_and_the_first_tells_the_version() {
     assert!(ran.stdout.starts_with("---\ntype: status\n"), "{ran:?}");
 }
 
+pub fn event(id: &str, transition: &str) -> Value {
+    json!({"id": id, "project": "default", "stack_id": STACK_ID, "stack_name": "web", "agent_id": STACK_ID,
+        "agent_name": "a", "sequence_id": 42, "transition": transition, "at": TIME, "reason": "", "message": "",
+        "objects": [], "hops": {}})
+}
+
+fn figures(healthy: u64, failed: u64) -> Value {
+    json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42, "targeted": 3, "holding": 3,
+        "pending": 3 - healthy - failed, "applied": 0, "healthy": healthy, "degraded": 0, "failed": failed, "blocked": 0,
+        "removed": 0, "behind": 0, "sequences": []})
+}
+
+/// One report that makes the figures of a stack others; then the token is no longer good, which ends the watch.
+pub fn broker_of_all() -> FakeBroker {
+    let summary = STATUS.replace("/status", "/status/summary");
+    FakeBroker::start()
+        .on("GET /api/v1/stacks", 200, page(&[stack(&["env=dev"])]))
+        .on(&summary, 200, figures(2, 0))
+        .on(&summary, 200, figures(2, 1))
+        .on_stream("GET /api/v1/events/stream", &[("event", event(STACK_ID, "failed"))])
+        .refuses("GET /api/v1/events/stream", ErrorCode::BRK1001, "the token has expired")
+}
+
+#[test]
+fn all_stacks_are_followed_and_each_change_of_one_is_a_row() {
+    let broker = broker_of_all();
+    let ran = broker.brokkr(&["status", "--watch"]).exits(4).says("the token has expired");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines[0].starts_with("STACK") && lines.len() == 3, "{ran:?}");
+    assert!(lines[1].contains("2/3       1 pending") && lines[2].contains("2/3       1 failed"), "{ran:?}");
+    assert!(broker.asked()[0].line.ends_with("/events/stream"), "before the list is read");
+
+    let ran = broker_of_all().brokkr(&["status", "-w", "-o", "json"]).exits(4);
+    let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({"type": "version", "stream": 1}));
+    let told: Vec<_> =
+        lines[1..].iter().map(|line| (&line["type"], &line["name"], &line["summary"]["failed"])).collect();
+    assert_eq!(
+        told,
+        [(&json!("stack"), &json!("web"), &json!(0)), (&json!("stack"), &json!("web"), &json!(1))]
+    );
+    broker_of_all().brokkr(&["status", "-w", "-o", "name"]).exits(4).prints_exactly("stack/web\nstack/web\n");
+}
+
+#[test]
+fn a_stack_that_is_deleted_meanwhile_is_told_as_such() {
+    let mut deleted = stack(&["env=dev"]);
+    deleted["deleted_at"] = TIME.into();
+    let stream = "GET /api/v1/events/stream";
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/stacks", 200, page(&[stack(&["env=dev"])]))
+        .on("GET /api/v1/stacks", 200, page(&[]))
+        .on(&format!("GET /api/v1/stacks/{STACK_ID}"), 200, deleted)
+        .on(&STATUS.replace("/status", "/status/summary"), 200, figures(0, 0))
+        .on_stream(stream, &[("reset", json!("x"))])
+        .refuses(stream, ErrorCode::BRK1001, "the token has expired");
+    let ran = broker.brokkr(&["status", "-w", "-o", "json"]).exits(4).says("history was restored");
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["name"], &last["deleted_at"]), (&json!("web"), &json!(TIME)), "{ran:?}");
+    assert_eq!(ran.stdout.lines().count(), 3, "the version, as it was, as it is: {ran:?}");
+}
+
 #[test]
 fn events_are_followed_from_the_list_on_without_telling_one_twice() {
-    let event = |id: &str, transition: &str| {
-        json!({"id": id, "project": "default", "stack_id": STACK_ID, "stack_name": "web", "agent_id": STACK_ID,
-            "agent_name": "a", "sequence_id": 42, "transition": transition, "at": TIME, "reason": "", "message": "",
-            "objects": [], "hops": {}})
-    };
     let (one, two) = ("0190b5a4-0000-7000-8000-000000000001", "0190b5a4-0000-7000-8000-000000000002");
     let broker = FakeBroker::start()
         .on("GET /api/v1/events", 200, page(&[event(one, "applied")]))

@@ -1,7 +1,10 @@
 //! The bad day, typed as people type it: something fails, one asks why, goes back, and it stays so. And watching.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use brokkr_testkit::{Look, eventually};
+use serde_json::Value;
 
 use crate::world::{PATIENCE, World};
 
@@ -46,15 +49,22 @@ async fn a_watch_tells_each_change_once_and_goes_on_behind_a_restart_of_the_brok
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let events = world.fleet.cli.watch(["events", "--watch", "-o", "json"])?;
     let status = world.fleet.cli.watch(["status", "web", "--watch"])?;
+    let stacks = world.fleet.cli.watch(["status", "--watch", "-o", "json"])?;
+    let versions = || -> BTreeSet<i64> {
+        let log = stacks.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let healthy = lines.filter(|line| line["summary"]["healthy"] == 1);
+        healthy.filter_map(|line| line["summary"]["sequence_id"].as_i64()).collect()
+    };
     let told = async |times: usize| {
         eventually(PATIENCE, &format!("{times} versions to be told as healthy"), async || {
             let log = events.log();
             let healthy = log.matches("\"transition\":\"healthy\"").count();
             let rows = status.log().matches("healthy").count();
-            if healthy == times && rows >= times {
+            if healthy == times && rows >= times && versions().len() == times {
                 Look::Yes(())
             } else {
-                Look::NotYet(format!("{log}\n{}", status.log()))
+                Look::NotYet(format!("{log}\n{}\n{}", status.log(), stacks.log()))
             }
         })
         .await

@@ -6,7 +6,7 @@
 //! | `fleet`    | two agents join, and the project is granted them                             |
 //! | `stacks`   | a stack is delivered, fails in a new version, and is rolled back             |
 //! | `webhooks` | somebody is told of it                                                       |
-//! | `upkeep`   | keys are changed, a stack goes, the audit log is read                        |
+//! | `upkeep`   | keys are changed, a stack goes, the audit log is read, a token is replaced   |
 //! | `restored` | the database lost something, and it is settled                               |
 //!
 //! Each route is recorded once, by the calls of [`Tour`]; what else is needed is done with the house's own verbs.

@@ -1,14 +1,15 @@
-//! Keys are changed, a stack goes, and the audit log is read.
+//! Keys are changed, a stack goes, the audit log is read, and a token is replaced.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::audit::AuditHead;
+use brokkr_api::tokens::NewApiToken;
 use brokkr_broker::store::presence::{Seen, presence_store};
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
 use super::{SOON, Tour, manifest, submit};
-use crate::house::{Agent, Caller, Key};
+use crate::house::{Agent, Caller, Key, read};
 
 pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     seen(tour, us).await?;
@@ -30,6 +31,11 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     tour.get(owner, &format!("audit?what={what}")).await?;
     tour.get(owner, "audit/head").await?;
     tour.get(owner, "audit/verify").await?;
+
+    let wanted = json!({ "name": "dashboard", "role": "viewer" });
+    let spare: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    let path = format!("api-tokens/{}/rotate", spare.info.id);
+    tour.post(owner, &path, json!({ "overlap_seconds": 3600 })).await?;
     Ok(())
 }
 
