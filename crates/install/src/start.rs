@@ -28,7 +28,7 @@ pub enum Hop {
     Connect,
     /// Its certificate is from an authority that the agent trusts.
     Tls,
-    /// The clocks agree.
+    /// That certificate is valid by the clock of the agent.
     Clock,
     /// What answers is a broker.
     Answer,

@@ -44,23 +44,31 @@ pub fn manifests(joining: &Joining<'_>, rights: &Rights, home: &str) -> anyhow::
 /// The same as `deploy/workload.yaml` says it, comments and all.
 #[must_use]
 pub fn text(joining: &Joining<'_>, rights: &Rights, home: &str) -> String {
-    let mut secret = json!({"token": joining.token.expose_secret()});
-    if let Some(authorities) = joining.authorities {
-        secret["ca.crt"] = json!(authorities);
-    }
-    if let Some(proxy) = joining.proxy {
-        secret[PROXY] = json!(proxy.as_str());
-    }
+    let token = Some(("token", joining.token.expose_secret()));
+    let authorities = joining.authorities.map(|authorities| ("ca.crt", authorities));
+    let proxy = joining.proxy.map(|proxy| (PROXY, proxy.as_str()));
+    let secret: Vec<String> =
+        [token, authorities, proxy].into_iter().flatten().map(|(key, text)| entry(key, text)).collect();
     let annotations = json!({"brokkr.io/join-token": joining.token_id});
     let variables: Vec<String> =
         environment(joining, rights).iter().map(|variable| format!("        - {variable}\n")).collect();
     let text = include_str!("../../../deploy/workload.yaml")
         .replace(NAMESPACE, home)
-        .replace(NO_SECRET, &format!("stringData: {secret}\n"))
+        .replace(NO_SECRET, &format!("stringData:\n{}", secret.concat()))
         .replace(TEMPLATE, &format!("{TEMPLATE}      annotations: {annotations}\n"))
         .replace(NO_IMAGE, &format!("        image: {}\n", json!(joining.image)))
         .replace(LAST_VARIABLE, &format!("{LAST_VARIABLE}{}", variables.concat()));
     format!("{BETWEEN}{text}")
+}
+
+/// One entry of the Secret. Lines stay lines: a terminal may cut what is pasted as one long one.
+fn entry(key: &str, text: &str) -> String {
+    if !text.contains('\n') || text.starts_with(char::is_whitespace) {
+        return format!("  {key}: {}\n", json!(text));
+    }
+    let end = if text.ends_with('\n') { "" } else { "-" };
+    let lines: Vec<String> = text.lines().map(|line| format!("    {line}\n")).collect();
+    format!("  {key}: |{end}\n{}", lines.concat())
 }
 
 fn environment(joining: &Joining<'_>, rights: &Rights) -> Vec<Value> {
@@ -131,6 +139,16 @@ mod tests {
         assert_eq!(told("BROKKR_NAMESPACES").as_deref(), Some("a,b"));
         for secret in ["bkj_secret", "mine"] {
             assert!(!deployment.to_string().contains(secret), "it is in the Secret alone");
+        }
+    }
+
+    #[test]
+    fn authorities_are_kept_to_the_letter() {
+        for text in
+            ["-----BEGIN\nAAA\n-----END\n", "one\n\ntwo\n# three: {four}", " indented\nnot\n", "'\"\\"]
+        {
+            let objects = made(Some(text), Profile::Cluster);
+            assert_eq!(objects[0]["stringData"]["ca.crt"], text);
         }
     }
 

@@ -37,17 +37,17 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result<(), Fa
         is_free(&kubectl, &args, server).await?;
         may_install(&kubectl, &args, server, &planned.manifests(&args, None)).await?;
     }
-    let token = token(&args, &client).await?;
-    let manifests = planned.manifests(&args, Some(&token));
-    let Some(server) = cluster else {
-        return print(&args, &token, &planned.broker, &manifests, printer);
-    };
     if is_this_machine(&planned.broker) {
         printer.warn(&format!(
             "the agent will look for the broker at {}, which is another place inside a Pod",
             planned.broker
         ));
     }
+    let token = token(&args, &client).await?;
+    let manifests = planned.manifests(&args, Some(&token));
+    let Some(server) = cluster else {
+        return print(&args, &token, &planned.broker, &manifests, printer);
+    };
     let joined = install::install(&args, &kubectl, &server, &manifests, &client, printer).await;
     if joined.is_err() {
         // Of no use to anybody but whoever finds it.

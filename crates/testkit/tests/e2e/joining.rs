@@ -103,8 +103,12 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
     let rights = format!("brokkr.io/rights-of={}", site.namespace);
     let bound = ["get", "clusterrolebindings", "-o", "name", "-l", &rights];
     assert_eq!(site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(), 2, "records, and everything");
+    let sessions =
+        async || anyhow::Ok(site.fleet.agent("shop").await?.and_then(|it| it["session_count"].as_i64()));
+    let before = sessions().await?;
     let narrow = ["--rejoin", "--profile", "namespaces", "--target-namespace", "default"];
     site.join("shop", &narrow).await?.ok().with_context(|| site.told())?;
+    assert!(sessions().await? > before, "the word of the agent that was there before is not the new one's");
     let bound = site.cluster.kubectl(bound).await?.ok()?.stdout;
     assert!(bound.contains("brokkr-agent-records") && bound.lines().count() == 1, "{bound}");
     Ok(())
@@ -122,6 +126,7 @@ async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, PATIENCE).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.told())?;
+    assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
     // Nowhere to install is no failure, either: the same block comes out.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
     let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;

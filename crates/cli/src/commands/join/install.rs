@@ -55,7 +55,9 @@ pub async fn install(
 async fn make_room(args: &Join, kubectl: &Kubectl) -> Result<(), Refused> {
     let deployment = format!("deployment/{ACCOUNT}");
     let delete = ["delete", "-n", &args.namespace, "--ignore-not-found"];
-    kubectl.run(&[&delete[..], &[deployment.as_str(), "--cascade=foreground", ENDS_WITHIN]].concat(), None).await?;
+    kubectl
+        .run(&[&delete[..], &[deployment.as_str(), "--cascade=foreground", ENDS_WITHIN]].concat(), None)
+        .await?;
     let rights = format!("{RIGHTS_OF}={}", args.namespace);
     let of_agent = ["delete", "clusterrolebindings,rolebindings,clusterroles,roles", "-A", "-l", &rights];
     kubectl.run(&of_agent, None).await?;

@@ -137,8 +137,8 @@ async fn the_brokers_chart_carries_the_alerts_and_dashboards_of_deploy() -> Resu
 
     let rules = fs::read_to_string(monitoring.join("rules.yaml"))?;
     let rules = rules.replace("runbook_url: docs/", "runbook_url: https://git.example/docs/");
-    let expected: Value = serde_saphyr::from_str(&rules)?;
-    assert_eq!(of_kind("PrometheusRule")?["spec"], expected);
+    let expected: Vec<Value> = serde_saphyr::from_multiple(&rules)?;
+    assert_eq!([of_kind("PrometheusRule")?["spec"].clone()], expected[..]);
     assert_eq!(of_kind("PrometheusRule")?["metadata"]["labels"], json!({"team": "a"}));
 
     let mut expected = serde_json::Map::new();
