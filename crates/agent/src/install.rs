@@ -5,6 +5,7 @@
 //! fence stands.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -14,26 +15,22 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::Value;
 
-use brokkr_install::{ACCOUNT, rights};
+use brokkr_install::ACCOUNT;
+use brokkr_install::rights::{self, RIGHTS_OF};
 
 use crate::args::InstallArguments;
 use crate::fence::{self, Verdict};
 use crate::run::kube_client;
 
 const INSTALLER: &str = "brokkr-install";
-/// On rights that depend on the arguments: which agent they are for, by its namespace.
-const RIGHTS_OF: &str = "brokkr.io/rights-of";
 /// Policies take effect a moment after they were written.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
-    let objects = rights::manifests(&arguments.rights, &arguments.namespace)?;
     if arguments.print {
-        for object in &objects {
-            println!("---\n{}", serde_json::to_string_pretty(object)?);
-        }
-        return Ok(());
+        return print(&rights::text(&arguments.rights, &arguments.namespace)?);
     }
+    let objects = rights::manifests(&arguments.rights, &arguments.namespace)?;
     let client = kube_client(arguments.kubeconfig.as_deref()).await?;
     for object in &objects {
         apply(&client, object).await?;
@@ -44,6 +41,14 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     take_away::<ClusterRole>(&client, &arguments.namespace, &kept).await?;
     take_away::<Role>(&client, &arguments.namespace, &kept).await?;
     wait_for_fence(&client, &arguments.namespace).await
+}
+
+/// Whoever has read enough of it closes the pipe.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("print the manifests"),
+    }
 }
 
 async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {

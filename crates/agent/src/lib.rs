@@ -22,6 +22,7 @@ pub mod marks;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
+pub mod proxy;
 pub mod reconcile;
 pub mod resource;
 pub mod run;

@@ -14,7 +14,6 @@ use crate::admin::Admin;
 use crate::args::RunArguments;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
-use crate::fence;
 use crate::inventory::Records;
 use crate::keep::Contents;
 use crate::link::content::ContentSource;
@@ -27,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
+use crate::{fence, proxy};
 
 /// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
 const CHANGES: usize = 4096;
@@ -35,6 +35,18 @@ const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
+    // From the first moment on: the first process of a container gets no signal that it does not ask for, and a start that
+    // waits would be waited for until it is killed.
+    tokio::select! {
+        done = Box::pin(work(arguments)) => done,
+        signal = stopped() => {
+            tracing::info!(signal, "stopping; what is under way is found again at the next start");
+            Ok(())
+        }
+    }
+}
+
+async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let metrics = Metrics::default();
     let admin = Admin::new(metrics.clone(), arguments.polling_interval);
     if let Some(address) = arguments.admin_listen {
@@ -137,7 +149,6 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
         () = reconciler.run(Inbox { news, changes, answers, acknowledged, asked }) => {}
         () = link.run() => {}
         () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
-        signal = stopped() => tracing::info!(signal, "stopping; what is under way is found again at the next start"),
     }
     Ok(())
 }
@@ -160,6 +171,7 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
             kube::Config::infer().await.context("find the cluster: give --kubeconfig, or run inside one")?
         }
     };
+    proxy::past_no_proxy(&mut config);
     config.default_retry = false;
     // So that the API server's audit log names us.
     let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));

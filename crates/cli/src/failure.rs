@@ -131,7 +131,7 @@ fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) 
         Stage::Tls => {
             ("TLS", "if the broker's certificate is from an authority of your own, give it with --ca-file")
         }
-        Stage::Clock => ("clock", "set this machine's clock: the certificate is not valid yet"),
+        Stage::Clock => ("clock", "set this machine's clock; if it is right, renew the broker's certificate"),
         _ if behind_proxy || stage == Stage::Proxy => {
             ("proxy", "check the proxy, or go past it with NO_PROXY")
         }

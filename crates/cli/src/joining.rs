@@ -17,29 +17,52 @@ pub struct Stuck {
     pub for_good: bool,
 }
 
+/// What hints have to name.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Where the agent lives.
+    pub namespace: &'a str,
+    /// How it is installed once more.
+    pub again: &'a str,
+}
+
 /// `found` are the agent's Deployment, Pods and ConfigMap. None while everything takes its course.
-pub fn stuck(found: &[Value], namespace: &str) -> Option<Stuck> {
+pub fn stuck(found: &[Value], place: Place<'_>) -> Option<Stuck> {
     let of_kind = |kind: &'static str| found.iter().filter(move |object| object["kind"] == kind);
-    told_by_agent(of_kind("ConfigMap"))
-        .or_else(|| of_kind("Pod").find_map(|found| pod(found, namespace)))
+    told_by_agent(of_kind("ConfigMap"), place)
+        .or_else(|| of_kind("Pod").find_map(|found| pod(found, place.namespace)))
         .or_else(|| of_kind("Deployment").find_map(deployment))
 }
 
 /// What an account may not do, asked of the API server.
-pub fn without_rights(account: &str) -> Stuck {
+pub fn without_rights(account: &str, place: Place<'_>) -> Stuck {
     Stuck {
         hop: start::Hop::Rights.to_string(),
         reason: format!("{account} may not keep its key in its own namespace"),
-        next: start::Hop::Rights.next().to_owned(),
+        next: start::Hop::Rights.next(place.namespace, place.again),
         for_good: true,
     }
 }
 
-fn told_by_agent<'a>(mut maps: impl Iterator<Item = &'a Value>) -> Option<Stuck> {
+/// What the cluster does not let whoever runs kubectl do, each once, from what kubectl said.
+pub fn forbidden(said: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in said.lines().filter(|line| line.contains("(Forbidden)")) {
+        let reason = line.split_once("is forbidden: ").map_or(line, |(_, reason)| reason);
+        let reason = reason.split_once("\" cannot ").map_or(reason, |(_, act)| act).trim().to_owned();
+        if !found.contains(&reason) {
+            found.push(reason);
+        }
+    }
+    found
+}
+
+fn told_by_agent<'a>(mut maps: impl Iterator<Item = &'a Value>, place: Place<'_>) -> Option<Stuck> {
     let map = maps.find(|map| map["metadata"]["name"] == start::CONFIG_MAP)?;
     let data: BTreeMap<String, String> = serde_json::from_value(map["data"].clone()).ok()?;
     let Progress { hop, reason, .. } = Progress::of(&data)?;
-    Some(Stuck { hop: hop.to_string(), reason, next: hop.next().to_owned(), for_good: !hop.may_pass() })
+    let next = hop.next(place.namespace, place.again);
+    Some(Stuck { hop: hop.to_string(), reason, next, for_good: !hop.may_pass() })
 }
 
 fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
@@ -98,8 +121,27 @@ mod tests {
 
     use super::*;
 
+    const PLACE: Place<'static> = Place { namespace: "elsewhere", again: "run it again" };
+
     fn hop(found: Value) -> Option<String> {
-        stuck(&[found], "elsewhere").map(|stuck| stuck.hop)
+        stuck(&[found], PLACE).map(|stuck| stuck.hop)
+    }
+
+    #[test]
+    fn what_is_forbidden_is_told_once_and_in_short() {
+        let said = "Warning: something\n\
+            Error from server (Forbidden): clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: User \"jo\" \
+            cannot patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope\n\
+            Error from server (Forbidden): clusterroles.rbac.authorization.k8s.io \"b\" is forbidden: User \"jo\" \
+            cannot patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope\n\
+            Error from server (Forbidden): roles \"c\" is forbidden: user \"jo\" is attempting to grant RBAC \
+            permissions not currently held:\n{APIGroups:[\"\"]}\n\
+            Error from server (NotFound): namespaces \"elsewhere\" not found";
+        let patch =
+            "patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope";
+        let grant = "user \"jo\" is attempting to grant RBAC permissions not currently held:";
+        assert_eq!(forbidden(said), [patch, grant]);
+        assert_eq!(forbidden("Unable to connect to the server"), [] as [&str; 0]);
     }
 
     #[test]
@@ -110,9 +152,9 @@ mod tests {
         let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
             {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "…"}}},
         ]}});
-        let looked = stuck(std::slice::from_ref(&pulling), "elsewhere").unwrap();
+        let looked = stuck(std::slice::from_ref(&pulling), PLACE).unwrap();
         assert_eq!(looked.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
-        let stuck = stuck(&[pulling, told], "elsewhere").unwrap();
+        let stuck = stuck(&[pulling, told], PLACE).unwrap();
         assert_eq!(
             (stuck.hop.as_str(), stuck.reason.as_str(), stuck.for_good),
             ("tls", "unknown issuer", true)

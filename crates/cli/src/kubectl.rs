@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::program::{Refused, run};
 
+const APPLY: [&str; 6] =
+    ["apply", "--server-side", "--force-conflicts", "--field-manager=brokkr-install", "-f", "-"];
+
 /// One cluster, as kubectl knows it.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -33,9 +36,12 @@ impl Kubectl {
     }
 
     pub async fn apply(&self, manifests: &str) -> Result<String, Refused> {
-        let apply =
-            ["apply", "--server-side", "--force-conflicts", "--field-manager=brokkr-install", "-f", "-"];
-        self.run(&apply, Some(manifests)).await
+        self.run(&APPLY, Some(manifests)).await
+    }
+
+    /// Whether the cluster would take them; nothing is changed.
+    pub async fn try_out(&self, manifests: &str) -> Result<(), Refused> {
+        self.run(&[&APPLY[..], &["--dry-run=server"]].concat(), Some(manifests)).await.map(|_| ())
     }
 
     /// What is asked for as JSON; null if it is not there.

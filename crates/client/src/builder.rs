@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use brokkr_api::Position;
 use http::HeaderValue;
+use hyper_util::client::proxy::matcher::Matcher;
 use jiff::SignedDuration;
 use secrecy::SecretString;
 use url::Url;
@@ -150,17 +151,13 @@ impl Client {
         *written = (*written).max(Some(position));
     }
 
-    /// The proxy that the environment names, without its credentials: the first suspect when nothing answers.
+    /// The proxy on the way to the broker, as the environment names it, without its credentials: the first suspect when
+    /// nothing answers. None where NO_PROXY leads past it.
     pub(crate) fn proxy_hint(&self) -> Option<String> {
-        let names: &[&str] = match self.base.scheme() {
-            "https" => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-            _ => &["http_proxy", "ALL_PROXY", "all_proxy"],
-        };
-        let value =
-            names.iter().find_map(|name| std::env::var(name).ok()).filter(|value| !value.is_empty())?;
-        let proxy = Url::parse(&value).or_else(|_| Url::parse(&format!("http://{value}"))).ok()?;
-        let host = proxy.host_str()?;
-        Some(proxy.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+        let broker = self.base.as_str().parse().ok()?;
+        let intercepted = Matcher::from_system().intercept(&broker)?;
+        let (host, port) = (intercepted.uri().host()?, intercepted.uri().port_u16());
+        Some(port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
     }
 }
 

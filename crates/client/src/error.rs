@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use brokkr_api::{ErrorCode, Problem};
+use jiff::Timestamp;
 use url::Url;
 
 use crate::answer::WrongAnswer;
@@ -54,7 +55,7 @@ pub enum Stage {
     Proxy,
     /// The certificate is not one to trust.
     Tls,
-    /// The certificate is not valid yet: a clock is wrong.
+    /// The certificate is not valid at this time: a clock is wrong, or it was not renewed.
     Clock,
     /// Connected, and lost before an answer came.
     Exchange,
@@ -124,7 +125,8 @@ impl TransportError {
         let is_outermost = std::ptr::addr_eq(innermost, std::ptr::from_ref(error));
         let reason = if is_outermost { "the connection failed".to_owned() } else { innermost.to_string() };
         let certificate = reason.contains("certificate");
-        Self { stage: stage(&told, error.is_connect()), reason, certificate }
+        let stage = stage(&told, error.is_connect());
+        Self { reason: plainly(stage, reason, Timestamp::now()), stage, certificate }
     }
 }
 
@@ -133,7 +135,7 @@ fn stage(told: &[String], connecting: bool) -> Stage {
     let says = |words: &[&str]| told.iter().any(|line| words.iter().any(|word| line.contains(word)));
     if says(&["dns error", "failed to lookup address"]) {
         Stage::Name
-    } else if says(&["not valid yet", "NotValidYet"]) {
+    } else if says(&["certificate not valid yet", "certificate expired"]) {
         Stage::Clock
     } else if says(&["certificate", "TLS", "tls handshake", "received fatal alert", "corrupt message"]) {
         Stage::Tls
@@ -143,5 +145,61 @@ fn stage(told: &[String], connecting: bool) -> Stage {
         Stage::Connect
     } else {
         Stage::Exchange
+    }
+}
+
+/// What the libraries say for programmers, for whoever has to do something about it.
+fn plainly(stage: Stage, reason: String, now: Timestamp) -> String {
+    match (stage, reason.as_str()) {
+        (Stage::Proxy, "tunnel error: proxy authorization required") => {
+            "the proxy wants a user and a password".to_owned()
+        }
+        (Stage::Proxy, "tunnel error: unsuccessful") => {
+            "the proxy was asked for a way there, and refused it".to_owned()
+        }
+        (Stage::Proxy, "tunnel error: unexpected end of file") => "the proxy hung up".to_owned(),
+        (Stage::Clock, _) => {
+            let verdict = reason.split(": verification time").next().unwrap_or_default();
+            format!("{verdict}; the clock here says {now:.0}")
+        }
+        _ => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_done_about_it_is_said_plainly() {
+        let now = "2026-03-01T12:00:00.5Z".parse().unwrap();
+        let early = "invalid peer certificate: certificate not valid yet: verification time 5 (UNIX), but certificate \
+                     is not valid before 9 (4 seconds in future)";
+        for (reason, expected_stage, expected) in [
+            (
+                early,
+                Stage::Clock,
+                "invalid peer certificate: certificate not valid yet; the clock here says 2026-03-01T12:00:00Z",
+            ),
+            (
+                "invalid peer certificate: certificate expired",
+                Stage::Clock,
+                "invalid peer certificate: certificate expired; the clock here says 2026-03-01T12:00:00Z",
+            ),
+            (
+                "tunnel error: proxy authorization required",
+                Stage::Proxy,
+                "the proxy wants a user and a password",
+            ),
+            (
+                "invalid peer certificate: UnknownIssuer",
+                Stage::Tls,
+                "invalid peer certificate: UnknownIssuer",
+            ),
+        ] {
+            let stage = stage(&["error sending request".to_owned(), reason.to_owned()], true);
+            assert_eq!(stage, expected_stage, "{reason}");
+            assert_eq!(plainly(stage, reason.to_owned(), now), expected);
+        }
     }
 }

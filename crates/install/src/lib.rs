@@ -1,5 +1,8 @@
 //! What an agent needs in its cluster, as manifests: the files of `deploy/` with this agent's names in them. Pure.
 //!
+//! They are filled in as text, so that whoever is shown them reads the files' own comments; JSON is what is filled in, which
+//! is YAML that needs no indentation.
+//!
 //! [`rights`] is what `brokkr-agent install` applies: namespace, record kind, account, rights and fence. [`workload`] is the
 //! agent itself with its join token, which `brokkr agent join` adds. [`start`] is what an agent leaves in its namespace
 //! while it cannot start, for whoever waits for it there.
@@ -30,19 +33,9 @@ pub fn may_be_acted_as(name: &str) -> bool {
         })
 }
 
+/// Stands between objects, and before the first one of a text.
+const BETWEEN: &str = "---\n";
+
 fn read(text: &str) -> anyhow::Result<Vec<Value>> {
     serde_saphyr::from_multiple(text).context("read the manifests of this program")
-}
-
-/// The objects as one YAML text, for kubectl.
-pub fn yaml(objects: &[Value]) -> anyhow::Result<String> {
-    let mut text = String::new();
-    for object in objects {
-        text.push_str("---\n");
-        text.push_str(&serde_saphyr::to_string(object).context("write a manifest")?);
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-    }
-    Ok(text)
 }

@@ -1,9 +1,12 @@
 //! What stands before the agent comes: its namespace, the record kind, its account, its rights and its fence.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{FENCE, NAMESPACE, may_be_acted_as, read};
+use crate::{BETWEEN, NAMESPACE, may_be_acted_as, read};
+
+/// On rights that depend on the flags: which agent they are for, by its namespace.
+pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
 /// Where an agent may write, as flags of every command that installs one.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,47 +38,49 @@ pub enum Profile {
 const TARGET: &str = "target-namespace";
 /// Stands for an account that the agent may act as.
 const ACTED_AS: &str = "brokkr-account";
+/// What is filled in, as the files have it.
+const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
+const NO_RULES: &str = "rules: []\n";
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// Everything that is installed, in order.
 pub fn manifests(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
+    read(&text(arguments, home)?)
+}
+
+/// The same as the files of `deploy/` say it, comments and all: somebody may want to read it before it is applied.
+pub fn text(arguments: &Rights, home: &str) -> anyhow::Result<String> {
     let accounts = accounts(&arguments.impersonate)?;
-    let mut objects = Vec::new();
-    let mut add = |text: &str| -> anyhow::Result<()> {
-        objects.extend(read(&text.replace(NAMESPACE, home))?);
-        Ok(())
-    };
-    add(include_str!("../../../deploy/namespace.yaml"))?;
-    add(include_str!("../../../deploy/record.yaml"))?;
-    // Before the rights: there is no moment at which the agent could write without it.
-    add(include_str!("../../../deploy/fence.yaml"))?;
-    add(include_str!("../../../deploy/account.yaml"))?;
-    match arguments.profile {
-        Profile::Cluster => add(include_str!("../../../deploy/role-cluster.yaml"))?,
-        Profile::Namespaces => {
-            add(include_str!("../../../deploy/role-namespaces.yaml"))?;
-            for target in &arguments.target_namespace {
-                add(&include_str!("../../../deploy/target-namespace.yaml").replace(TARGET, target))?;
-            }
-        }
-    }
-    for (namespace, name) in &accounts {
-        let text = include_str!("../../../deploy/impersonate.yaml");
-        add(&text.replace(TARGET, namespace).replace(ACTED_AS, name))?;
-    }
-    if !arguments.kinds.is_empty() {
-        objects.extend(further_kinds(arguments, home)?);
-    }
     let users: Vec<String> = accounts
         .iter()
         .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
         .collect();
-    for object in &mut objects {
-        if object["kind"] == "ConfigMap" && object["metadata"]["name"] == FENCE {
-            object["data"]["accounts"] = json!(users.join(" "));
+    let at_home = |file: &str| file.replace(NAMESPACE, home);
+    let mut files = vec![
+        at_home(include_str!("../../../deploy/namespace.yaml")),
+        at_home(include_str!("../../../deploy/record.yaml")),
+        // Before the rights: there is no moment at which the agent could write without it.
+        at_home(include_str!("../../../deploy/fence.yaml")).replace(NO_ACCOUNTS, &with_accounts(&users)),
+        at_home(include_str!("../../../deploy/account.yaml")),
+    ];
+    match arguments.profile {
+        Profile::Cluster => files.push(at_home(include_str!("../../../deploy/role-cluster.yaml"))),
+        Profile::Namespaces => {
+            files.push(at_home(include_str!("../../../deploy/role-namespaces.yaml")));
+            let target = at_home(include_str!("../../../deploy/target-namespace.yaml"));
+            files.extend(arguments.target_namespace.iter().map(|named| target.replace(TARGET, named)));
         }
     }
-    Ok(objects)
+    let account = at_home(include_str!("../../../deploy/impersonate.yaml"));
+    let acted_as =
+        |(namespace, name): &(String, String)| account.replace(TARGET, namespace).replace(ACTED_AS, name);
+    files.extend(accounts.iter().map(acted_as));
+    files.extend(further_kinds(arguments, &at_home(include_str!("../../../deploy/kinds.yaml")))?);
+    Ok(["", &files.join(BETWEEN)].join(BETWEEN))
+}
+
+fn with_accounts(users: &[String]) -> String {
+    format!("  accounts: {}\n", json!(users.join(" ")))
 }
 
 /// `namespace/brokkr-name`. The fence holds for accounts of such names, so there can be no others.
@@ -95,8 +100,9 @@ fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         .collect()
 }
 
-fn further_kinds(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
-    let mut rules = Vec::new();
+/// `file` has a role and two bindings, of which the profile takes one.
+fn further_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
+    let mut rules = vec!["rules:".to_owned()];
     for kind in &arguments.kinds {
         let (plural, group) =
             kind.split_once('.').with_context(|| format!("--kind {kind}: say PLURAL.GROUP"))?;
@@ -105,27 +111,22 @@ fn further_kinds(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
             !guarded && group != "brokkr.io" && group != "authentication.k8s.io" && !plural.contains('/'),
             "--kind {kind}: the agent gets no rights on its own fence and records, on tokens, or on subresources"
         );
-        rules.push(json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS}));
+        let rule = json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS});
+        rules.push(format!("- {rule}"));
     }
-    let text = include_str!("../../../deploy/kinds.yaml").replace(NAMESPACE, home);
-    let mut objects = Vec::new();
-    for mut object in read(&text)? {
-        match (object["kind"].as_str(), arguments.profile) {
-            (Some("ClusterRole"), _) => {
-                object["rules"] = json!(rules);
-                objects.push(object);
-            }
-            (Some("ClusterRoleBinding"), Profile::Cluster) => objects.push(object),
-            (Some("RoleBinding"), Profile::Namespaces) => {
-                for target in &arguments.target_namespace {
-                    object["metadata"]["namespace"] = json!(target);
-                    objects.push(object.clone());
-                }
-            }
-            _ => {}
+    let rules = rules.join("\n") + "\n";
+    let mut parts = file.split(BETWEEN);
+    let (Some(role), Some(everywhere), Some(listed)) = (parts.next(), parts.next(), parts.next()) else {
+        bail!("deploy/kinds.yaml has a role and two bindings");
+    };
+    Ok(match arguments.profile {
+        _ if arguments.kinds.is_empty() => Vec::new(),
+        Profile::Cluster => vec![role.replace(NO_RULES, &rules), everywhere.to_owned()],
+        Profile::Namespaces => {
+            let bound = arguments.target_namespace.iter().map(|target| listed.replace(TARGET, target));
+            [role.replace(NO_RULES, &rules)].into_iter().chain(bound).collect()
         }
-    }
-    Ok(objects)
+    })
 }
 
 #[cfg(test)]
@@ -213,6 +214,15 @@ mod tests {
         assert!(!json!(objects).to_string().contains(NAMESPACE));
         let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
         assert_eq!(fence["data"]["accounts"], "system:serviceaccount:shop:brokkr-shop");
+    }
+
+    #[test]
+    fn what_is_read_before_it_is_applied_says_what_it_is_for() {
+        let line = Line::try_parse_from(["install", "--kind", "w.example.com"]).unwrap();
+        let text = text(&line.rights, NAMESPACE).unwrap();
+        for words in ["# The fence: what no account of Brokkr's may do", "# Further kinds", "\"w\""] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
     }
 
     #[test]

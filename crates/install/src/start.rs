@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::FENCE;
+
 /// Where it is left, in the agent's own namespace.
 pub const CONFIG_MAP: &str = "brokkr-agent-start";
 
@@ -26,7 +28,7 @@ pub enum Hop {
     Connect,
     /// Its certificate is from an authority that the agent trusts.
     Tls,
-    /// The clocks agree.
+    /// That certificate is valid by the clock of the agent.
     Clock,
     /// What answers is a broker.
     Answer,
@@ -73,30 +75,31 @@ impl Hop {
         !matches!(self, Self::Tls | Self::Token)
     }
 
-    /// What whoever installed the agent can do about it.
+    /// What whoever installed the agent into this namespace can do about it. `again` is how they install it once more.
     #[must_use]
-    pub fn next(self) -> &'static str {
+    pub fn next(self, namespace: &str, again: &str) -> String {
         match self {
-            Self::Rights => {
-                "install the agent again: its account, roles or fence are not as they were installed"
-            }
-            Self::Dns => "give the broker's address as the cluster knows it with --broker-url",
-            Self::Proxy => {
-                "check the proxy with --proxy, or leave it out where the broker is reached directly"
-            }
+            Self::Rights => format!("{again}: its account or roles are not as they were installed"),
+            Self::Dns => "give the broker's address as the cluster knows it with --broker-url".to_owned(),
+            Self::Proxy => "check the proxy of --proxy (http://USER:PASSWORD@HOST:PORT where it wants a password), or leave \
+                            it out where the broker is reached directly"
+                .to_owned(),
             Self::Connect => {
-                "check the firewall of the cluster: the agent needs a way out to the broker's address"
+                "check the firewall of the cluster: the agent needs a way out to the broker's address".to_owned()
             }
-            Self::Tls => {
-                "give the authority of the broker's certificate with --ca-file; if a proxy opens TLS on the way, its \
-                 authority"
+            Self::Tls => "give the authority of the broker's certificate with --ca-file; if a proxy opens TLS on the way, \
+                          its authority"
+                .to_owned(),
+            Self::Clock => {
+                "set the clock of the cluster's nodes; if it is right, renew the broker's certificate".to_owned()
             }
-            Self::Clock => "set the clock of the cluster's nodes",
-            Self::Answer => "check the address: something else answers there instead of the broker",
-            Self::Token => "make a new token: run the command again",
-            Self::Fence => {
-                "Brokkr needs Kubernetes 1.30 or newer; see `kubectl -n brokkr-system get configmap brokkr-agent-fence`"
+            Self::Answer => {
+                "check the address: something else answers there instead of the broker".to_owned()
             }
+            Self::Token => format!("{again}: it makes a new token"),
+            Self::Fence => format!(
+                "Brokkr needs Kubernetes 1.30 or newer; see `kubectl -n {namespace} get configmap {FENCE} -o yaml`"
+            ),
         }
     }
 }
@@ -112,7 +115,7 @@ mod tests {
         for hop in Hop::iter() {
             let progress = Progress { hop, reason: "because".to_owned(), at: Timestamp::UNIX_EPOCH };
             assert_eq!(Progress::of(&progress.data()), Some(progress));
-            assert!(!hop.next().is_empty());
+            assert!(!hop.next("elsewhere", "again").contains("brokkr-system"));
         }
         assert_eq!(Progress::of(&BTreeMap::new()), None);
     }

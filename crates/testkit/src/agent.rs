@@ -93,8 +93,8 @@ impl Agent {
             .arg(token_file)
             .args(["--polling-interval", &options.polling_interval])
             .args(&options.arguments)
+            .envs(options.environment.clone())
             .tell(tell);
-        let launch = options.environment.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
         let process = Process::start(launch, scratch.path())?;
         Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), scratch })
     }

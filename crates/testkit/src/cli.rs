@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::names::unique;
 use crate::process::{Launch, Output, Process, run};
-use crate::programs::program;
+use crate::programs::{kubectl_folder, program};
 use crate::scratch::Scratch;
 
 /// Long enough for `--wait` on a busy machine; a test that expects less says so itself.
@@ -25,10 +25,9 @@ pub struct Cli {
 
 impl Cli {
     pub fn new() -> Result<Self> {
-        let engines = brokkr_engines::locate()?;
-        let kubectl = engines.binary("kubectl").parent().map(Path::to_owned);
         let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(kubectl.into_iter().chain(std::env::split_paths(&inherited)))?;
+        let path = [kubectl_folder()?].into_iter().chain(std::env::split_paths(&inherited));
+        let path = std::env::join_paths(path)?;
         Ok(Self { program: program("brokkr")?, path, scratch: Scratch::new("cli")? })
     }
 

@@ -53,7 +53,7 @@ impl Fleet {
     async fn start_on_with(postgres: Arc<Postgres>, tell: Tell, arguments: &[&str]) -> Result<Self> {
         let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
-        let authority = Authority::new("brokkr-test-broker")?;
+        let authority = Authority::for_a_month("brokkr-test-broker")?;
         let broker = Broker::start(&database.url(), &authority, tell, arguments).await?;
         let cli = Cli::new()?;
         cli.login(&broker.url(), &admin_token, broker.authority_file()).await?;

@@ -25,6 +25,7 @@
 //! programs broker agent cli fleet      Brokkr itself, as its users run it
 //! pods                                 Brokkr itself, as its Pods run it
 //! scripted proxy pgproxy               a broker that lies, and networks that fail
+//! forward_proxy clock                  a proxy on the way out, and time of day that is wrong
 //! history                              every call of every client, checked against what is there in the end
 //! ```
 
@@ -32,9 +33,11 @@ pub mod agent;
 pub mod audit;
 pub mod broker;
 pub mod cli;
+mod clock;
 pub mod cluster;
 mod eventually;
 mod fleet;
+pub mod forward_proxy;
 pub mod history;
 mod names;
 pub mod pgproxy;
@@ -54,9 +57,11 @@ pub use agent::{Agent, AgentOptions};
 pub use audit::AuditLog;
 pub use broker::Broker;
 pub use cli::Cli;
+pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::{Look, eventually};
 pub use fleet::Fleet;
+pub use forward_proxy::ForwardProxy;
 pub use names::{seed, unique};
 pub use pgproxy::PgProxy;
 pub use pods::PodRunner;

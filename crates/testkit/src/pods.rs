@@ -56,9 +56,15 @@ impl PodRunner {
     }
 
     async fn watch(cluster: &Cluster, api: Api<Pod>) -> Result<Self> {
-        let pods = Arc::new(Pods { site: Site::of(cluster).await?, running: Mutex::default() });
+        let (site, running, node) = (Site::of(cluster).await?, Mutex::default(), Mutex::default());
+        let pods = Arc::new(Pods { site, running, node });
         let watching = tokio::spawn(follow(api, pods.clone()));
         Ok(Self { pods, watching })
+    }
+
+    /// What the node gives to every Pod that begins from now on, beside what the Pod says: a clock, for instance.
+    pub fn node_gives(&self, environment: Vec<(String, String)>) {
+        *self.pods.node.lock().unwrap_or_else(PoisonError::into_inner) = environment;
     }
 
     /// The Pods that are there now.
@@ -105,6 +111,7 @@ impl Drop for PodRunner {
 struct Pods {
     site: Site,
     running: Mutex<Vec<Arc<PodRun>>>,
+    node: Mutex<Vec<(String, String)>>,
 }
 
 impl Pods {
@@ -122,7 +129,8 @@ impl Pods {
         if running.iter().any(|known| known.uid() == uid(pod)) {
             return;
         }
-        match PodRun::begin(&self.site, pod, program) {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match PodRun::begin(&self.site, pod, program, node) {
             Ok(begun) => running.push(begun),
             Err(error) => eprintln!("the Pod {} cannot be run: {error:#}", pod.name_any()),
         }

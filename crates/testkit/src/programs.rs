@@ -1,4 +1,4 @@
-//! Where Brokkr's own binaries are: beside the test that runs them.
+//! Where programs are that people type: Brokkr's own beside the test that runs them, kubectl among the engines.
 
 use std::path::PathBuf;
 
@@ -27,4 +27,10 @@ pub fn folder() -> Result<PathBuf> {
         folder = folder.parent().context("this program is in no target folder")?;
     }
     Ok(folder.to_owned())
+}
+
+/// The folder with kubectl, for the path of whoever types it.
+pub fn kubectl_folder() -> Result<PathBuf> {
+    let engines = brokkr_engines::locate()?;
+    Ok(engines.binary("kubectl").parent().context("kubectl is in no folder")?.to_owned())
 }

@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -15,6 +18,8 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
+    /// The first and the last day of what it signs; none for as long as anybody asks.
+    term: Option<(Date, Date)>,
 }
 
 /// A certificate and its key as files.
@@ -32,7 +37,13 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
             .with_context(|| format!("cannot make the certificate authority {name}"))?;
-        Ok(Self { issuer })
+        Ok(Self { issuer, term: None })
+    }
+
+    /// What it signs is valid from today on, for a month.
+    pub fn for_a_month(name: &str) -> Result<Self> {
+        let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+        Ok(Self { term: Some((today, today.checked_add(1.month())?)), ..Self::new(name)? })
     }
 
     /// The certificate of the authority itself: what clients trust.
@@ -48,6 +59,12 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
+        if let Some((first, last)) = self.term {
+            let midnight = |day: Date| {
+                rcgen::date_time_ymd(day.year().into(), day.month().unsigned_abs(), day.day().unsigned_abs())
+            };
+            (params.not_before, params.not_after) = (midnight(first), midnight(last));
+        }
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {

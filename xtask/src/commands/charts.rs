@@ -1,7 +1,7 @@
 //! `cargo xtask charts`: what the charts have from elsewhere, so that nobody keeps it twice.
 //!
-//! The agent's chart carries the files of `deploy/`, which Helm can only read inside the chart. The charts have the version
-//! of the workspace. The table of values in each README is made from the comments in `values.yaml`
+//! The agent's chart carries the files of `deploy/`, the broker's the alerts and dashboards of `deploy/monitoring/`: Helm
+//! can only read what is inside the chart. The charts have the version of the workspace. The table of values in each README is made from the comments in `values.yaml`
 //! (`charts/values.rs`). A test compares all of it with what is in the repository.
 
 mod values;
@@ -14,10 +14,14 @@ use anyhow::{Context, Result, bail};
 use crate::runner::root;
 
 const CHARTS: [&str; 2] = ["charts/brokkr", "charts/brokkr-agent"];
-/// Where the agent's chart keeps the files of `deploy/`.
-const FILES: &str = "charts/brokkr-agent/files";
-/// Helm makes the namespace, or finds it.
-const NOT_IN_THE_CHART: &str = "namespace.yaml";
+/// Files of one kind: where they are kept, and where a chart carries them.
+const CARRIED: [(&str, &str, &str); 3] = [
+    ("deploy", "charts/brokkr-agent/files", ".yaml"),
+    ("deploy/monitoring", "charts/brokkr/files", ".yaml"),
+    ("deploy/monitoring/dashboards", "charts/brokkr/files/dashboards", ".json"),
+];
+/// Helm makes the namespace, or finds it; tests are for those who change the rules.
+const IN_NO_CHART: [&str; 2] = ["namespace.yaml", "rules.test.yaml"];
 const TABLE_BEGINS: &str = "<!-- values, made by `cargo xtask charts` -->\n";
 const TABLE_ENDS: &str = "<!-- end of values -->";
 
@@ -50,15 +54,17 @@ pub fn run(args: &Args) -> Result<()> {
 /// Files, from the root of the clone, that should have other contents, or should not be there.
 fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
     let mut wanted = Vec::new();
-    for name in names(&root().join("deploy"))? {
-        if name != NOT_IN_THE_CHART {
-            wanted.push((Path::new(FILES).join(&name), Some(read(&Path::new("deploy").join(&name))?)));
+    for (kept, carried, ending) in CARRIED {
+        for name in names(kept, ending)? {
+            if !IN_NO_CHART.contains(&name.as_str()) {
+                wanted.push((Path::new(carried).join(&name), Some(read(&Path::new(kept).join(&name))?)));
+            }
         }
-    }
-    for name in names(&root().join(FILES))? {
-        let path = Path::new(FILES).join(name);
-        if !wanted.iter().any(|(other, _)| *other == path) {
-            wanted.push((path, None));
+        for name in names(carried, ending)? {
+            let path = Path::new(carried).join(name);
+            if !wanted.iter().any(|(other, _)| *other == path) {
+                wanted.push((path, None));
+            }
         }
     }
     for chart in CHARTS.map(Path::new) {
@@ -72,12 +78,12 @@ fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
     Ok(wanted)
 }
 
-/// The YAML files of a folder.
-fn names(folder: &Path) -> Result<Vec<String>> {
+/// The files of a folder whose names end so.
+fn names(folder: &str, ending: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in fs::read_dir(root().join(folder)).with_context(|| format!("cannot read {folder}"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".yaml") {
+        if name.ends_with(ending) {
             names.push(name);
         }
     }

@@ -254,6 +254,6 @@ fn an_agent_is_joined_with_a_token_that_comes_by_stdin() {
     broker
         .run(&joined, &[("BROKKR_SERVER", &broker.url)], "brk_by-stdin\n")
         .exits(0)
-        .prints("token: brj_secret")
+        .prints(r#"token: "brj_secret""#)
         .prints("kind: Deployment");
 }

@@ -136,8 +136,6 @@ impl Desk {
         let all = folder.join("kubeconfig");
         let contexts: Vec<_> = sites.iter().map(|site| site.cluster.admin_context(&site.name)).collect();
         kubeconfig::write(&all, &contexts)?;
-        let engines = brokkr_engines::locate()?;
-        let kubectl = engines.binary("kubectl").parent().context("kubectl is in no folder")?;
         let text = format!(
             "# Source this file: `brokkr` and `kubectl` then talk to the fleet of `cargo xtask dev`.\n\
              export PATH='{}':'{}':'{}':\"$PATH\"\n\
@@ -145,7 +143,7 @@ impl Desk {
              export KUBECONFIG='{}'\n",
             own.display(),
             programs::folder()?.display(),
-            kubectl.display(),
+            programs::kubectl_folder()?.display(),
             fleet.cli.config_home().display(),
             all.display(),
         );

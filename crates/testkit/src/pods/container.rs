@@ -15,6 +15,8 @@ use crate::programs::program;
 
 /// Brokkr's programs: the last parts of the names of their images.
 const PROGRAMS: [&str; 3] = ["brokkr", "brokkr-agent", "brokkr-broker"];
+/// Where the API servers of tests are.
+const SERVER: &str = "127.0.0.1";
 /// Where a container finds its ServiceAccount.
 const ACCOUNT_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -59,6 +61,10 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
     }
     if let Some((_, folder)) = mounts.iter().find(|(path, _)| path == ACCOUNT_FOLDER) {
         launch = launch.env("KUBECONFIG", stage.kubeconfig(folder)?);
+        // Whoever finds its account mounted goes to the API server without a proxy.
+        let passed = environment.iter().rev().find(|(name, _)| name == "NO_PROXY");
+        let passed = passed.map_or_else(|| SERVER.to_owned(), |(_, passed)| format!("{passed},{SERVER}"));
+        launch = launch.env("NO_PROXY", passed);
     }
     Ok(launch)
 }

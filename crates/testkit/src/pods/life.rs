@@ -55,6 +55,8 @@ pub struct PodRun {
     pod: Pod,
     program: &'static str,
     ports: BTreeMap<u16, Port>,
+    /// The environment that it has from its node.
+    node: Vec<(String, String)>,
     processes: Mutex<Vec<Arc<Process>>>,
     /// What it waits for, if anything.
     waits: Mutex<String>,
@@ -66,7 +68,12 @@ pub struct PodRun {
 }
 
 impl PodRun {
-    pub(super) fn begin(site: &Site, pod: &Pod, program: &'static str) -> Result<Arc<Self>> {
+    pub(super) fn begin(
+        site: &Site,
+        pod: &Pod,
+        program: &'static str,
+        node: Vec<(String, String)>,
+    ) -> Result<Arc<Self>> {
         let mut ports = BTreeMap::new();
         for container in containers(pod) {
             for port in container.ports.iter().flatten() {
@@ -77,6 +84,7 @@ impl PodRun {
             pod: pod.clone(),
             program,
             ports,
+            node,
             processes: Mutex::default(),
             waits: Mutex::new("to be begun".into()),
             starts: AtomicU32::new(0),
@@ -236,14 +244,14 @@ async fn start(run: &PodRun, site: &Site) -> Result<()> {
         Stage { volumes: &volumes, ports: &run.ports, cluster: &site.facts, folder: run.scratch.path() };
     for container in spec.init_containers.iter().flatten() {
         run.note(format!("for {} to end", container.name));
-        let launch = container::launch(&source, &stage, container).await?;
+        let launch = container::launch(&source, &stage, container).await?.envs(run.node.clone());
         let process = Process::start(launch, &run.logs())?;
         let ended = end_of(&process, INIT_DEADLINE).await?;
         ensure!(ended.success(), "{} ended with {ended}", container.name);
     }
     let mut processes = Vec::new();
     for container in &spec.containers {
-        let launch = container::launch(&source, &stage, container).await?;
+        let launch = container::launch(&source, &stage, container).await?.envs(run.node.clone());
         processes.push(Arc::new(Process::start(launch, &run.logs())?));
         run.starts.fetch_add(1, Ordering::Relaxed);
     }

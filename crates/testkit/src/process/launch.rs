@@ -74,6 +74,10 @@ impl Launch {
         self
     }
 
+    pub fn envs(self, variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>) -> Self {
+        variables.into_iter().fold(self, |launch, (name, value)| launch.env(name, value))
+    }
+
     /// Nothing of this process's own environment, as in a container: only what is said with [`Launch::env`].
     pub fn bare(mut self) -> Self {
         self.bare = true;

@@ -1,27 +1,18 @@
 //! Row 18: replicas whose clocks are wrong, each in another direction.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
-use brokkr_testkit::{Launch, Scratch, process};
+use brokkr_testkit::Clock;
 
 use crate::rounds;
 use crate::world::World;
 
-const SOURCE: &str = include_str!("clock.c");
-
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_clocks_ten_minutes_off_lock_nobody_out_and_put_nothing_in_another_order() -> Result<()> {
-    let scratch = Scratch::new("clock")?;
-    let (source, library) = (scratch.write("clock.c", SOURCE)?, scratch.join("clock.so"));
-    let compile = Launch::new("cc", "cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
-    process::run(compile, Duration::from_secs(60)).await?.ok().context("a C compiler is needed")?;
-
+    let clock = Clock::make().await?;
     let mut world = World::start().await?;
-    for (replica, shift) in world.replicas.iter_mut().zip(["600", "-600"]) {
-        replica
-            .relaunch(|launch| launch.env("LD_PRELOAD", &library).env("BROKKR_CLOCK_SHIFT", shift))
-            .await?;
+    for (replica, shift) in world.replicas.iter_mut().zip([600, -600]) {
+        let variables = clock.shifted(shift);
+        replica.relaunch(|launch| launch.envs(variables)).await?;
     }
     for (replica, shift) in [(0, 600), (1, -600)] {
         let answer = world.caller.request(replica, reqwest::Method::GET, "whoami").send().await?;

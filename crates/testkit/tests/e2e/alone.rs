@@ -1,7 +1,7 @@
 //! A9: the broker is away, and the agent goes on with what its cluster holds.
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{AgentOptions, Cluster, Fleet, Look, Port, eventually};
 
 use crate::world::{PATIENCE, World, footprint};
 
@@ -62,4 +62,17 @@ async fn a9_contents_are_kept_for_as_long_as_they_are_in_force() -> Result<()> {
     number(1).await?;
     world.fleet.delete("web").await?;
     number(0).await
+}
+
+/// The first process of a container gets no signal that it does not wait for, and would be waited for until it is killed.
+#[tokio::test]
+async fn an_agent_that_waits_for_its_broker_ends_when_it_is_told_to() -> Result<()> {
+    let (fleet, cluster, port) = (Fleet::start().await?, Cluster::shared().await?, Port::free()?);
+    let broker_url = Some(format!("https://{}", port.address()));
+    let options = AgentOptions { broker_url, ..AgentOptions::default() };
+    let agent = fleet.launch("shop-1", &[], &cluster, &options).await?;
+    agent.wait_for_log("cannot join the broker yet", PATIENCE).await?;
+    let ended = agent.stop().await?;
+    assert_eq!(ended.code(), Some(0), "the signal ended it, and not itself: {ended}");
+    Ok(())
 }

@@ -1,10 +1,19 @@
-//! `brokkr agent join` into a real cluster: the agent's Pod runs with exactly what was installed, and where it stops is told.
+//! `brokkr agent join` into a real cluster: the agent's Pod runs with exactly what was installed.
+//!
+//! ```text
+//! joining/hops.rs     where it stops is told on the way to the broker: DNS, proxy, connect, TLS, clock, token
+//! joining/rights.rs   and in the cluster: rights of whoever installs, rights of the agent
+//! ```
 
+mod hops;
+mod rights;
+
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Cluster, Fleet, Launch, Output, PodRunner, Port, unique};
+use brokkr_testkit::{Cluster, Fleet, Launch, Output, PodRunner, programs, unique};
 
 use crate::world::{PATIENCE, namespace};
 
@@ -13,26 +22,57 @@ struct Site {
     fleet: Fleet,
     cluster: Arc<Cluster>,
     namespace: String,
-    pods: PodRunner,
+    pods: Option<PodRunner>,
 }
 
 impl Site {
     async fn new() -> Result<Self> {
+        let site = Self::without_pods().await?;
+        let pods = PodRunner::start_in(&site.cluster, &site.namespace).await?;
+        Ok(Self { pods: Some(pods), ..site })
+    }
+
+    /// Nobody runs Pods there yet.
+    async fn without_pods() -> Result<Self> {
         let (fleet, cluster) = (Box::pin(Fleet::start()).await?, Cluster::shared().await?);
-        let namespace = unique("joining");
-        let pods = PodRunner::start_in(&cluster, &namespace).await?;
-        Ok(Self { fleet, cluster, namespace, pods })
+        Ok(Self { fleet, cluster, namespace: unique("joining"), pods: None })
     }
 
     async fn join(&self, name: &str, further: &[&str]) -> Result<Output> {
-        let kubeconfig = self.cluster.kubeconfig().display().to_string();
+        self.join_by(self.cluster.kubeconfig(), name, further).await
+    }
+
+    /// As whoever this kubeconfig is for.
+    async fn join_by(&self, kubeconfig: &Path, name: &str, further: &[&str]) -> Result<Output> {
+        let kubeconfig = kubeconfig.display().to_string();
         let place = ["agent", "join", name, "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
         self.fleet.brokkr(place.iter().chain(further).copied()).await
     }
 
     fn told(&self) -> String {
-        self.pods.pods().iter().map(|pod| pod.told()).collect()
+        self.pods.iter().flat_map(PodRunner::pods).map(|pod| pod.told()).collect()
     }
+
+    /// A join that ends at this hop, and says why and what to do about it.
+    async fn stops(&self, hop: &str, words: &[&str], further: &[&str]) -> Result<()> {
+        let failed = self.join("shop", &[further, &["--timeout", "6s"]].concat()).await?;
+        is_told(&failed, hop, words).with_context(|| self.told())
+    }
+
+    async fn succeeds(&self, further: &[&str]) -> Result<()> {
+        let joined = self.join("shop", further).await?.ok().with_context(|| self.told())?;
+        assert!(joined.stdout.contains("agent shop has joined"), "{joined:?}");
+        Ok(())
+    }
+}
+
+fn is_told(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
+    let told = &failed.stderr;
+    ensure!(failed.code == 3 && told.contains(&format!("it stopped at {hop}\n")), "{hop}: {failed:?}");
+    for word in words {
+        ensure!(told.contains(word), "{hop}: {word:?} is not in {told}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -58,6 +98,19 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
     site.fleet.brokkr(["agent", "revoke", "shop", "--yes"]).await?.ok()?;
     site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.told())?;
     site.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
+
+    // With fewer rights than before, none of those is left.
+    let rights = format!("brokkr.io/rights-of={}", site.namespace);
+    let bound = ["get", "clusterrolebindings", "-o", "name", "-l", &rights];
+    assert_eq!(site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(), 2, "records, and everything");
+    let sessions =
+        async || anyhow::Ok(site.fleet.agent("shop").await?.and_then(|it| it["session_count"].as_i64()));
+    let before = sessions().await?;
+    let narrow = ["--rejoin", "--profile", "namespaces", "--target-namespace", "default"];
+    site.join("shop", &narrow).await?.ok().with_context(|| site.told())?;
+    assert!(sessions().await? > before, "the word of the agent that was there before is not the new one's");
+    let bound = site.cluster.kubectl(bound).await?.ok()?.stdout;
+    assert!(bound.contains("brokkr-agent-records") && bound.lines().count() == 1, "{bound}");
     Ok(())
 }
 
@@ -66,41 +119,18 @@ async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
     let site = Site::new().await?;
     let printed = site.join("shop", &["-l", "env=prod", "--print"]).await?.ok()?;
     let script = site.fleet.cli.file("join", &printed.stdout)?;
-    let engines = brokkr_engines::locate()?;
-    let kubectl = engines.binary("kubectl").parent().context("a folder")?;
+    let kubectl = programs::kubectl_folder()?;
     let paste = Launch::new("bash", "/bin/bash")
         .arg(script)
         .env("PATH", format!("{}:/usr/bin:/bin", kubectl.display()))
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, PATIENCE).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.told())?;
+    assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
     // Nowhere to install is no failure, either: the same block comes out.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
     let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;
     assert!(nowhere.stdout.starts_with("kubectl apply ") && nowhere.stdout.contains("kind: Deployment"));
     assert!(nowhere.stderr.contains("no cluster can be reached from here"), "{nowhere:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_hop_at_which_a_join_stopped_is_named_with_what_to_do() -> Result<()> {
-    let port = Port::free()?;
-    let closed = format!("https://{}", port.address());
-    let stranger = Cluster::shared().await?;
-    let cases: [(&str, &str, &[&str], &str); 4] = [
-        ("dns", "lookup", &["--broker-url", "https://broker.invalid"], "--broker-url"),
-        ("connect", "refused", &["--broker-url", &closed], "firewall"),
-        // Somebody else answers there, by the word of an authority that nobody trusts.
-        ("tls", "certificate", &["--broker-url", stranger.url()], "--ca-file"),
-        ("token", "join token", &["--ttl", "1s"], "run the command again"),
-    ];
-    for (hop, reason, further, next) in cases {
-        let site = Site::new().await?;
-        let failed = site.join("shop", &[further, &["--timeout", "6s"]].concat()).await?;
-        assert_eq!(failed.code, 3, "{hop}: {failed:?}\n{}", site.told());
-        let told = &failed.stderr;
-        assert!(told.contains(&format!("it stopped at {hop}")), "{hop}: {told}\n{}", site.told());
-        assert!(told.contains(reason) && told.contains(next), "{hop}: {told}");
-    }
     Ok(())
 }

@@ -10,6 +10,9 @@ async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> 
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let retired = world.fleet.brokkr(["agent", "retire", "shop-1", "--yes"]).await?.ok()?;
     assert!(retired.stdout.contains("agent shop-1 is retired"), "{retired:?}");
+    // Agents live wherever they were installed.
+    assert!(retired.stderr.contains("kubectl get deployments -A -l app.kubernetes.io/name=brokkr-agent"));
+    assert!(!retired.stderr.contains("brokkr-system"), "{retired:?}");
     assert!(world.map("one").await?.is_none() && world.namespace().await?.is_none());
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("ABANDONED") && shown.stdout.contains("seen to be gone"), "{shown:?}");

@@ -85,7 +85,7 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
         let command = format!("brokkr agent join {name} --rejoin");
         return broken(Cause::AgentRefused, message, next, Some(command));
     }
-    let look = "look at the agent in its cluster (as installed: kubectl -n brokkr-system logs deploy/brokkr-agent), and \
+    let look = "look at the agent in its cluster (kubectl get pods -A -l app.kubernetes.io/name=brokkr-agent), and \
                 whether the broker can be reached from there";
     match seen.presence {
         Presence::Never => {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use brokkr_client::Client;
+use brokkr_install::workload::SELECTOR;
 
 use super::read;
 use crate::args::{Abandon, Retire};
@@ -29,7 +30,11 @@ pub async fn retire(args: Retire, client: &Client, printer: Printer) -> Result<(
     printer.done(&agent, format!("agent/{name}"), || {
         format!("agent {name} is retired: nothing that it brought is left, and its keys have ended")
     })?;
-    printer.note("next, where kubectl reaches its cluster: kubectl delete namespace brokkr-system");
+    // Which one only its cluster knows.
+    printer.note(&format!(
+        "next, where kubectl reaches its cluster: kubectl delete namespace NAMESPACE, the one that `kubectl get \
+         deployments -A -l {SELECTOR}` shows"
+    ));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use brokkr_testkit::cluster::kubeconfig;
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Cluster, Launch, Output, Process, Scratch, programs};
@@ -37,9 +37,8 @@ impl Typist {
         let scratch = Scratch::new("journeys")?;
         let contexts: Vec<_> = clusters.iter().map(|(name, cluster)| cluster.admin_context(name)).collect();
         kubeconfig::write(&scratch.join("kubeconfig"), &contexts)?;
-        let engines = brokkr_engines::locate()?;
-        let kubectl = engines.binary("kubectl").parent().context("kubectl is in no folder")?.to_owned();
-        let path = format!("{}:{}:/usr/bin:/bin", programs::folder()?.display(), kubectl.display());
+        let (own, kubectl) = (programs::folder()?, programs::kubectl_folder()?);
+        let path = format!("{}:{}:/usr/bin:/bin", own.display(), kubectl.display());
         Ok(Self { scratch, path, quiet, typed: 0, began: Instant::now(), journeys: Vec::new() })
     }
 

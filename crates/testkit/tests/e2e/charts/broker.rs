@@ -1,8 +1,13 @@
 //! The broker's chart: it migrates, serves with TLS, goes on through an upgrade, and is fit for people.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
+use brokkr_testkit::process::run;
 use brokkr_testkit::{
-    Cli, Cluster, Database, Look, PodRunner, Postgres, Scratch, broker, eventually, unique,
+    Cli, Cluster, Database, Launch, Look, Output, PodRunner, Postgres, Scratch, eventually, programs, unique,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -34,7 +39,20 @@ impl Installation {
         Ok(Self { pods, database, cluster, home, scratch: Scratch::new("chart")? })
     }
 
-    async fn install(&self, chart: &std::path::Path, replicas: u32) -> Result<()> {
+    async fn install(&self, chart: &Path, replicas: u32) -> Result<()> {
+        self.upgrade(chart, replicas, &[]).await?;
+        Ok(())
+    }
+
+    /// What the chart tells whoever installs it to type next.
+    async fn notes(&self) -> Result<String> {
+        let told = self.upgrade(&chart("brokkr"), 2, &["--dry-run=server"]).await?.stdout;
+        let (_, notes) = told.split_once("\nNOTES:\n").context("notes")?;
+        let (log_in, _) = notes.split_once("\nThen let a cluster join:").context("how to log in")?;
+        Ok(log_in.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n"))
+    }
+
+    async fn upgrade(&self, chart: &Path, replicas: u32, further: &[&str]) -> Result<Output> {
         let replicas = format!("replicas={replicas}");
         let values = [
             replicas.as_str(),
@@ -45,8 +63,36 @@ impl Installation {
         let chart = chart.to_str().context("a path as text")?;
         let mut arguments = vec!["upgrade", "--install", "brokkr", chart, "-n", &self.home];
         values.iter().for_each(|value| arguments.extend(["--set", value]));
-        self.cluster.helm(arguments).await?.ok()?;
-        Ok(())
+        arguments.extend(further);
+        self.cluster.helm(arguments).await?.ok()
+    }
+
+    /// Types the notes. Of kubectl only what needs a kubelet is played: what runs in the Pod, and the way to its port.
+    async fn type_notes(&self) -> Result<String> {
+        let address = self.pods.running(PROGRAM).await?.address("api").context("a port for the API")?;
+        let (broker, kubectl) = (programs::program(PROGRAM)?, programs::kubectl_folder()?.join("kubectl"));
+        let played = format!(
+            "#!/bin/bash\ncase \" $* \" in\n*' exec deployment/brokkr -c broker -- /brokkr-broker bootstrap ') \
+             exec '{}' bootstrap;;\n*' port-forward service/brokkr 8780:8780 ') ;;\n*) exec '{}' \"$@\";;\nesac\n",
+            broker.display(),
+            kubectl.display()
+        );
+        let path = self.scratch.write("kubectl", played)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        let notes = self.notes().await?.replace("localhost:8780", &address);
+        let folders = [self.scratch.path().to_owned(), programs::folder()?];
+        let path = std::env::join_paths(folders.into_iter().chain(std::env::split_paths("/usr/bin:/bin")))?;
+        let typed = Launch::new("bash", "/bin/bash")
+            .args(["-euo", "pipefail", "-c", &format!("{notes}\ncat admin-token")])
+            .folder(self.scratch.path())
+            .env("PATH", path)
+            .env("HOME", self.scratch.path())
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .env("BROKKR_DATABASE_URL", self.database.url());
+        let typed = run(typed, PATIENCE).await?.ok().context(notes)?;
+        let (said, token) = typed.stdout.trim().rsplit_once('\n').context("who one is, and the token")?;
+        assert!(said.contains("logged in to https://"), "{typed:?}");
+        Ok(token.to_owned())
     }
 
     /// Waits until so many brokers answer that they are ready.
@@ -79,7 +125,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     here.ready(2).await?;
 
     // Log in as the notes of the chart say.
-    let token = broker::bootstrap(&here.database.url()).await?;
+    let token = here.type_notes().await?;
     let authority = here.certificate().await?;
     let authority_file = here.scratch.write("ca.crt", &authority.0)?;
     let logged_in = async || -> Result<()> {
@@ -119,7 +165,13 @@ async fn the_api_server_takes_what_the_broker_chart_renders() -> Result<()> {
          service.type=LoadBalancer,service.annotations.kind=internal,imagePullSecrets[0].name=r,\
          tolerations[0].key=a,tolerations[0].operator=Exists,extraEnv[0].name=A,extraEnv[0].value=b"
     );
-    for values in [named, &full, "evaluation.enabled=true", "evaluation.enabled=true,evaluation.storage="] {
+    for values in [
+        named,
+        &full,
+        "evaluation.enabled=true,dashboards.enabled=true",
+        "evaluation.enabled=true",
+        "evaluation.enabled=true,evaluation.storage=",
+    ] {
         let chart = chart("brokkr");
         let chart = chart.to_str().context("a path as text")?;
         let rendered = helm(&["template", "brokkr", chart, "-n", &home, "--set", values]).await?.ok()?;

@@ -1,6 +1,7 @@
 //! What the charts render, and which values they refuse.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Context as _, Result};
 use brokkr_install::rights::{self, Profile, Rights};
@@ -8,7 +9,7 @@ use brokkr_install::workload::{self, IMAGE, Joining};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use super::{chart, helm};
+use super::{chart, helm, root};
 
 const HOME: &str = "brokkr-home";
 const JOIN: &str = "broker.url=https://brokkr.example/,join.token=bkj_secret";
@@ -124,9 +125,40 @@ async fn a_second_agent_of_a_cluster_brings_nothing_that_is_shared() -> Result<(
     Ok(())
 }
 
+/// The same alerts and dashboards as those that are tested on a real Prometheus; only runbooks are somewhere else.
+#[tokio::test]
+async fn the_brokers_chart_carries_the_alerts_and_dashboards_of_deploy() -> Result<()> {
+    let all = ["evaluation.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true"];
+    let elsewhere = "prometheusRule.runbooks=https://git.example/";
+    let text = render("brokkr", &[&all[..], &[elsewhere, "prometheusRule.labels.team=a"]].concat()).await?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text.ok()?.stdout)?;
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).context("rendered");
+    let monitoring = root().join("deploy/monitoring");
+
+    let rules = fs::read_to_string(monitoring.join("rules.yaml"))?;
+    let rules = rules.replace("runbook_url: docs/", "runbook_url: https://git.example/docs/");
+    let expected: Vec<Value> = serde_saphyr::from_multiple(&rules)?;
+    assert_eq!([of_kind("PrometheusRule")?["spec"].clone()], expected[..]);
+    assert_eq!(of_kind("PrometheusRule")?["metadata"]["labels"], json!({"team": "a"}));
+
+    let mut expected = serde_json::Map::new();
+    for file in fs::read_dir(monitoring.join("dashboards"))? {
+        let path = file?.path();
+        let name = path.file_name().context("a name")?.to_string_lossy();
+        expected.insert(format!("brokkr-{name}"), json!(fs::read_to_string(&path)?));
+    }
+    assert_eq!(of_kind("ConfigMap")?["data"], Value::Object(expected));
+    assert_eq!(of_kind("ConfigMap")?["metadata"]["labels"], json!({"grafana_dashboard": "1"}));
+
+    let without = render("brokkr", &["evaluation.enabled=true"]).await?.ok()?.stdout;
+    assert!(!without.contains("PrometheusRule") && !without.contains("grafana"), "asked for by nobody");
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_charts_pass_helms_own_check() -> Result<()> {
-    for (name, values) in [("brokkr", "evaluation.enabled=true"), ("brokkr-agent", JOIN)] {
+    let full = "evaluation.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true";
+    for (name, values) in [("brokkr", "evaluation.enabled=true"), ("brokkr", full), ("brokkr-agent", JOIN)] {
         let chart = chart(name);
         helm(&["lint", "--strict", chart.to_str().context("a path as text")?, "--set", values])
             .await?
@@ -164,6 +196,13 @@ async fn wrong_values_are_refused_and_named() -> Result<()> {
             vec!["evaluation.enabled=true", "config.trustedProxies={proxy.example}"],
             "/trustedProxies",
         ),
+        ("brokkr", vec!["evaluation.enabled=true", "prometheusRule.enable=true"], "'enable'"),
+        (
+            "brokkr",
+            vec!["evaluation.enabled=true", "prometheusRule.runbooks=docs"],
+            "/prometheusRule/runbooks",
+        ),
+        ("brokkr", vec!["evaluation.enabled=true", "dashboards.enabled=perhaps"], "/dashboards/enabled"),
         ("brokkr-agent", vec![], "broker.url is required"),
         ("brokkr-agent", vec!["broker.url=https://b.example"], "join.token or join.existingSecret.name"),
         ("brokkr-agent", vec![JOIN, "join.existingSecret.name=s"], "give one of them"),

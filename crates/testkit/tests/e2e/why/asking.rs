@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::process::run;
-use brokkr_testkit::programs::program;
-use brokkr_testkit::{Cluster, Fleet, Launch, Look, Output, eventually};
+use brokkr_testkit::{Cluster, Fleet, Launch, Look, Output, eventually, programs};
 use serde_json::Value;
 
 use crate::world::{PATIENCE, World};
@@ -118,18 +117,17 @@ pub async fn types_with(
     line: &str,
     environment: &[(&str, &str)],
 ) -> Result<Output> {
-    let (brokkr, kubectl) = (program("brokkr")?, brokkr_engines::locate()?.binary("kubectl").to_owned());
-    let folders = [brokkr.parent(), kubectl.parent()].into_iter().flatten();
-    let path: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
-    let path = format!("{}:{}", path.join(":"), std::env::var("PATH").unwrap_or_default());
+    let (own, kubectl) = (programs::folder()?, programs::kubectl_folder()?);
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{inherited}", own.display(), kubectl.display());
     let launch = Launch::new("bash", "/bin/bash")
         .args(["-c", line])
         .env("PATH", &path)
         .env("XDG_CONFIG_HOME", fleet.cli.config_home())
         .env("KUBECONFIG", cluster.kubeconfig())
         .env("KUBECACHEDIR", fleet.cli.config_home().join("kubectl-cache"))
-        .env("BROKKR_DATABASE_URL", fleet.database().url());
-    let launch = environment.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
+        .env("BROKKR_DATABASE_URL", fleet.database().url())
+        .envs(environment.iter().copied());
     run(launch, TYPING).await
 }
 

@@ -1,0 +1,50 @@
+//! The way to the API server past the proxy that leads to the broker.
+//!
+//! `HTTPS_PROXY` and `NO_PROXY` are one environment for two servers. Inside a cluster kube takes no proxy at all; with a
+//! kubeconfig it takes `HTTPS_PROXY`, and then holds `NO_PROXY` against the proxy's own address instead of the API server's.
+
+use hyper_util::client::proxy::matcher::Matcher;
+
+/// Leaves out the environment's proxy where `NO_PROXY` leads past it. One that the kubeconfig itself names stays.
+pub fn past_no_proxy(config: &mut kube::Config) {
+    let named = std::env::var("HTTPS_PROXY").or_else(|_| std::env::var("https_proxy"));
+    let named = named.ok().and_then(|url| url.parse().ok());
+    if is_passed_by(config, named.as_ref(), &Matcher::from_env()) {
+        config.proxy_url = None;
+    }
+}
+
+fn is_passed_by(config: &kube::Config, named: Option<&http::Uri>, environment: &Matcher) -> bool {
+    named.is_some()
+        && config.proxy_url.as_ref() == named
+        && environment.intercept(&config.cluster_url).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROXY: &str = "http://proxy.example:3128";
+
+    fn is_passed(server: &str, taken: &str, no_proxy: &str) -> bool {
+        let mut config = kube::Config::new(server.parse().unwrap());
+        config.proxy_url = Some(taken.parse().unwrap());
+        let environment = Matcher::builder().https(PROXY).no(no_proxy).build();
+        is_passed_by(&config, Some(&PROXY.parse().unwrap()), &environment)
+    }
+
+    #[test]
+    fn no_proxy_is_held_against_the_api_servers_address() {
+        assert!(is_passed("https://10.0.0.1:6443", PROXY, "10.0.0.0/8"));
+        assert!(is_passed("https://api.cluster.example", PROXY, ".cluster.example"));
+        assert!(!is_passed("https://192.168.0.1:6443", PROXY, "10.0.0.0/8"));
+        assert!(
+            !is_passed("https://10.0.0.1:6443", PROXY, "proxy.example"),
+            "the proxy's own name is no reason"
+        );
+        assert!(
+            !is_passed("https://10.0.0.1:6443", "http://bastion:3128", "10.0.0.0/8"),
+            "named by the kubeconfig"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! A clock that is wrong, for one process: a small library that is loaded before its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::process::{Launch, run};
+use crate::scratch::Scratch;
+
+const SOURCE: &str = include_str!("clock.c");
+const COMPILES_WITHIN: Duration = Duration::from_secs(60);
+
+/// Made by the C compiler of this machine; the processes that use it must not outlive it.
+#[derive(Debug)]
+pub struct Clock {
+    library: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Clock {
+    pub async fn make() -> Result<Self> {
+        let scratch = Scratch::new("clock")?;
+        let (source, library) = (scratch.write("clock.c", SOURCE)?, scratch.join("clock.so"));
+        let compile =
+            Launch::new("cc", "cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
+        run(compile, COMPILES_WITHIN).await?.ok().context("a C compiler is needed")?;
+        Ok(Self { library, _scratch: scratch })
+    }
+
+    /// The environment of a process whose time of day is so many seconds ahead, or behind if negative.
+    #[must_use]
+    pub fn shifted(&self, seconds: i64) -> Vec<(String, String)> {
+        vec![
+            ("LD_PRELOAD".into(), self.library.display().to_string()),
+            ("BROKKR_CLOCK_SHIFT".into(), seconds.to_string()),
+        ]
+    }
+}
