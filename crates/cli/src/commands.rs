@@ -7,6 +7,7 @@ use crate::connect::{connect, connect_at_once};
 use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
 
+mod admin;
 mod agent;
 mod apply;
 mod approve;
@@ -30,7 +31,6 @@ mod project;
 mod rollback;
 mod similar;
 mod status;
-mod system;
 mod targets;
 mod token;
 mod version;
@@ -88,7 +88,7 @@ async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answ
         Command::Project(args) => project::run(args, client, printer).await,
         Command::Token(args) => token::run(args, client, printer).await,
         Command::Grant(args) => grant::run(args, client, printer).await,
-        Command::System(args) => system::run(args, client, printer).await,
+        Command::Admin(args) => admin::run(args, client, printer).await,
         Command::Whoami => whoami::run(client, printer).await,
         // Answered before anybody was asked.
         Command::Version

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use self::table::Table;
 
+pub mod admin;
 pub mod agents;
 pub mod approvals;
 pub mod audit;
@@ -31,7 +32,6 @@ pub mod receipts;
 pub mod samples;
 pub mod stacks;
 pub mod status;
-pub mod system;
 pub mod table;
 pub mod targets;
 pub mod text;

@@ -1,4 +1,4 @@
-//! `brokkr system …`
+//! `brokkr admin …`
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use brokkr_api::system::Settlement;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub enum SystemCommand {
+pub enum AdminCommand {
     /// The broker's epoch, whether it is on hold, and what a restore left to settle
     Status,
     /// Stacks on which agents have a newer version than the restored database
@@ -21,7 +21,7 @@ pub enum SystemCommand {
 ///
 /// Whatever is chosen is published as a new version, so that it reaches every agent.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr system settle web --take eu-1")]
+#[command(after_help = "Example: brokkr admin settle web --take eu-1")]
 pub struct Settle {
     /// By id, or by name
     #[arg(value_parser = super::stack)]
