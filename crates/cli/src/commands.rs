@@ -2,7 +2,7 @@
 
 use brokkr_client::Client;
 
-use crate::args::{AgentCommand, Args, Command, DeleteCommand};
+use crate::args::{AdminCommand, AgentCommand, Args, Command, DeleteCommand};
 use crate::connect::{connect, connect_at_once};
 use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
@@ -53,6 +53,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
         Command::Agent(AgentCommand::Join(join)) => {
             Box::pin(join::run(*join, &global, printer)).await.map(yes)
         }
+        Command::Admin(AdminCommand::Preflight) => Box::pin(admin::preflight::run(&global, printer)).await,
         command => {
             let client = match &command {
                 Command::Why(_) => connect_at_once(&global, printer)?,

@@ -28,6 +28,7 @@ mod joining;
 mod kubectl;
 mod man;
 mod manifest;
+mod preflight;
 mod printer;
 mod program;
 mod render;

@@ -15,6 +15,7 @@ pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod bars;
+pub mod checks;
 pub mod conditions;
 pub mod contexts;
 pub mod diff;

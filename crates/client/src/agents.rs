@@ -83,6 +83,17 @@ impl Client {
         self.read_on(|page| async move { self.agents(&page).await }).await
     }
 
+    /// One page of those that fit, by name, and how many there are in all.
+    pub async fn agents_where_counted(
+        &self,
+        query: &AgentQuery,
+        page: &PageQuery,
+    ) -> Result<Page<Agent>, ClientError> {
+        let counted = vec![("count", "true".to_owned())];
+        let pairs = [query.pairs(), page.pairs(), counted].concat();
+        self.send(self.read(&["agents"]).query(&pairs)).await?.json()
+    }
+
     /// By name.
     pub async fn agents_where_all(&self, query: &AgentQuery) -> Result<Vec<Agent>, ClientError> {
         self.read_on(|page| async move {

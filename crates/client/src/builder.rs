@@ -1,5 +1,6 @@
 //! Building a client: where the broker is, whom to trust, who is calling.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ pub struct ClientBuilder {
     user_agent: String,
     retry: RetryPolicy,
     project: Option<String>,
+    address: Option<SocketAddr>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,7 @@ impl Client {
             user_agent: concat!("brokkr-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: RetryPolicy::none(),
             project: None,
+            address: None,
         }
     }
 
@@ -143,7 +146,8 @@ impl Client {
     }
 
     /// The proxy that the environment names, without its credentials: the first suspect when nothing answers.
-    pub(crate) fn proxy_hint(&self) -> Option<String> {
+    #[must_use]
+    pub fn proxy_hint(&self) -> Option<String> {
         let names: &[&str] = match self.base.scheme() {
             "https" => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
             _ => &["http_proxy", "ALL_PROXY", "all_proxy"],
@@ -196,6 +200,13 @@ impl ClientBuilder {
         self
     }
 
+    /// This one of the addresses behind the broker's name: a replica of several.
+    #[must_use]
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
     pub fn build(self) -> Result<Client, BuildError> {
         if !matches!(self.url.scheme(), "https" | "http") {
             return Err(BuildError::Scheme);
@@ -228,6 +239,10 @@ impl ClientBuilder {
         // An agent waits most of the time, on one connection. That costs a broker a third on HTTP/1.
         let builder =
             if matches!(self.credential, Credential::Agent(_)) { builder.http1_only() } else { builder };
+        let builder = match (self.address, self.url.host_str()) {
+            (Some(address), Some(host)) => builder.resolve(host, address),
+            _ => builder,
+        };
         let transport = builder.build().map_err(|error| BuildError::Tls(innermost(&error)))?;
         let (caller, identity) = caller_of(self.credential);
         Ok(Client {

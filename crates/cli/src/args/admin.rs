@@ -10,6 +10,9 @@ use clap::Subcommand;
 pub enum AdminCommand {
     /// The broker's epoch, whether it is on hold, and what a restore left to settle
     Status,
+    /// What must be true before an upgrade and after a restore: ok, look or bad, why, and what next; exits with 1 if
+    /// something is bad
+    Preflight,
     /// Stacks on which agents have a newer version than the restored database
     Ahead,
     /// Stacks that agents have and the restored database does not know
