@@ -33,7 +33,7 @@ mod wait;
 mod webhook;
 mod why;
 
-pub use admin::{AdminCommand, Settle};
+pub use admin::{AdminCommand, Settle, SupportBundle};
 pub use agent::{
     Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke,
 };

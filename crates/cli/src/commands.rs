@@ -53,6 +53,9 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
         Command::Agent(AgentCommand::Join(join)) => {
             Box::pin(join::run(*join, &global, printer)).await.map(yes)
         }
+        Command::Admin(AdminCommand::SupportBundle(args)) => {
+            Box::pin(admin::support_bundle::run(args, &global, printer)).await.map(yes)
+        }
         Command::Admin(AdminCommand::Preflight) => Box::pin(admin::preflight::run(&global, printer)).await,
         command => {
             let client = match &command {

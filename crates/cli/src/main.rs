@@ -17,6 +17,7 @@ use crate::failure::{Answer, Exit};
 use crate::printer::Printer;
 
 mod args;
+mod bundle;
 mod ci;
 mod commands;
 mod complete;

@@ -15,13 +15,14 @@ use crate::view::admin::{Ahead, Unknown};
 use crate::view::whole;
 
 pub mod preflight;
+pub mod support_bundle;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
         // Need more than the broker; done before.
-        AdminCommand::Preflight => Ok(()),
+        AdminCommand::Preflight | AdminCommand::SupportBundle(_) => Ok(()),
         AdminCommand::Status => {
             let system = client.system().await.while_trying("read how the broker stands")?;
             printer.show(&system)

@@ -1,4 +1,4 @@
-//! `brokkr admin preflight` against prepared answers: what is asked, printed and exited with.
+//! `brokkr admin preflight` and `support-bundle` against prepared answers: what is asked, printed and exited with.
 
 use brokkr_api::ErrorCode;
 use serde_json::{Value, json};
@@ -100,7 +100,8 @@ fn whoever_may_not_ask_is_told_so() {
 
 #[test]
 fn a_token_that_is_refused_is_told_once() {
-    let broker = FakeBroker::start().refuses("GET /api/v1/whoami", ErrorCode::BRK1001, "the token is unknown");
+    let broker =
+        FakeBroker::start().refuses("GET /api/v1/whoami", ErrorCode::BRK1001, "the token is unknown");
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let bad: Vec<&Value> =
         document["items"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").collect();
@@ -115,4 +116,45 @@ fn a_broker_that_is_not_there_is_an_answer() {
     let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
     let ran = home.run(&["admin", "preflight"], &nowhere, "").exits(1);
     ran.prints("broker           bad       connect: http://127.0.0.1:9").prints("not asked");
+}
+
+#[test]
+fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let broker = broker()
+        .on("GET /api/v1/system", 200, system())
+        .on("GET /api/v1/events", 200, page(&[]))
+        .refuses("GET /api/v1/audit", ErrorCode::BRK1002, "takes the role owner")
+        .on("GET /api/v1/audit/verify", 200, verdict(json!(null)));
+    let file = broker.home.path().join("bundle.tar.gz");
+    let named = file.to_str().unwrap();
+    let bundle = ["admin", "support-bundle", "--file", named];
+    let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz is written, with ");
+    ran.says("missing: audit.json: you may not ask: takes the role owner")
+        .says("missing: metrics: no replica");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = std::fs::read(&file).unwrap();
+    assert!(before.starts_with(&[0x1f, 0x8b]), "it is compressed");
+    broker.brokkr(&bundle).exits(3).says("cannot write");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    let asked: Vec<String> = broker.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
+    assert!(asked.iter().any(|line| line.contains("/api/v1/events?limit=500")), "{asked:?}");
+    assert!(asked.iter().any(|line| line.contains("/api/v1/audit?limit=200")), "{asked:?}");
+}
+
+#[test]
+fn a_support_bundle_is_made_without_a_broker_too() {
+    let home = FakeBroker::start();
+    let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
+    let file = home.home.path().join("bundle.tar.gz");
+    let bundle = ["admin", "support-bundle", "--file", file.to_str().unwrap(), "-o", "json"];
+    let document = home.run(&bundle, &nowhere, "").exits(0).json();
+    let files: Vec<&str> =
+        document["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(files, ["README.txt", "preflight.json", "versions.json", "context.json", "missing.json"]);
+    assert_eq!(
+        document["missing"][0]["why"],
+        "not asked: the broker cannot be reached, or refuses the token"
+    );
 }

@@ -1,11 +1,16 @@
 //! What an administrator asks before an upgrade and hands to whoever helps, on a real broker with real trouble.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use brokkr_testkit::process::run;
 use brokkr_testkit::programs::program;
-use brokkr_testkit::{Cluster, Fleet, Launch, Look, eventually, unique};
+use brokkr_testkit::{Cluster, Fleet, Launch, Look, Port, Scratch, eventually, unique};
 use serde_json::Value;
 
 use crate::world::{PATIENCE, configmap, namespace};
@@ -92,5 +97,98 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     let (code, held) = preflight(&fleet, &[]).await?;
     assert_eq!((code, held["hold"].0.as_str()), (1, "bad"), "{held:?}");
     assert!(held["hold"].1.contains("rehearsal"), "{held:?}");
+    Ok(())
+}
+
+/// The files of a bundle by name, unpacked as anybody would.
+async fn unpacked(bundle: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
+    fs::create_dir_all(folder)?;
+    let launch = Launch::new("tar", "/bin/tar").arg("-xzf").arg(bundle).arg("-C").arg(folder);
+    run(launch, PATIENCE).await?.ok()?;
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.join("brokkr-support")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.file_name().context("a name")?.to_string_lossy().into_owned();
+                found.insert(name, fs::read_to_string(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
+    let (cluster, port, scratch) = (Cluster::shared().await?, Port::free()?, Scratch::new("bundle")?);
+    let address = port.address();
+    let fleet = Fleet::start_with(&[WEBHOOKS, &["--admin-listen", &address]].concat()).await?;
+    let _shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
+    let space = unique("space");
+    let [secret, plain, quoted, path] =
+        ["secret", "plain", "quoted", "path"].map(|what| unique(&format!("hunter-{what}")));
+    let manifest = namespace(&space)
+        + &configmap(&space, "one", &plain)
+        + &format!(
+            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: {space}}}\nstringData: {{password: {secret}}}\n"
+        );
+    fleet.apply("web", "env=prod", &manifest).await?;
+    // The API server quotes what it complains of.
+    let service = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: {space}}}\n\
+         spec: {{type: {quoted}, ports: [{{port: 80}}]}}\n"
+    );
+    let refused = fleet.try_apply("bad", "env=prod", &service, "60s").await?;
+    assert!(refused.stderr.contains(&quoted), "the broker knows it: {refused:?}");
+    let token = fleet.brokkr(["token", "create", "ci", "--role", "viewer"]).await?.ok()?.stdout;
+    let join = fleet.join_token("later", &[]).await?;
+    let url = format!("http://127.0.0.1:9/{path}");
+    let hook = fleet.brokkr(["webhook", "create", "ops", "--url", &url]).await?.ok()?.stdout;
+
+    let file = scratch.join("bundle.tar.gz");
+    let (named, metrics) = (file.display().to_string(), format!("http://{address}"));
+    let make = ["admin", "support-bundle", "--file", &named, "--metrics", &metrics];
+    fleet.brokkr(make).await?.ok()?;
+    assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    let found = unpacked(&file, &scratch.join("admin")).await?;
+    let encoded = STANDARD.encode(&secret);
+    let hidden =
+        [secret.as_str(), &encoded, &plain, &quoted, &path, fleet.admin_token(), &token, &join, &hook];
+    for (name, text) in &found {
+        for hidden in hidden {
+            assert!(!text.contains(hidden.trim()), "{hidden:?} is in {name}:\n{text}");
+        }
+        for prefix in ["brk_", "brj_", "whsec_"] {
+            assert!(!text.contains(prefix), "a {prefix} is in {name}:\n{text}");
+        }
+    }
+    for (name, text) in [
+        ("agents.json", "shop-1"),
+        ("stacks.json", "\"web\""),
+        ("errors.json", "\"bad\""),
+        ("events.json", "healthy"),
+        ("audit.json", "POST"),
+        ("webhooks.json", "ops"),
+        ("preflight.json", "agents-silent"),
+        ("versions.json", env!("CARGO_PKG_VERSION")),
+        ("context.json", "https://"),
+    ] {
+        let told = found.get(name).with_context(|| format!("no {name}"))?;
+        assert!(told.contains(text), "{text:?} is not in {name}:\n{told}");
+    }
+    assert!(found.values().any(|text| text.contains("brokkr_on_hold 0")), "{:?}", found.keys());
+    assert_eq!(found["missing.json"].trim(), "[]");
+
+    // Whoever may see less gets less, and is told what.
+    let viewer = fleet.cli.file("viewer", &token)?.display().to_string();
+    let less = scratch.join("less.tar.gz").display().to_string();
+    let make = ["admin", "support-bundle", "--file", &less, "--token-file", &viewer];
+    fleet.brokkr(make).await?.ok()?;
+    let found = unpacked(Path::new(&less), &scratch.join("viewer")).await?;
+    for name in ["system.json", "audit.json"] {
+        assert!(!found.contains_key(name) && found["missing.json"].contains(name), "{found:?}");
+    }
     Ok(())
 }
