@@ -144,6 +144,23 @@ fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
 }
 
 #[test]
+fn a_support_bundle_goes_to_stdout_alone() {
+    let home = FakeBroker::start();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        .args(["admin", "support-bundle", "--file", "-"])
+        .env_clear()
+        .env("HOME", home.home.path())
+        .env("BROKKR_SERVER", "http://127.0.0.1:9")
+        .env("BROKKR_TOKEN", "brk_x")
+        .output()
+        .unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(output.stdout.as_slice()));
+    let first = archive.entries().unwrap().next().unwrap().unwrap();
+    assert_eq!(first.path().unwrap().to_str().unwrap(), "brokkr-support/README.txt");
+    assert!(output.status.success());
+}
+
+#[test]
 fn a_support_bundle_is_made_without_a_broker_too() {
     let home = FakeBroker::start();
     let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];

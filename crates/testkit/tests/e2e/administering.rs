@@ -48,6 +48,20 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     let not_ok: Vec<_> = well.iter().filter(|(_, (verdict, _))| verdict != "ok").collect();
     assert!(not_ok.is_empty(), "{not_ok:?}");
 
+    // So large a prune that it waits.
+    let many = |number: usize| -> String {
+        (0..number).map(|at| configmap(&space, &format!("many-{at}"), "1")).collect()
+    };
+    fleet.apply("many", "env=prod", &many(60)).await?;
+    fleet.submit("many", "env=prod", &many(1)).await?;
+    eventually(PATIENCE, "a prune that waits for an approval", async || match preflight(&fleet, &[]).await {
+        Ok((0, checks)) if checks["prunes"].0 == "look" && checks["prunes"].1.contains("of many") => {
+            Look::Yes(())
+        }
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?;
+
     // A token that expires, a stack that goes while its agent is away, a message that nobody takes.
     fleet.brokkr(["token", "create", "ci", "--role", "viewer", "--ttl", "2d"]).await?.ok()?;
     let url = ["--url", "http://127.0.0.1:9/hook"];

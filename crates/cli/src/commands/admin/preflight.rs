@@ -28,7 +28,7 @@ const PARTS: usize = 20;
 
 pub async fn run(global: &Global, printer: Printer) -> Result<Answer, Failure> {
     let replicas = connect_to_replicas(global).await?;
-    let answers = printer.patiently("looking at the broker", ask(&replicas)).await;
+    let answers = printer.patiently("looking at the broker", Box::pin(ask(&replicas))).await;
     let checks = checks(&answers, Timestamp::now());
     let is_bad = checks.iter().any(|check| check.verdict == Verdict::Bad);
     printer.show(&Checks(whole(checks)))?;

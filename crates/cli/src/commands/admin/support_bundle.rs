@@ -41,7 +41,7 @@ pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Resu
             .next("write it into a file: --file FILE"));
     }
     let replicas = connect_to_replicas(global).await?;
-    let gathered = printer.patiently("reading", gather(&replicas, places)).await;
+    let gathered = printer.patiently("reading", Box::pin(gather(&replicas, places))).await;
     let (files, missing) = files(&gathered, now);
     let bytes = packed(&files, now)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot make the archive: {error}")))?;
@@ -68,7 +68,7 @@ fn tell(missing: &[Missing], printer: Printer) {
 
 async fn gather(replicas: &Replicas, places: Vec<(String, Client)>) -> Gathered {
     let client = &replicas.client;
-    let answers = ask(replicas).await;
+    let answers = Box::pin(ask(replicas)).await;
     let metrics = each(places, metrics);
     let proxy = client.proxy_hint();
     if matches!(answers.system, Err(Unanswered::NotAsked)) {
