@@ -14,6 +14,7 @@
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
 //! | [`grants`]    | which agents a project may use, for what, and as whom                    |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
+//! | [`health`]    | how a replica is                                                         |
 //! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
 //! | [`webhooks`]  | who is told of what happens, and what came of it                         |
 //! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`], [`audit`] | one file a noun |
@@ -27,6 +28,7 @@ pub mod audit;
 pub mod envelope;
 pub mod events;
 pub mod grants;
+pub mod health;
 pub mod ids;
 pub mod names;
 pub mod objects;

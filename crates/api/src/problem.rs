@@ -205,10 +205,8 @@ impl ErrorCode {
             Self::BRK3001 => "the agent sends it by itself; nothing to do",
             Self::BRK3002 | Self::BRK3003 => "try again shortly",
             Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
-            Self::BRK3005 => {
-                "an operator runs `brokkr-broker epoch raise`; `brokkr system status` tells more"
-            }
-            Self::BRK3006 => "see `brokkr system ahead` and `brokkr system unknown`",
+            Self::BRK3005 => "an operator runs `brokkr-broker epoch raise`; `brokkr admin status` tells more",
+            Self::BRK3006 => "see `brokkr admin ahead` and `brokkr admin unknown`",
             Self::BRK9001 => "try again; if it stays, look for the request id in the broker's log",
         }
     }

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use url::Url;
 
+mod admin;
 mod agent;
 mod apply;
 mod approve;
@@ -27,12 +28,12 @@ mod preview;
 mod project;
 mod rollback;
 mod status;
-mod system;
 mod token;
 mod wait;
 mod webhook;
 mod why;
 
+pub use admin::{AdminCommand, Settle, SupportBundle};
 pub use agent::{
     Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke, Rotate,
 };
@@ -52,7 +53,6 @@ pub use preview::Preview;
 pub use project::{ProjectCommand, ProjectQuotas};
 pub use rollback::Rollback;
 pub use status::{Errors, History, Status, Targets};
-pub use system::{Settle, SystemCommand};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use wait::{For, Wait, Waiting};
 pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
@@ -169,9 +169,9 @@ pub enum Command {
     /// The audit log: who did what, and whether nobody rewrote it
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// The broker itself: on hold or not, and what a restore of its database left to settle
-    #[command(subcommand)]
-    System(SystemCommand),
+    /// What an administrator of the broker looks at and does, before an upgrade and after a restore
+    #[command(subcommand, alias = "system")]
+    Admin(AdminCommand),
     /// Who the broker takes you for
     Whoami,
     /// Stored logins
@@ -300,6 +300,12 @@ mod tests {
     fn an_empty_selector_and_a_token_as_a_flag_are_refused() {
         assert!(Args::try_parse_from(["brokkr", "apply", "-f", "x", "--stack", "web", "--to", ""]).is_err());
         assert!(Args::try_parse_from(["brokkr", "login", "https://b", "--token", "brk_x"]).is_err());
+    }
+
+    #[test]
+    fn admin_is_also_found_by_the_name_that_it_had() {
+        let args = Args::try_parse_from(["brokkr", "system", "status"]).unwrap();
+        assert!(matches!(args.command, Command::Admin(AdminCommand::Status)));
     }
 
     #[test]

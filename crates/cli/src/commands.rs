@@ -2,11 +2,12 @@
 
 use brokkr_client::Client;
 
-use crate::args::{AgentCommand, Args, Command, DeleteCommand};
+use crate::args::{AdminCommand, AgentCommand, Args, Command, DeleteCommand};
 use crate::connect::{connect, connect_at_once};
 use crate::failure::{Answer, Failure};
 use crate::printer::Printer;
 
+mod admin;
 mod agent;
 mod apply;
 mod approve;
@@ -30,7 +31,6 @@ mod project;
 mod rollback;
 mod similar;
 mod status;
-mod system;
 mod targets;
 mod token;
 mod version;
@@ -53,6 +53,10 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
         Command::Agent(AgentCommand::Join(join)) => {
             Box::pin(join::run(*join, &global, printer)).await.map(yes)
         }
+        Command::Admin(AdminCommand::SupportBundle(args)) => {
+            Box::pin(admin::support_bundle::run(args, &global, printer)).await.map(yes)
+        }
+        Command::Admin(AdminCommand::Preflight) => Box::pin(admin::preflight::run(&global, printer)).await,
         command => {
             let client = match &command {
                 Command::Why(_) => connect_at_once(&global, printer)?,
@@ -88,7 +92,7 @@ async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answ
         Command::Project(args) => project::run(args, client, printer).await,
         Command::Token(args) => token::run(args, client, printer).await,
         Command::Grant(args) => grant::run(args, client, printer).await,
-        Command::System(args) => system::run(args, client, printer).await,
+        Command::Admin(args) => admin::run(args, client, printer).await,
         Command::Whoami => whoami::run(client, printer).await,
         // Answered before anybody was asked.
         Command::Version

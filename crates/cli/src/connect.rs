@@ -15,6 +15,10 @@ use crate::config::{Config, ConfigError, Context, Folder};
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
+mod replicas;
+
+pub use replicas::{Replicas, connect_to_replicas};
+
 const PATIENCE: Duration = Duration::from_secs(30);
 /// No token is longer; what is, is some other file.
 const LONGEST_TOKEN: u64 = 4096;

@@ -3,8 +3,9 @@
 //! A command walks through the rooms in this order: [`args`] says what can be asked (only types), [`commands`] does it
 //! (only behaviour), [`connect`] and [`config`] find the broker and the credential, [`view`] turns what came back into
 //! text, and [`printer`] is the one gate to stdout and stderr. Whatever goes wrong ends as a [`failure::Failure`]: what,
-//! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`complete`] and [`man`], which only
-//! look at the definition of the commands ([`remembered`] has names for the former), and [`render`] and [`kubectl`], which let the user's own programs
+//! where, next step, code, and the exit status that scripts rely on. Beside the way lie [`preflight`] and [`bundle`],
+//! which judge and pack what `brokkr admin` asked, [`complete`] and [`man`], which only look at the definition of the
+//! commands ([`remembered`] has names for the former), and [`render`] and [`kubectl`], which let the user's own programs
 //! make manifests and install an agent (by way of [`program`]).
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use crate::failure::{Answer, Exit};
 use crate::printer::Printer;
 
 mod args;
+mod bundle;
 mod ci;
 mod commands;
 mod complete;
@@ -28,6 +30,7 @@ mod joining;
 mod kubectl;
 mod man;
 mod manifest;
+mod preflight;
 mod printer;
 mod program;
 mod remembered;

@@ -124,6 +124,19 @@ impl Printer {
         }
     }
 
+    /// An archive, as it is.
+    pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout();
+        stdout
+            .write_all(bytes)
+            .and_then(|()| stdout.flush())
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot write the result: {error}")))
+    }
+
+    pub fn prints_to_terminal(self) -> bool {
+        std::io::stdout().is_terminal()
+    }
+
     /// For what comes bit by bit.
     pub fn stream(self) -> Stream {
         Stream::new(self, self.output)

@@ -10,10 +10,12 @@ use serde::Serialize;
 
 use self::table::Table;
 
+pub mod admin;
 pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod bars;
+pub mod checks;
 pub mod conditions;
 pub mod contexts;
 pub mod diff;
@@ -31,7 +33,6 @@ pub mod receipts;
 pub mod samples;
 pub mod stacks;
 pub mod status;
-pub mod system;
 pub mod table;
 pub mod targets;
 pub mod text;

@@ -88,6 +88,17 @@ impl Client {
         self.read_on(|page| async move { self.agents(&page).await }).await
     }
 
+    /// One page of those that fit, by name, and how many there are in all.
+    pub async fn agents_where_counted(
+        &self,
+        query: &AgentQuery,
+        page: &PageQuery,
+    ) -> Result<Page<Agent>, ClientError> {
+        let counted = vec![("count", "true".to_owned())];
+        let pairs = [query.pairs(), page.pairs(), counted].concat();
+        self.send(self.read(&["agents"]).query(&pairs)).await?.json()
+    }
+
     /// The first of those that are like that, by name.
     pub async fn agents_where(&self, query: &AgentQuery, most: usize) -> Result<Page<Agent>, ClientError> {
         self.read_up_to(most, |page| async move {

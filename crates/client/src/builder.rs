@@ -1,5 +1,6 @@
 //! Building a client: where the broker is, whom to trust, who is calling.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,7 @@ pub struct ClientBuilder {
     user_agent: String,
     retry: RetryPolicy,
     project: Option<String>,
+    address: Option<SocketAddr>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +84,7 @@ impl Client {
             user_agent: concat!("brokkr-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: RetryPolicy::none(),
             project: None,
+            address: None,
         }
     }
 
@@ -153,7 +156,8 @@ impl Client {
 
     /// The proxy on the way to the broker, as the environment names it, without its credentials: the first suspect when
     /// nothing answers. None where NO_PROXY leads past it.
-    pub(crate) fn proxy_hint(&self) -> Option<String> {
+    #[must_use]
+    pub fn proxy_hint(&self) -> Option<String> {
         let broker = self.base.as_str().parse().ok()?;
         let intercepted = Matcher::from_system().intercept(&broker)?;
         let (host, port) = (intercepted.uri().host()?, intercepted.uri().port_u16());
@@ -201,6 +205,13 @@ impl ClientBuilder {
         self
     }
 
+    /// This one of the addresses behind the broker's name: a replica of several.
+    #[must_use]
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
     pub fn build(self) -> Result<Client, BuildError> {
         if !matches!(self.url.scheme(), "https" | "http") {
             return Err(BuildError::Scheme);
@@ -233,6 +244,10 @@ impl ClientBuilder {
         // An agent waits most of the time, on one connection. That costs a broker a third on HTTP/1.
         let builder =
             if matches!(self.credential, Credential::Agent(_)) { builder.http1_only() } else { builder };
+        let builder = match (self.address, self.url.host_str()) {
+            (Some(address), Some(host)) => builder.resolve(host, address),
+            _ => builder,
+        };
         let transport = builder.build().map_err(|error| BuildError::Tls(innermost(&error)))?;
         let (caller, identity) = caller_of(self.credential);
         Ok(Client {

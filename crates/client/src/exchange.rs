@@ -93,9 +93,18 @@ impl Client {
     }
 
     pub(crate) fn call(&self, method: Method, path: &[&str]) -> Call {
+        self.call_below(method, &["api", "v1"], path)
+    }
+
+    /// What a replica tells of itself is beside the API.
+    pub(crate) fn read_beside(&self, name: &str) -> Call {
+        self.call_below(Method::GET, &[], &[name])
+    }
+
+    fn call_below(&self, method: Method, root: &[&str], path: &[&str]) -> Call {
         let mut url = self.base().clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["api", "v1"]);
+            segments.pop_if_empty().extend(root);
             // The URL standard swallows dots and empty segments: then another thing would be asked for.
             segments.extend(path.iter().map(|segment| match *segment {
                 "" | "." | ".." => "%2E",

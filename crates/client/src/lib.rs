@@ -38,6 +38,7 @@ pub mod error;
 pub mod events;
 pub mod exchange;
 pub mod grants;
+pub mod health;
 pub mod key;
 pub mod page;
 pub mod projects;

@@ -49,6 +49,15 @@ impl Client {
         Ok(page.total)
     }
 
+    /// Deleted stacks that agents still hold, oldest first.
+    pub async fn stacks_owed_all(&self) -> Result<Vec<Stack>, ClientError> {
+        self.read_on(|page| async move {
+            let pairs = page.with([Some(("deleted", "true".to_owned()))]);
+            self.send(self.read(&["stacks"]).query(&pairs)).await?.json()
+        })
+        .await
+    }
+
     /// Replaces what the stack targets as a whole.
     pub async fn put_stack_targets(&self, stack: &str, targets: &StackTargets) -> Result<Stack, ClientError> {
         self.put_stack_targets_expecting(stack, targets, None).await

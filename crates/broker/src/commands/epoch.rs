@@ -83,7 +83,7 @@ fn told(before: &BeforeRaise, raised: &Raised, dry_run: bool) -> String {
     lines.push(if dry_run {
         "nothing was changed; run it again without --dry-run".to_owned()
     } else {
-        "next: brokkr system ahead; brokkr system unknown".to_owned()
+        "next: brokkr admin ahead; brokkr admin unknown".to_owned()
     });
     lines.push(String::new());
     lines.join("\n")

@@ -10,8 +10,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
-use serde::Serialize;
-use utoipa::ToSchema;
+use brokkr_api::health::{Health, Trouble};
 
 use super::error::ApiError;
 use crate::broker::Broker;
@@ -21,37 +20,19 @@ const STUCK: Duration = Duration::from_secs(120);
 /// A tail that has not read for this long is told.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// How a replica is.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Health {
-    /// Whether it does everything that it should.
-    pub whole: bool,
-    /// What it cannot do, why, and what that means.
-    pub causes: Vec<Cause>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Cause {
-    /// The part that is in trouble.
-    pub part: &'static str,
-    pub detail: String,
-}
-
-impl Health {
-    fn of(broker: &Broker) -> Self {
-        let unread = broker.index.seen().at.elapsed();
-        let causes: Vec<_> = (unread > FRESH)
-            .then(|| Cause {
-                part: "database",
-                detail: format!(
-                    "not read for {} s; agents are answered from memory, changes are refused until it is back",
-                    unread.as_secs()
-                ),
-            })
-            .into_iter()
-            .collect();
-        Self { whole: causes.is_empty(), causes }
-    }
+fn health(broker: &Broker) -> Health {
+    let unread = broker.index.seen().at.elapsed();
+    let causes: Vec<_> = (unread > FRESH)
+        .then(|| Trouble {
+            part: "database".to_owned(),
+            detail: format!(
+                "not read for {} s; agents are answered from memory, changes are refused until it is back",
+                unread.as_secs()
+            ),
+        })
+        .into_iter()
+        .collect();
+    Health { whole: causes.is_empty(), causes }
 }
 
 /// Alive: it answers, and what feeds the index is not stuck. If not, it has to be started again.
@@ -66,7 +47,7 @@ pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiErr
             format!("the outbox tail has not moved for {} s: start this replica again", still.as_secs());
         return Err(ApiError::new(ErrorCode::BRK3003, detail));
     }
-    Ok(axum::Json(Health::of(&broker)).into_response())
+    Ok(axum::Json(health(&broker)).into_response())
 }
 
 /// Ready: the index is loaded, and nobody told this replica to stop. The answer names what is in trouble.
@@ -78,5 +59,5 @@ pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<Response, ApiEr
     if broker.leaving.is_cancelled() {
         return Err(ApiError::new(ErrorCode::BRK3003, "this replica is stopping").retry_after(1));
     }
-    Ok(axum::Json(Health::of(&broker)).into_response())
+    Ok(axum::Json(health(&broker)).into_response())
 }

@@ -140,6 +140,30 @@ pub async fn stack_list(
     rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the stacks")
 }
 
+/// So many deleted stacks that agents still hold, behind a place, oldest first: names of deleted ones can come twice.
+pub async fn stack_list_owed(
+    executor: impl PgExecutor<'_>,
+    project: &str,
+    name: Option<&str>,
+    after: Option<&str>,
+    most: usize,
+) -> Result<Vec<Stack>, StoreError> {
+    let rows: Vec<StackRow> = sqlx::query_as(stack_columns!(
+        "WHERE s.project = $1 AND s.deleted_at IS NOT NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0)
+           AND EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)
+           AND ($3::text IS NULL OR s.id > $3::uuid)
+         ORDER BY s.id LIMIT $4"
+    ))
+    .bind(project)
+    .bind(name)
+    .bind(after)
+    .bind(i64::try_from(most).unwrap_or(i64::MAX))
+    .fetch_all(executor)
+    .await
+    .doing("list the deleted stacks")?;
+    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the deleted stacks")
+}
+
 /// The labels of each living stack with this in its name.
 pub async fn stack_labels(
     executor: impl PgExecutor<'_>,

@@ -138,6 +138,38 @@ async fn stacks_are_filtered_sorted_counted_and_paged() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<()> {
+    let house = House::open().await?;
+    let mut agent = house.agent("shop-1", json!({})).await?;
+    let mut held = Vec::new();
+    // A name that comes twice, with a page that ends between the two.
+    for name in ["web", "web", "api", "nobodys", "living"] {
+        let stack = house.stack(name, json!({ "agents": ["shop-1"] })).await?;
+        if name != "nobodys" {
+            held.push(stack.id);
+        }
+        if name != "living" {
+            house.delete(name).await?;
+        }
+    }
+    agent.hold(&held).await?;
+    let owed = async |query: &str| -> Result<String> {
+        let (stacks, _) = all::<Stack>(&house.admin, &format!("stacks?deleted=true{query}")).await?;
+        assert!(stacks.iter().all(|stack| stack.deleted_at.is_some()), "{stacks:?}");
+        Ok(names(stacks.iter().map(|stack| &stack.name)))
+    };
+    assert_eq!(owed("").await?, "web web api");
+    assert_eq!(owed("&name=ap").await?, "api");
+    agent.hold(&held[1..2]).await?;
+    assert_eq!(owed("").await?, "web");
+    for bad in ["sort=created", "count=true", "after=web"] {
+        let refused_with = refused(house.admin.get(&format!("stacks?deleted=true&{bad}")).await?).await?;
+        assert_eq!(refused_with, ErrorCode::BRK2003, "{bad}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_filtered_by_kind_object_and_time() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;

@@ -10,6 +10,7 @@ mod deleting;
 mod fake_broker;
 mod formats;
 mod logging_in;
+mod preflight;
 mod rendering;
 mod rolling_back;
 mod sample;

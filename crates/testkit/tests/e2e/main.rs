@@ -1,6 +1,7 @@
 //! End-to-end tests: the broker, agents and the command line as real processes, on a real PostgreSQL and
 //! real clusters. Each reads like the promise that it proves, and names its id.
 
+mod administering;
 mod adoption;
 mod alone;
 mod causes;

@@ -197,7 +197,7 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     for command in commands.iter().map(|command| command.text.as_str()) {
         let output =
             rehearsal.types(command).await?.ok().with_context(|| format!("docs/restore.md: {command}"))?;
-        if command == "brokkr system ahead" {
+        if command == "brokkr admin ahead" {
             // Between raise and settlement: what agents have is still there, what was deleted is back.
             rehearsal.sees("doomed", 1, "doomed", Some("1")).await?;
             let mut now = rehearsal.everything().await?;
@@ -208,13 +208,13 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     }
     assert!(said["brokkr-broker epoch raise --dry-run"].contains("nothing was changed"), "{said:?}");
     assert!(
-        said["brokkr system ahead"].contains("web") && said["brokkr system ahead"].contains("side"),
+        said["brokkr admin ahead"].contains("web") && said["brokkr admin ahead"].contains("side"),
         "{said:?}"
     );
-    assert!(!said["brokkr system ahead"].contains("fresh"), "{said:?}");
-    let unknown = &said["brokkr system unknown"];
+    assert!(!said["brokkr admin ahead"].contains("fresh"), "{said:?}");
+    let unknown = &said["brokkr admin unknown"];
     assert!(unknown.contains("fresh") && unknown.contains("extra") && !unknown.contains("web"), "{unknown}");
-    assert!(said["brokkr system status"].contains("2 targets: kept"), "{}", said["brokkr system status"]);
+    assert!(said["brokkr admin status"].contains("2 targets: kept"), "{}", said["brokkr admin status"]);
 
     // Everything converges to what was chosen.
     rehearsal.sees("side", 2, "side", Some("1")).await?;

@@ -49,7 +49,7 @@ fn advice(case: &Case<'_>, cause: Cause, message: &str) -> (String, Option<Strin
         Cause::AgentAhead => (
             "publish what the agent has as a new version; with --keep-restored instead of --take, what the database has"
                 .to_owned(),
-            Some(brokkr(case, &format!("system settle {stack} --take {agent}"))),
+            Some(brokkr(case, &format!("admin settle {stack} --take {agent}"))),
         ),
         Cause::UnknownKind => {
             only("bring the definition of that kind into the cluster, with this stack or another: the agent goes on by itself")

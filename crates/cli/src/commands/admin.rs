@@ -1,4 +1,4 @@
-//! `brokkr system …`
+//! `brokkr admin …`
 
 use std::time::Duration;
 
@@ -7,30 +7,35 @@ use brokkr_api::system::{Settled, UnsettledStack};
 use brokkr_client::Client;
 use tokio::time::Instant;
 
-use crate::args::{Settle, SystemCommand};
+use crate::args::{AdminCommand, Settle};
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::system::{Ahead, Unknown};
+use crate::view::admin::{Ahead, Unknown};
 use crate::view::whole;
+
+pub mod preflight;
+pub mod support_bundle;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub async fn run(args: SystemCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
-        SystemCommand::Status => {
+        // Need more than the broker; done before.
+        AdminCommand::Preflight | AdminCommand::SupportBundle(_) => Ok(()),
+        AdminCommand::Status => {
             let system = client.system().await.while_trying("read how the broker stands")?;
             printer.show(&system)
         }
-        SystemCommand::Ahead => {
+        AdminCommand::Ahead => {
             let stacks = client.system_ahead_all().await.while_trying("read who is ahead")?;
             printer.show(&Ahead(whole(stacks)))
         }
-        SystemCommand::Unknown => {
+        AdminCommand::Unknown => {
             let stacks = client.system_unknown_all().await.while_trying("read what is unknown")?;
             printer.show(&Unknown(whole(stacks)))
         }
-        SystemCommand::Settle(args) => settle(args, client, printer).await,
+        AdminCommand::Settle(args) => settle(args, client, printer).await,
     }
 }
 
@@ -58,7 +63,7 @@ async fn settle(args: Settle, client: &Client, printer: Printer) -> Result<(), F
         if let Some(why) = stack.wish.as_ref().and_then(|wish| wish.refused.as_ref()) {
             return Err(Failure::new(Exit::Failed, format!("cannot {action}: {agent} has not got it"))
                 .line(why.clone())
-                .next("take it from another agent, or settle it otherwise: brokkr system ahead"));
+                .next("take it from another agent, or settle it otherwise: brokkr admin ahead"));
         }
         if Instant::now() >= deadline {
             let time = humantime::format_duration(args.timeout);
@@ -83,5 +88,5 @@ async fn published(id: StackId, client: &Client, args: &Settle, printer: Printer
 
 fn tell(args: &Settle, settled: &Settled, printer: Printer) -> Result<(), Failure> {
     let name = args.stack.as_str();
-    printer.done(settled, format!("stack/{name}"), || view::system::settled(name, settled))
+    printer.done(settled, format!("stack/{name}"), || view::admin::settled(name, settled))
 }

@@ -1,15 +1,21 @@
-//! `brokkr system …`
+//! `brokkr admin …`
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use brokkr_api::Name;
 use brokkr_api::system::Settlement;
 use clap::Subcommand;
+use url::Url;
 
 #[derive(Debug, Subcommand)]
-pub enum SystemCommand {
+pub enum AdminCommand {
     /// The broker's epoch, whether it is on hold, and what a restore left to settle
     Status,
+    /// What must be true before an upgrade and after a restore: ok, look or bad, why, and what next; exits with 1 if
+    /// something is bad
+    Preflight,
+    SupportBundle(SupportBundle),
     /// Stacks on which agents have a newer version than the restored database
     Ahead,
     /// Stacks that agents have and the restored database does not know
@@ -17,11 +23,26 @@ pub enum SystemCommand {
     Settle(Settle),
 }
 
+/// Write one archive for whoever helps you
+///
+/// What `preflight` finds, versions, agents and stacks by name and state, errors, the last 500 events and 200 entries of the
+/// audit log, as far as you may see them. No manifests, no values of Secrets, no tokens. It lists what could not be had.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr admin support-bundle --metrics http://broker-0:8781")]
+pub struct SupportBundle {
+    /// Where to write it, for you alone to read (- is stdout); brokkr-support-TIME.tar.gz if not given
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Where a replica shows its metrics, as its --admin-listen says; can be repeated
+    #[arg(long, value_name = "URL")]
+    pub metrics: Vec<Url>,
+}
+
 /// Settle a stack on which agents and the restored database differ
 ///
 /// Whatever is chosen is published as a new version, so that it reaches every agent.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr system settle web --take eu-1")]
+#[command(after_help = "Example: brokkr admin settle web --take eu-1")]
 pub struct Settle {
     /// By id, or by name
     #[arg(value_parser = super::stack)]

@@ -36,7 +36,7 @@ impl Show for Ahead {
         if self.0.items.is_empty() {
             return "No agent is ahead of the database.".to_owned();
         }
-        let how = "brokkr system settle STACK --keep-restored, or --take AGENT";
+        let how = "brokkr admin settle STACK --keep-restored, or --take AGENT";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
     }
 
@@ -50,7 +50,7 @@ impl Show for Unknown {
         if self.0.items.is_empty() {
             return "Every stack that an agent has is known.".to_owned();
         }
-        let how = "brokkr system settle STACK --take AGENT, or --delete";
+        let how = "brokkr admin settle STACK --take AGENT, or --delete";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
     }
 
@@ -90,8 +90,8 @@ fn status(system: &System) -> String {
     }
     for (number, what, next) in [
         (system.agents_to_tell, "agent", "not told yet what it holds"),
-        (system.stacks_ahead, "stack", "newer on agents than here: brokkr system ahead"),
-        (system.stacks_unknown, "stack", "on agents and not known here: brokkr system unknown"),
+        (system.stacks_ahead, "stack", "newer on agents than here: brokkr admin ahead"),
+        (system.stacks_unknown, "stack", "on agents and not known here: brokkr admin unknown"),
         (
             system.targets_kept,
             "target",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn system() {
+    fn admin() {
         let id = "01900000-0000-7000-8000-000000000001";
         let mut system = System {
             installation: id.parse::<InstallationId>().expect("an id"),

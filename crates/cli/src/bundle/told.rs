@@ -1,0 +1,113 @@
+//! Agents, stacks, errors and events as an archive tells them: names, states and times.
+
+use brokkr_api::agents::Agent;
+use brokkr_api::events::Event;
+use brokkr_api::report::ObjectNote;
+use brokkr_api::stacks::{Stack, StackTargets};
+use brokkr_api::status::{ErrorGroup, StackSummary};
+use brokkr_api::why::Presence;
+use brokkr_api::{Labels, SequenceId};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::preflight::Hook;
+
+/// An agent, without its annotations.
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentTold {
+    name: String,
+    id: String,
+    status: String,
+    presence: Presence,
+    last_seen_at: Option<Timestamp>,
+    session_count: i64,
+    session_tied: bool,
+    revoked_at: Option<Timestamp>,
+    abandoned_at: Option<Timestamp>,
+    labels: Labels,
+}
+
+impl From<Agent> for AgentTold {
+    fn from(agent: Agent) -> Self {
+        Self {
+            name: agent.name.to_string(),
+            id: agent.id.to_string(),
+            status: agent.status.to_string(),
+            presence: agent.presence,
+            last_seen_at: agent.last_seen_at,
+            session_count: agent.session_count,
+            session_tied: agent.session_tied,
+            revoked_at: agent.revoked_at,
+            abandoned_at: agent.abandoned.map(|abandoned| abandoned.at),
+            labels: agent.labels,
+        }
+    }
+}
+
+/// A stack, without its annotations, and how far its newest version is.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackTold {
+    name: String,
+    id: String,
+    sequence_id: Option<SequenceId>,
+    created_at: Timestamp,
+    targets: StackTargets,
+    /// None beyond the number of stacks that are asked about one by one.
+    summary: Option<StackSummary>,
+}
+
+impl StackTold {
+    pub fn new(stack: Stack, summary: Option<StackSummary>) -> Self {
+        Self {
+            name: stack.name.to_string(),
+            id: stack.id.to_string(),
+            sequence_id: stack.sequence_id,
+            created_at: stack.created_at,
+            targets: stack.targets,
+            summary,
+        }
+    }
+}
+
+/// What its examples have in common; their own words can quote a manifest.
+pub fn error(group: &ErrorGroup) -> Value {
+    let examples = group.examples.iter().map(|example| {
+        json!({
+            "stack": example.stack_name,
+            "agent": example.agent_name,
+            "sequence_id": example.sequence_id,
+            "objects": objects(&example.objects),
+        })
+    });
+    json!({
+        "reason": group.reason,
+        "message": group.message,
+        "count": group.count,
+        "stacks": group.stacks,
+        "sequence_id": group.sequence_id,
+        "examples": examples.collect::<Vec<_>>(),
+    })
+}
+
+pub fn event(event: &Event) -> Value {
+    json!({
+        "at": event.at,
+        "id": event.id,
+        "stack": event.stack_name,
+        "agent": event.agent_name,
+        "sequence_id": event.sequence_id,
+        "transition": event.transition,
+        "reason": event.reason,
+        "objects": objects(&event.objects),
+        "hops": event.hops,
+    })
+}
+
+fn objects(notes: &[ObjectNote]) -> Vec<Value> {
+    notes.iter().map(|note| json!({"object": note.object, "reason": note.reason})).collect()
+}
+
+pub fn hook(hook: &Hook) -> Value {
+    json!({"name": hook.name, "off_because": hook.off_because, "dead": hook.dead, "more": hook.more})
+}

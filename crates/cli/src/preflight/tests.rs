@@ -1,0 +1,258 @@
+//! Every answer and its verdict.
+
+use brokkr_api::health::Trouble;
+use brokkr_api::status::ErrorExample;
+use brokkr_api::system::Hold;
+use brokkr_api::tokens::Role;
+use brokkr_api::{ErrorCode, Problem, SequenceId};
+
+use super::*;
+use crate::view::samples::{AGENT, STACK, ago, now, stack};
+
+/// Everything is well.
+fn well() -> Answers {
+    let health = Ok(Health { whole: true, causes: Vec::new() });
+    Answers {
+        server: "https://brokkr.example/".into(),
+        version: "0.1.0".into(),
+        reached: Ok(()),
+        caller: Ok(WhoAmI {
+            token_id: STACK.parse().unwrap(),
+            name: "ana".into(),
+            project: "default".into(),
+            role: Role::Admin,
+            expires_at: None,
+        }),
+        replicas: vec![Replica { address: "192.0.2.1:8780".into(), health }],
+        system: Ok(System {
+            installation: STACK.parse().unwrap(),
+            version: "0.1.0".into(),
+            protocol: 1,
+            oldest_protocol: 1,
+            epoch: 1,
+            position: "1.7".into(),
+            hold: None,
+            agents_to_tell: 0,
+            stacks_ahead: 0,
+            stacks_unknown: 0,
+            targets_kept: 0,
+            raised: Vec::new(),
+        }),
+        fleet: Ok(Fleet { agents: 42, ..Fleet::default() }),
+        owed: Ok(Vec::new()),
+        errors: Ok(Vec::new()),
+        tokens: Ok(Vec::new()),
+        hooks: Ok(vec![hook("ops", 0)]),
+        audit: Ok(Walk { links: 7, broken: None, whole: true }),
+    }
+}
+
+fn hook(name: &str, dead: usize) -> Hook {
+    Hook { name: name.into(), off_because: None, dead, more: false }
+}
+
+fn token(name: &str, days: i64) -> ApiToken {
+    ApiToken {
+        id: AGENT.parse().unwrap(),
+        project: "default".into(),
+        name: name.into(),
+        role: Role::Deployer,
+        created_by: None,
+        created_at: ago(100),
+        expires_at: Some(ago(-days * 86_400)),
+        revoked_at: None,
+    }
+}
+
+fn waiting_prune() -> ErrorGroup {
+    let example = ErrorExample {
+        stack_id: STACK.parse().unwrap(),
+        stack_name: "web".into(),
+        agent_id: AGENT.parse().unwrap(),
+        agent_name: "eu-1".into(),
+        sequence_id: SequenceId(42),
+        message: String::new(),
+        objects: Vec::new(),
+    };
+    ErrorGroup {
+        reason: "PruneNeedsApproval".into(),
+        message: "would delete …".into(),
+        count: 2,
+        stacks: 1,
+        sequence_id: SequenceId(42),
+        examples: vec![example],
+    }
+}
+
+/// What one change of the answers makes of one check; every other one stays well.
+fn changed(check: &str, change: impl FnOnce(&mut Answers)) -> (Verdict, String, Option<String>) {
+    let mut answers = well();
+    change(&mut answers);
+    let mut found = checks(&answers, now());
+    let at = found.iter().position(|one| one.check == check).unwrap();
+    let it = found.remove(at);
+    assert!(found.iter().all(|one| one.verdict == Verdict::Ok), "{check}: {found:?}");
+    (it.verdict, it.reason, it.next)
+}
+
+fn system(answers: &mut Answers) -> &mut System {
+    answers.system.as_mut().unwrap()
+}
+
+fn fleet(answers: &mut Answers) -> &mut Fleet {
+    answers.fleet.as_mut().unwrap()
+}
+
+#[test]
+fn a_broker_that_is_well_passes_every_check_and_asks_for_nothing() {
+    let found = checks(&well(), now());
+    assert_eq!(found.len(), 14);
+    for check in &found {
+        assert_eq!((check.verdict, &check.next), (Verdict::Ok, &None), "{check:?}");
+    }
+}
+
+#[test]
+fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
+    type Change = fn(&mut Answers);
+    let cases: &[(&str, Verdict, &str, &str, Change)] = &[
+        ("caller", Verdict::Look, "expires in 3d", "brokkr token create", |answers| {
+            answers.caller.as_mut().unwrap().expires_at = Some(ago(-3 * 86_400));
+        }),
+        ("version", Verdict::Look, "the broker is 0.2.0, this program is 0.1.0", "upgrade.md", |answers| {
+            system(answers).version = "0.2.0".into();
+        }),
+        ("replicas", Verdict::Bad, "192.0.2.2:8780: this replica is stopping", "BrokkrNoBroker", |answers| {
+            let health = Err(Unanswered::Failed { why: "this replica is stopping".into(), next: None });
+            answers.replicas.push(Replica { address: "192.0.2.2:8780".into(), health });
+        }),
+        (
+            "replicas",
+            Verdict::Bad,
+            "192.0.2.1:8780: database: not read for 9 s",
+            "BrokkrNoBroker",
+            |answers| {
+                let causes = vec![Trouble { part: "database".into(), detail: "not read for 9 s".into() }];
+                answers.replicas[0].health = Ok(Health { whole: false, causes });
+            },
+        ),
+        ("hold", Verdict::Bad, "because the agent shop-1", "epoch raise", |answers| {
+            let because = "the agent shop-1 has seen 1.900".into();
+            system(answers).hold = Some(Hold { since: now(), because });
+        }),
+        ("restore", Verdict::Bad, "2 stacks newer on agents", "brokkr admin ahead", |answers| {
+            system(answers).stacks_ahead = 2;
+        }),
+        ("restore", Verdict::Bad, "1 stack on agents and not", "brokkr admin unknown", |answers| {
+            system(answers).stacks_unknown = 1;
+        }),
+        ("restore", Verdict::Look, "3 of the agents", "brokkr admin status", |answers| {
+            system(answers).agents_to_tell = 3;
+        }),
+        (
+            "agents-silent",
+            Verdict::Look,
+            "9 silent (a, b, c and 6 more) of 42",
+            "--presence silent",
+            |answers| {
+                let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+                fleet(answers).silent = Group { number: 9, names };
+            },
+        ),
+        ("agents-silent", Verdict::Look, "1 never came (new) of 42 agents", "--presence never", |answers| {
+            fleet(answers).never = Group { number: 1, names: vec!["new".into()] };
+        }),
+        (
+            "agents-refused",
+            Verdict::Bad,
+            "who comes as eu-1 is refused",
+            "brokkr why agent/eu-1",
+            |answers| {
+                fleet(answers).refused = vec!["eu-1".into()];
+            },
+        ),
+        ("agents-refused", Verdict::Look, "60 agents more", "--presence silent", |answers| {
+            fleet(answers).not_asked = 60;
+        }),
+        ("agents-revoked", Verdict::Look, "1 (eu-9)", "brokkr agent list", |answers| {
+            fleet(answers).revoked = vec!["eu-9".into()];
+        }),
+        ("deletions", Verdict::Look, "agents still hold web since 5m", "brokkr status 0190", |answers| {
+            let mut stack = stack("web", Some(7));
+            stack.deleted_at = Some(ago(300));
+            answers.owed = Ok(vec![stack]);
+        }),
+        ("prunes", Verdict::Look, "2 prunes, such as of web", "brokkr approve web", |answers| {
+            answers.errors = Ok(vec![waiting_prune()]);
+        }),
+        ("tokens", Verdict::Look, "expires: ci in 13d", "brokkr token list", |answers| {
+            answers.tokens = Ok(vec![token("ci", 13), token("later", 15), token("gone", -1)]);
+        }),
+        (
+            "webhooks",
+            Verdict::Look,
+            "ops has at least 50 dead letters",
+            "deliveries ops --state dead",
+            |answers| {
+                answers.hooks = Ok(vec![hook("well", 0), Hook { more: true, ..hook("ops", 50) }]);
+            },
+        ),
+        ("webhooks", Verdict::Look, "ops is off, because it answered 410", "webhook show ops", |answers| {
+            let off_because = Some("it answered 410".into());
+            answers.hooks = Ok(vec![Hook { off_because, ..hook("ops", 0) }]);
+        }),
+        ("audit", Verdict::Bad, "at link 7: its entry was changed", "brokkr audit verify", |answers| {
+            let why = "its entry was changed".into();
+            let broken = Some(BrokenLink { number: 7, audit_id: None, why });
+            answers.audit = Ok(Walk { links: 6, broken, whole: true });
+        }),
+        ("audit", Verdict::Look, "the first 200000 links hold", "brokkr audit verify", |answers| {
+            answers.audit = Ok(Walk { links: 200_000, broken: None, whole: false });
+        }),
+    ];
+    for (check, verdict, reason, next, change) in cases {
+        let (found, why, what) = changed(check, change);
+        assert_eq!(found, *verdict, "{check}: {why}");
+        assert!(why.contains(reason), "{check}: {why:?} does not say {reason:?}");
+        let what = what.unwrap_or_default();
+        assert!(what.contains(next), "{check}: {what:?} does not say {next:?}");
+    }
+}
+
+#[test]
+fn what_the_caller_may_not_ask_is_never_ok() {
+    let problem = Problem::new(ErrorCode::BRK1002, "takes the role admin");
+    let refusal =
+        || Unanswered::from(ClientError::Problem { problem: Box::new(problem.clone()), retry_after: None });
+    let mut answers = well();
+    answers.system = Err(refusal());
+    answers.tokens = Err(refusal());
+    let found = checks(&answers, now());
+    for check in found.iter().filter(|check| ["version", "hold", "restore", "tokens"].contains(&check.check))
+    {
+        assert_eq!(check.verdict, Verdict::Look, "{check:?}");
+        assert_eq!(check.reason, "you may not ask: takes the role admin");
+    }
+}
+
+#[test]
+fn a_broker_that_cannot_be_reached_is_bad_once_and_the_rest_is_not_ok() {
+    let reached = Err(Unanswered::Failed { why: "connect: refused".into(), next: Some("check it".into()) });
+    let nothing = || Unanswered::NotAsked;
+    let answers = Answers {
+        reached,
+        caller: Err(nothing()),
+        replicas: Vec::new(),
+        system: Err(nothing()),
+        fleet: Err(nothing()),
+        owed: Err(nothing()),
+        errors: Err(nothing()),
+        tokens: Err(nothing()),
+        hooks: Err(nothing()),
+        audit: Err(nothing()),
+        ..well()
+    };
+    let found = checks(&answers, now());
+    assert_eq!((found[0].verdict, found[0].reason.as_str()), (Verdict::Bad, "connect: refused"));
+    assert!(found[1..].iter().all(|check| check.verdict == Verdict::Look), "{found:?}");
+}

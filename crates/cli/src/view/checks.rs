@@ -1,0 +1,74 @@
+//! What a preflight found: a row a check, and below them what to do about those that are not well.
+
+use brokkr_api::page::Page;
+use serde::Serialize;
+
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, painted, plain, sentence};
+use super::text::clean;
+use super::{Look, Show};
+use crate::preflight::{Check, Verdict};
+
+/// All checks.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Checks(pub Page<Check>);
+
+impl Show for Checks {
+    fn text(&self, look: &Look) -> String {
+        let mut table = Table::new(look, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
+        for check in &self.0.items {
+            let (word, style) = match check.verdict {
+                Verdict::Ok => ("ok", GOOD),
+                Verdict::Look => ("look", CAREFUL),
+                Verdict::Bad => ("bad", BAD),
+            };
+            table.row([check.check.into(), painted(word, style), check.reason.clone().into()]);
+        }
+        let nexts = self.0.items.iter().filter_map(|check| Some((check.check, check.next.as_ref()?)));
+        let nexts = nexts.map(|(check, next)| format!("{FAINT}{check}:{FAINT:#} {}", clean(next)));
+        let nexts = nexts.collect::<Vec<_>>().join("\n");
+        if nexts.is_empty() { table.print() } else { format!("{}\n\n{nexts}", table.print()) }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.items.iter().map(|check| format!("check/{}", check.check)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::looks;
+    use super::super::whole;
+    use super::*;
+
+    #[test]
+    fn checks() {
+        let check = |check, verdict, reason: &str, next: Option<&str>| Check {
+            check,
+            verdict,
+            reason: reason.to_owned(),
+            next: next.map(ToOwned::to_owned),
+        };
+        let found = vec![
+            check("broker", Verdict::Ok, "https://brokkr.example:8780/ answers", None),
+            check(
+                "hold",
+                Verdict::Bad,
+                "on hold since 2026-03-01T12:00:00Z, because the agent shop-1 has seen 1.900",
+                Some("brokkr-broker epoch raise --dry-run"),
+            ),
+            check(
+                "agents-silent",
+                Verdict::Look,
+                "5 silent (eu-1, eu-2, eu-3 and 2 more) of 1200 agents",
+                Some("brokkr agent list --presence silent"),
+            ),
+        ];
+        let well = vec![found[0].clone()];
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            looks(&Checks(whole(found))),
+            looks(&Checks(whole(well)))
+        ));
+    }
+}

@@ -1,0 +1,177 @@
+//! `brokkr admin preflight` and `support-bundle` against prepared answers: what is asked, printed and exited with.
+
+use brokkr_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::fake_broker::FakeBroker;
+use crate::sample::{SHA, STACK_ID, TIME, agent, page, stack, whoami};
+
+pub fn system() -> Value {
+    json!({"installation": STACK_ID, "version": env!("CARGO_PKG_VERSION"), "protocol": 1, "oldest_protocol": 1, "epoch": 1,
+        "position": "1.7", "agents_to_tell": 0, "stacks_ahead": 0, "stacks_unknown": 0, "targets_kept": 0, "raised": []})
+}
+
+/// Everything but the state of the installation and of the audit chain.
+pub fn broker() -> FakeBroker {
+    let mut agents = page(&[agent("eu-1")]);
+    agents["total"] = 1.into();
+    FakeBroker::start()
+        .on("GET /readyz", 200, json!({"whole": true, "causes": []}))
+        .on("GET /api/v1/whoami", 200, whoami())
+        .on("GET /api/v1/agents", 200, agents)
+        .on("GET /api/v1/agents/eu-1/why", 200, json!({"agent_id": STACK_ID, "agent_name": "eu-1", "status": "ACTIVE",
+            "presence": "silent", "last_seen_at": TIME, "events": [], "broken": null, "evidence": [], "stacks": [],
+            "concerned": 0}))
+        .on("GET /api/v1/stacks", 200, page(&[]))
+        .on("GET /api/v1/errors", 200, page(&[]))
+        .on("GET /api/v1/api-tokens", 200, page(&[]))
+        .on("GET /api/v1/webhooks", 200, page(&[]))
+}
+
+fn verdict(broken: Value) -> Value {
+    json!({"project": "default", "links": 7, "last": {"project": "default", "number": 7, "hash": SHA}, "broken": broken,
+        "next": null})
+}
+
+fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let items = document["items"].as_array().unwrap();
+    items.iter().find(|check| check["check"] == name).unwrap()
+}
+
+#[test]
+fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
+    let well = broker().on("GET /api/v1/system", 200, system()).on(
+        "GET /api/v1/audit/verify",
+        200,
+        verdict(json!(null)),
+    );
+    // The fake broker lists the one agent whatever presence is asked for.
+    let ran = well.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
+    ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    look");
+    let asked: Vec<String> = well.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
+    assert!(asked.iter().any(|line| line.contains("/api/v1/stacks?deleted=true")), "{asked:?}");
+    let document = well.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
+    let hold = json!({"check": "hold", "verdict": "ok", "reason": "not on hold", "next": null});
+    assert_eq!(check(&document, "hold"), &hold);
+    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: look");
+    well.brokkr(&["admin", "preflight", "-o", "name"]).exits(0).prints("check/audit\n");
+
+    let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});
+    let bad =
+        broker().on("GET /api/v1/system", 200, system()).on("GET /api/v1/audit/verify", 200, verdict(broken));
+    bad.brokkr(&["admin", "preflight"])
+        .exits(1)
+        .prints("audit            bad       the chain does not hold at link 7")
+        .prints("audit: brokkr audit verify");
+}
+
+#[test]
+fn what_is_owed_is_named_with_the_command_that_shows_it() {
+    let mut deleted = stack(&[]);
+    deleted["deleted_at"] = TIME.into();
+    let owing = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
+        "GET /api/v1/whoami",
+        200,
+        whoami(),
+    );
+    let document = owing.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
+    let deletions = check(&document, "deletions");
+    assert_eq!(deletions["verdict"], "look");
+    assert!(deletions["reason"].as_str().unwrap().starts_with("agents still hold web since"), "{deletions}");
+    assert_eq!(deletions["next"], format!("brokkr status {STACK_ID}"));
+    assert_eq!(check(&document, "hold")["verdict"], "bad", "a question that fails is not well");
+}
+
+#[test]
+fn whoever_may_not_ask_is_told_so() {
+    let broker = broker().refuses("GET /api/v1/system", ErrorCode::BRK1002, "takes the role admin").refuses(
+        "GET /api/v1/audit/verify",
+        ErrorCode::BRK1002,
+        "takes the role owner",
+    );
+    let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
+    for name in ["version", "hold", "restore", "audit"] {
+        let check = check(&document, name);
+        assert_eq!(check["verdict"], "look");
+        assert!(check["reason"].as_str().unwrap().starts_with("you may not ask: takes the role"), "{check}");
+    }
+}
+
+#[test]
+fn a_token_that_is_refused_is_told_once() {
+    let broker =
+        FakeBroker::start().refuses("GET /api/v1/whoami", ErrorCode::BRK1001, "the token is unknown");
+    let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
+    let bad: Vec<&Value> =
+        document["items"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").collect();
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    assert_eq!((&bad[0]["check"], &bad[0]["reason"]), (&json!("caller"), &json!("the token is unknown")));
+    assert_eq!(broker.asked().len(), 1);
+}
+
+#[test]
+fn a_broker_that_is_not_there_is_an_answer() {
+    let home = FakeBroker::start();
+    let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
+    let ran = home.run(&["admin", "preflight"], &nowhere, "").exits(1);
+    ran.prints("broker           bad       connect: http://127.0.0.1:9").prints("not asked");
+}
+
+#[test]
+fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let broker = broker()
+        .on("GET /api/v1/system", 200, system())
+        .on("GET /api/v1/events", 200, page(&[]))
+        .refuses("GET /api/v1/audit", ErrorCode::BRK1002, "takes the role owner")
+        .on("GET /api/v1/audit/verify", 200, verdict(json!(null)));
+    let file = broker.home.path().join("bundle.tar.gz");
+    let named = file.to_str().unwrap();
+    let bundle = ["admin", "support-bundle", "--file", named];
+    let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz is written, with ");
+    ran.says("missing: audit.json: you may not ask: takes the role owner")
+        .says("missing: metrics: no replica");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = std::fs::read(&file).unwrap();
+    assert!(before.starts_with(&[0x1f, 0x8b]), "it is compressed");
+    broker.brokkr(&bundle).exits(3).says("cannot write");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    let asked: Vec<String> = broker.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
+    assert!(asked.iter().any(|line| line.contains("/api/v1/events?limit=500")), "{asked:?}");
+    assert!(asked.iter().any(|line| line.contains("/api/v1/audit?limit=200")), "{asked:?}");
+}
+
+#[test]
+fn a_support_bundle_goes_to_stdout_alone() {
+    let home = FakeBroker::start();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_brokkr"))
+        .args(["admin", "support-bundle", "--file", "-"])
+        .env_clear()
+        .env("HOME", home.home.path())
+        .env("BROKKR_SERVER", "http://127.0.0.1:9")
+        .env("BROKKR_TOKEN", "brk_x")
+        .output()
+        .unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(output.stdout.as_slice()));
+    let first = archive.entries().unwrap().next().unwrap().unwrap();
+    assert_eq!(first.path().unwrap().to_str().unwrap(), "brokkr-support/README.txt");
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_support_bundle_is_made_without_a_broker_too() {
+    let home = FakeBroker::start();
+    let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
+    let file = home.home.path().join("bundle.tar.gz");
+    let bundle = ["admin", "support-bundle", "--file", file.to_str().unwrap(), "-o", "json"];
+    let document = home.run(&bundle, &nowhere, "").exits(0).json();
+    let files: Vec<&str> =
+        document["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(files, ["README.txt", "preflight.json", "versions.json", "context.json", "missing.json"]);
+    assert_eq!(
+        document["missing"][0]["why"],
+        "not asked: the broker cannot be reached, or refuses the token"
+    );
+}

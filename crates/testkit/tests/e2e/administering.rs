@@ -1,0 +1,208 @@
+//! What an administrator asks before an upgrade and hands to whoever helps, on a real broker with real trouble.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use brokkr_testkit::process::run;
+use brokkr_testkit::programs::program;
+use brokkr_testkit::{Cluster, Fleet, Launch, Look, Port, Scratch, eventually, unique};
+use serde_json::Value;
+
+use crate::world::{PATIENCE, configmap, namespace};
+
+/// Messages to webhooks go to an address where nobody listens.
+const WEBHOOKS: &[&str] = &[
+    "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    "--webhook-networks=127.0.0.0/8",
+    "--webhook-http",
+    "--webhook-any-port",
+];
+
+/// Verdict and reason by check, and what it exits with.
+async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, BTreeMap<String, (String, String)>)> {
+    let arguments = ["admin", "preflight", "-o", "json"].iter().chain(more);
+    let output = fleet.brokkr(arguments).await?;
+    let document: Value = output.json()?;
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    let items = document["items"].as_array().context("checks")?;
+    let checks =
+        items.iter().map(|check| (text(check, "check"), (text(check, "verdict"), text(check, "reason"))));
+    Ok((output.code, checks.collect()))
+}
+
+#[tokio::test]
+async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let fleet = Fleet::start_with(WEBHOOKS).await?;
+    let shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
+    let space = unique("space");
+    let manifest = namespace(&space) + &configmap(&space, "one", "1");
+    fleet.apply("web", "env=prod", &manifest).await?;
+    let (code, well) = preflight(&fleet, &[]).await?;
+    assert_eq!(code, 0, "{well:?}");
+    let not_ok: Vec<_> = well.iter().filter(|(_, (verdict, _))| verdict != "ok").collect();
+    assert!(not_ok.is_empty(), "{not_ok:?}");
+
+    // So large a prune that it waits.
+    let many = |number: usize| -> String {
+        (0..number).map(|at| configmap(&space, &format!("many-{at}"), "1")).collect()
+    };
+    fleet.apply("many", "env=prod", &many(60)).await?;
+    fleet.submit("many", "env=prod", &many(1)).await?;
+    eventually(PATIENCE, "a prune that waits for an approval", async || match preflight(&fleet, &[]).await {
+        Ok((0, checks)) if checks["prunes"].0 == "look" && checks["prunes"].1.contains("of many") => {
+            Look::Yes(())
+        }
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?;
+
+    // A token that expires, a stack that goes while its agent is away, a message that nobody takes.
+    fleet.brokkr(["token", "create", "ci", "--role", "viewer", "--ttl", "2d"]).await?.ok()?;
+    let url = ["--url", "http://127.0.0.1:9/hook"];
+    fleet.brokkr(["webhook", "create", "ops"].iter().chain(&url)).await?.ok()?;
+    shop.kill9();
+    fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
+    eventually(PATIENCE, "a message that waits", async || {
+        match fleet.get("/api/v1/webhooks/ops/deliveries").await {
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    fleet.brokkr(["webhook", "disable", "ops"]).await?.ok()?;
+    eventually(PATIENCE, "a dead letter", async || {
+        match fleet.get("/api/v1/webhooks/ops/deliveries?state=dead").await {
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Look::Yes(()),
+            other => Look::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    let (code, troubled) = preflight(&fleet, &[]).await?;
+    for (check, reason) in [
+        ("tokens", "expires: ci in"),
+        ("deletions", "agents still hold web since"),
+        ("webhooks", "ops has 1 dead"),
+    ] {
+        let (verdict, told) = &troubled[check];
+        assert!(verdict == "look" && told.contains(reason), "{check}: {verdict}: {told}");
+    }
+    assert_eq!(code, 0, "nothing of that is bad: {troubled:?}");
+
+    // Whoever may not ask is told so, and not that all is well.
+    let viewer = fleet.brokkr(["token", "create", "eye", "--role", "viewer"]).await?.ok()?.stdout;
+    let file = fleet.cli.file("viewer", &viewer)?.display().to_string();
+    let (code, seen) = preflight(&fleet, &["--token-file", &file]).await?;
+    for check in ["version", "hold", "restore", "tokens", "audit"] {
+        let (verdict, told) = &seen[check];
+        assert!(verdict == "look" && told.starts_with("you may not ask"), "{check}: {verdict}: {told}");
+    }
+    assert_eq!((code, seen["broker"].0.as_str()), (0, "ok"));
+
+    let hold = ["epoch", "hold", "--because", "rehearsal", "--database-url"];
+    let launch =
+        Launch::new("brokkr-broker", program("brokkr-broker")?).args(hold).arg(fleet.database().url());
+    run(launch, PATIENCE).await?.ok()?;
+    let (code, held) = preflight(&fleet, &[]).await?;
+    assert_eq!((code, held["hold"].0.as_str()), (1, "bad"), "{held:?}");
+    assert!(held["hold"].1.contains("rehearsal"), "{held:?}");
+    Ok(())
+}
+
+/// The files of a bundle by name, unpacked as anybody would.
+async fn unpacked(bundle: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
+    fs::create_dir_all(folder)?;
+    let launch = Launch::new("tar", "/bin/tar").arg("-xzf").arg(bundle).arg("-C").arg(folder);
+    run(launch, PATIENCE).await?.ok()?;
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.join("brokkr-support")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.file_name().context("a name")?.to_string_lossy().into_owned();
+                found.insert(name, fs::read_to_string(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
+    let (cluster, port, scratch) = (Cluster::shared().await?, Port::free()?, Scratch::new("bundle")?);
+    let address = port.address();
+    let fleet = Fleet::start_with(&[WEBHOOKS, &["--admin-listen", &address]].concat()).await?;
+    let _shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
+    let space = unique("space");
+    let [secret, plain, quoted, path] =
+        ["secret", "plain", "quoted", "path"].map(|what| unique(&format!("hunter-{what}")));
+    let manifest = namespace(&space)
+        + &configmap(&space, "one", &plain)
+        + &format!(
+            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: {space}}}\nstringData: {{password: {secret}}}\n"
+        );
+    fleet.apply("web", "env=prod", &manifest).await?;
+    // The API server quotes what it complains of.
+    let service = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: {space}}}\n\
+         spec: {{type: {quoted}, ports: [{{port: 80}}]}}\n"
+    );
+    let refused = fleet.try_apply("bad", "env=prod", &service, "60s").await?;
+    assert!(refused.stderr.contains(&quoted), "the broker knows it: {refused:?}");
+    let token = fleet.brokkr(["token", "create", "ci", "--role", "viewer"]).await?.ok()?.stdout;
+    let join = fleet.join_token("later", &[]).await?;
+    let url = format!("http://127.0.0.1:9/{path}");
+    let hook = fleet.brokkr(["webhook", "create", "ops", "--url", &url]).await?.ok()?.stdout;
+
+    let file = scratch.join("bundle.tar.gz");
+    let (named, metrics) = (file.display().to_string(), format!("http://{address}"));
+    let make = ["admin", "support-bundle", "--file", &named, "--metrics", &metrics];
+    fleet.brokkr(make).await?.ok()?;
+    assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    let found = unpacked(&file, &scratch.join("admin")).await?;
+    let encoded = STANDARD.encode(&secret);
+    let hidden =
+        [secret.as_str(), &encoded, &plain, &quoted, &path, fleet.admin_token(), &token, &join, &hook];
+    for (name, text) in &found {
+        for hidden in hidden {
+            assert!(!text.contains(hidden.trim()), "{hidden:?} is in {name}:\n{text}");
+        }
+        for prefix in ["brk_", "brj_", "whsec_"] {
+            assert!(!text.contains(prefix), "a {prefix} is in {name}:\n{text}");
+        }
+    }
+    for (name, text) in [
+        ("agents.json", "shop-1"),
+        ("stacks.json", "\"web\""),
+        ("errors.json", "\"bad\""),
+        ("events.json", "healthy"),
+        ("audit.json", "POST"),
+        ("webhooks.json", "ops"),
+        ("preflight.json", "agents-silent"),
+        ("versions.json", env!("CARGO_PKG_VERSION")),
+        ("context.json", "https://"),
+    ] {
+        let told = found.get(name).with_context(|| format!("no {name}"))?;
+        assert!(told.contains(text), "{text:?} is not in {name}:\n{told}");
+    }
+    assert!(found.values().any(|text| text.contains("brokkr_on_hold 0")), "{:?}", found.keys());
+    assert_eq!(found["missing.json"].trim(), "[]");
+
+    // Whoever may see less gets less, and is told what.
+    let viewer = fleet.cli.file("viewer", &token)?.display().to_string();
+    let less = scratch.join("less.tar.gz").display().to_string();
+    let make = ["admin", "support-bundle", "--file", &less, "--token-file", &viewer];
+    fleet.brokkr(make).await?.ok()?;
+    let found = unpacked(Path::new(&less), &scratch.join("viewer")).await?;
+    for name in ["system.json", "audit.json"] {
+        assert!(!found.contains_key(name) && found["missing.json"].contains(name), "{found:?}");
+    }
+    Ok(())
+}
