@@ -69,6 +69,7 @@ pub struct Metrics {
     polls_failed: Counter,
     reports_waiting: Gauge,
     key_since: Gauge,
+    key_life: Gauge,
     /// When the broker last answered a poll, in milliseconds since the start.
     answered: Arc<AtomicU64>,
 }
@@ -86,6 +87,7 @@ impl Default for Metrics {
             polls_failed: Counter::default(),
             reports_waiting: Gauge::default(),
             key_since: Gauge::default(),
+            key_life: Gauge::default(),
             answered: Arc::default(),
         }
     }
@@ -138,6 +140,11 @@ impl Metrics {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// How old a key may become.
+    pub fn key_life(&self, life: Duration) {
+        self.key_life.set(i64::try_from(life.as_secs()).unwrap_or(i64::MAX));
+    }
+
     /// The agent has its key since then.
     pub fn key_since(&self, since: Timestamp) {
         self.key_since.set(since.as_second());
@@ -180,6 +187,7 @@ impl Metrics {
             "Since when the agent has its key, in seconds since 1970",
             self.key_since.clone(),
         );
+        registry.register("key_life_seconds", "How old its key may become", self.key_life.clone());
         seconds(
             registry,
             "broker_silence_seconds",

@@ -62,6 +62,7 @@ impl Keys {
         life: Duration,
         metrics: Metrics,
     ) -> Self {
+        metrics.key_life(life);
         metrics.key_since(found.key_since);
         Self {
             secrets: Api::namespaced(client.clone(), namespace),

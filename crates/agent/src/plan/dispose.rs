@@ -119,7 +119,7 @@ fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key)
             return release(Left::BeforeBrokkr);
         }
         if let Some(upper) = needed_by(key) {
-            return release(Left::Needed(upper));
+            return release(Left::Needed(Box::new(upper)));
         }
         if s.neighbours.dwells_on(key) {
             return release(Left::NeededByAnother);

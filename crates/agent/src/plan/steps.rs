@@ -95,7 +95,7 @@ pub enum Left {
     Kept,
     BeforeBrokkr,
     /// Something of this stack that stays lives in it, or is of its kind.
-    Needed(Key),
+    Needed(Box<Key>),
     /// The same of another stack.
     NeededByAnother,
     Contains(Vec<String>),

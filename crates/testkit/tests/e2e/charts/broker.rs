@@ -48,7 +48,7 @@ impl Installation {
     async fn notes(&self) -> Result<String> {
         let told = self.upgrade(&chart("brokkr"), 2, &["--dry-run=server"]).await?.stdout;
         let (_, notes) = told.split_once("\nNOTES:\n").context("notes")?;
-        let (log_in, _) = notes.split_once("\nThen let a cluster join:").context("how to log in")?;
+        let (log_in, _) = notes.split_once("\nThen let a cluster join").context("how to log in")?;
         Ok(log_in.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n"))
     }
 
