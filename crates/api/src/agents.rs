@@ -42,6 +42,9 @@ pub struct Agent {
     pub last_seen_at: Option<Timestamp>,
     /// Whether it is there, judged by how often it asks.
     pub presence: Presence,
+    /// Of which version it was when it last started, as it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// How often the agent has started; two with the same count both hold.
     pub session_count: i64,
     pub session_tied: bool,

@@ -31,6 +31,17 @@ pub struct System {
     pub targets_kept: u64,
     /// Newest first, the last ten.
     pub raised: Vec<RaisedEpoch>,
+    /// How many agents are of which version, the most frequent first, twenty at most. Without those that were revoked.
+    #[serde(default)]
+    pub agent_versions: Vec<AgentVersion>,
+}
+
+/// How many agents said, when they last started, that they are of this version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentVersion {
+    /// None of those that never started, or did not say.
+    pub version: Option<String>,
+    pub agents: u64,
 }
 
 /// Why nothing new is handed out, and nothing may be changed.

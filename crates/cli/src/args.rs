@@ -28,6 +28,7 @@ mod preview;
 mod project;
 mod rollback;
 mod status;
+mod targeting;
 mod token;
 mod wait;
 mod webhook;
@@ -52,7 +53,8 @@ pub use login::Login;
 pub use preview::Preview;
 pub use project::{ProjectCommand, ProjectQuotas};
 pub use rollback::Rollback;
-pub use status::{Errors, History, Status, Targets};
+pub use status::{Errors, History, ShowVersion, Status, Targets};
+pub use targeting::{Retarget, Targeting};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use wait::{For, Wait, Waiting};
 pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
@@ -141,11 +143,13 @@ pub enum Command {
     Errors(Errors),
     Events(Events),
     History(History),
+    Show(ShowVersion),
     Rollback(Rollback),
     /// Contents that a roll-back barred
     #[command(subcommand)]
     Bar(BarCommand),
     Approve(Approve),
+    Retarget(Retarget),
     Targets(Targets),
     Preview(Preview),
     /// Delete a stack and, on every agent, what it brought

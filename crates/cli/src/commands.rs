@@ -28,7 +28,9 @@ mod login;
 mod man;
 mod preview;
 mod project;
+mod retarget;
 mod rollback;
+mod show;
 mod similar;
 mod status;
 mod targets;
@@ -82,6 +84,8 @@ async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answ
         Command::Errors(args) => errors::run(args, client, printer).await,
         Command::Events(args) => events::run(args, client, printer).await,
         Command::History(args) => history::run(args, client, printer).await,
+        Command::Show(args) => show::run(args, client, printer).await,
+        Command::Retarget(args) => retarget::run(args, client, printer).await,
         Command::Rollback(args) => rollback::run(args, client, printer).await,
         Command::Bar(args) => bar::run(args, client, printer).await,
         Command::Approve(args) => approve::run(args, client, printer).await,

@@ -157,6 +157,7 @@ pub fn checks(answers: &Answers, now: Timestamp) -> Vec<Check> {
         broker::replicas(answers),
         broker::hold(answers),
         broker::restore(answers),
+        fleet::versions(answers),
         fleet::silent(answers),
         fleet::refused(answers),
         fleet::revoked(answers),

@@ -124,7 +124,7 @@ impl Printer {
         }
     }
 
-    /// An archive, as it is.
+    /// An archive, or a manifest, as it is.
     pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = std::io::stdout();
         stdout

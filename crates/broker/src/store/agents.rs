@@ -2,6 +2,7 @@
 
 use brokkr_api::agents::{Abandoned, Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::page::Sort;
+use brokkr_api::system::AgentVersion;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
 use jiff::Timestamp;
@@ -38,6 +39,7 @@ struct AgentRow {
     created_at: jiff_sqlx::Timestamp,
     last_seen_at: Option<jiff_sqlx::Timestamp>,
     poll_seconds: i32,
+    version: Option<String>,
     session_count: i64,
     session_tied: bool,
     key_since: Option<jiff_sqlx::Timestamp>,
@@ -60,6 +62,7 @@ impl AgentRow {
             created_at: self.created_at.to_jiff(),
             last_seen_at,
             presence: presence(last_seen_at, self.poll_seconds.unsigned_abs(), Timestamp::now()),
+            version: self.version,
             session_count: self.session_count,
             session_tied: self.session_tied,
             key_since: self.key_since.or(Some(self.created_at)).map(jiff_sqlx::Timestamp::to_jiff),
@@ -76,7 +79,8 @@ impl AgentRow {
 
 macro_rules! columns {
     () => {
-        "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, session_count, session_tied,
+        "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, version, session_count,
+         session_tied,
          key_since, rotation_asked_at, revoked_at, abandoned_at, abandoned_by, abandoned_because"
     };
 }
@@ -153,6 +157,22 @@ pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
+/// How many agents are of which version, the most frequent first.
+pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>, StoreError> {
+    let rows: Vec<(Option<String>, i64)> = sqlx::query_as(
+        "SELECT version, count(*) FROM agents WHERE revoked_at IS NULL
+         GROUP BY version ORDER BY count(*) DESC, version LIMIT $1",
+    )
+    .bind(most)
+    .fetch_all(pool)
+    .await
+    .doing("count the agents of each version")?;
+    Ok(rows
+        .into_iter()
+        .map(|(version, agents)| AgentVersion { version, agents: agents.cast_unsigned() })
+        .collect())
+}
+
 /// The named agents, in the order in which they are named.
 pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
@@ -223,19 +243,22 @@ pub async fn agent_open_session_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
     session: OpenSession,
+    version: Option<&str>,
 ) -> Result<SessionVerdict, StoreError> {
     let tied: Option<bool> = sqlx::query_scalar(
         "UPDATE agents SET
             session_tied = session_count = $2
                            AND (session_tied OR (session_instance IS NOT NULL AND session_instance <> $3)),
             session_instance = CASE WHEN session_count = $2 THEN coalesce(session_instance, $3) ELSE $3 END,
-            session_count = $2
+            session_count = $2,
+            version = coalesce($4, version)
          WHERE id = $1 AND session_count <= $2
          RETURNING session_tied",
     )
     .bind(agent.0)
     .bind(session.count)
     .bind(session.instance.0)
+    .bind(version)
     .fetch_optional(connection)
     .await
     .doing("open the session")?;

@@ -1,8 +1,8 @@
 //! `brokkr apply`
 
-use brokkr_api::{Name, Selector};
+use brokkr_api::Name;
 
-use super::{Content, Waiting};
+use super::{Content, Targeting, Waiting};
 
 /// Submit manifests as the next version of a stack
 ///
@@ -17,17 +17,8 @@ pub struct Apply {
     /// The stack, which is created if there is none of that name
     #[arg(long, value_name = "STACK", value_parser = super::stack)]
     pub stack: Name,
-    /// Target agents by labels, such as env=prod,region in (eu,us); can be repeated
-    ///
-    /// The targets given here replace those that the stack had. Without --to and --to-agent they stay as they are.
-    #[arg(long, value_name = "SELECTOR")]
-    pub to: Vec<Selector>,
-    /// Target one agent; can be repeated
-    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
-    pub to_agent: Vec<Name>,
-    /// How many agents lose the stack by other selectors; the refusal without it says the number
-    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
-    pub expect: Option<u64>,
+    #[command(flatten)]
+    pub targeting: Targeting,
     /// Set a label of the stack; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub label: Vec<(String, String)>,

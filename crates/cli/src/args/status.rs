@@ -1,7 +1,7 @@
-//! `brokkr status`, `errors`, `history` and `targets`
+//! `brokkr status`, `errors`, `history`, `show` and `targets`
 
 use brokkr_api::status::State;
-use brokkr_api::{Name, Selector};
+use brokkr_api::{Name, Selector, SequenceId};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 /// Where stacks stand: all of them, or one on each agent and why
@@ -49,6 +49,18 @@ pub struct History {
     pub stack: Name,
     #[command(flatten)]
     pub most: super::Most,
+}
+
+/// The YAML of a version of a stack, as it was submitted
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  brokkr show web\n  brokkr show web 42 > web-42.yaml")]
+pub struct ShowVersion {
+    /// By name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Its sequence id, as in the history; the newest if left out
+    #[arg(value_name = "SEQUENCE")]
+    pub sequence: Option<SequenceId>,
 }
 
 /// What targets an agent, and why

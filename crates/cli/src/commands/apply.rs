@@ -7,6 +7,7 @@ use brokkr_client::{Client, IdempotencyKey};
 
 use crate::args::{Apply, Global};
 use crate::commands::deliver::Delivery;
+use crate::commands::retarget::put_targets;
 use crate::connect::connect;
 use crate::failure::{Failure, WhileTrying as _};
 use crate::manifest;
@@ -18,7 +19,7 @@ pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), F
     let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
     let client = connect(global, printer)?;
     let stack = put_stack(&args, &client).await?;
-    let stack = put_targets(&args, stack, &client, printer).await?;
+    let stack = put_targets(&args.stack, &args.targeting, stack, &client, printer).await?;
     let object = printer.patiently("submitting", submit(&args, content, &client)).await?;
     if stack.targets == StackTargets::default() {
         printer.warn(&format!("{} targets no agent: use --to SELECTOR or --to-agent NAME", args.stack));
@@ -51,32 +52,6 @@ async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
         put.labels = Some(labels);
     }
     client.put_stack(args.stack.as_str(), &put).await.while_trying(&action)
-}
-
-async fn put_targets(
-    args: &Apply,
-    stack: Stack,
-    client: &Client,
-    printer: Printer,
-) -> Result<Stack, Failure> {
-    if args.to.is_empty() && args.to_agent.is_empty() {
-        return Ok(stack);
-    }
-    let agents = args.to_agent.iter().map(ToString::to_string).collect();
-    let targets = StackTargets { agents, selectors: args.to.clone() };
-    let takes_away = stack.targets.selectors.iter().any(|old| !targets.selectors.contains(old))
-        || stack.targets.agents.iter().any(|old| !targets.agents.contains(old));
-    if takes_away {
-        let (before, after) = (view::stacks::targets(&stack.targets), view::stacks::targets(&targets));
-        printer.warn(&format!(
-            "the targets of {} change from {before} to {after}: agents that lose it remove it",
-            args.stack
-        ));
-    }
-    client
-        .put_stack_targets_expecting(args.stack.as_str(), &targets, args.expect)
-        .await
-        .while_trying(&format!("set the targets of the stack {}", args.stack))
 }
 
 async fn submit(args: &Apply, content: Vec<u8>, client: &Client) -> Result<DeploymentObject, Failure> {

@@ -22,7 +22,6 @@ pub fn caller(answers: &Answers, now: Timestamp) -> Check {
     })
 }
 
-/// Agents tell the broker their protocol, not their version: it is of this program and the broker alone.
 pub fn version(answers: &Answers) -> Check {
     judged("version", &answers.system, |system| {
         let (own, broker) = (&answers.version, &system.version);

@@ -10,6 +10,27 @@ use crate::view::text::{age, count};
 /// What the agent says of a prune that waits.
 const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
 
+/// Agents of an earlier version work with a later broker: it is said, so that somebody knows.
+pub fn versions(answers: &Answers) -> Check {
+    judged("agents-version", &answers.system, |system| {
+        let told: Vec<String> = system
+            .agent_versions
+            .iter()
+            .map(|version| format!("{} {}", version.agents, version.version.as_deref().unwrap_or("unknown")))
+            .collect();
+        match system.agent_versions.as_slice() {
+            [] => ok("no agents yet"),
+            [one] if one.version.as_ref() == Some(&system.version) => {
+                ok(format!("all are {}", system.version))
+            }
+            _ => look(
+                format!("the broker is {}, agents are: {}", system.version, told.join(", ")),
+                "brokkr agent list -o wide; to upgrade them: docs/how-to/upgrade.md",
+            ),
+        }
+    })
+}
+
 pub fn silent(answers: &Answers) -> Check {
     judged("agents-silent", &answers.fleet, |fleet| {
         let told = |group: &Group, what: &str| {

@@ -2,7 +2,7 @@
 
 use brokkr_api::health::Trouble;
 use brokkr_api::status::ErrorExample;
-use brokkr_api::system::Hold;
+use brokkr_api::system::{AgentVersion, Hold};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Problem, SequenceId};
 
@@ -37,6 +37,7 @@ fn well() -> Answers {
             stacks_unknown: 0,
             targets_kept: 0,
             raised: Vec::new(),
+            agent_versions: vec![of(Some("0.1.0"), 42)],
         }),
         fleet: Ok(Fleet { agents: 42, ..Fleet::default() }),
         owed: Ok(Vec::new()),
@@ -45,6 +46,10 @@ fn well() -> Answers {
         hooks: Ok(vec![hook("ops", 0)]),
         audit: Ok(Walk { links: 7, broken: None, whole: true }),
     }
+}
+
+fn of(version: Option<&str>, agents: u64) -> AgentVersion {
+    AgentVersion { version: version.map(ToOwned::to_owned), agents }
 }
 
 fn hook(name: &str, dead: usize) -> Hook {
@@ -104,9 +109,24 @@ fn fleet(answers: &mut Answers) -> &mut Fleet {
 }
 
 #[test]
+fn agents_of_other_versions_are_told() {
+    let mut answers = well();
+    let mut told = |versions: Vec<AgentVersion>| {
+        answers.system.as_mut().unwrap().agent_versions = versions;
+        let check = fleet::versions(&answers);
+        (check.verdict, check.reason)
+    };
+    assert_eq!(told(vec![of(Some("0.1.0"), 7)]), (Verdict::Ok, "all are 0.1.0".into()));
+    assert_eq!(told(Vec::new()), (Verdict::Ok, "no agents yet".into()));
+    let mixed = told(vec![of(Some("0.1.0"), 40), of(Some("0.0.9"), 2), of(None, 1)]);
+    let reason = "the broker is 0.1.0, agents are: 40 0.1.0, 2 0.0.9, 1 unknown";
+    assert_eq!(mixed, (Verdict::Look, reason.into()));
+}
+
+#[test]
 fn a_broker_that_is_well_passes_every_check_and_asks_for_nothing() {
     let found = checks(&well(), now());
-    assert_eq!(found.len(), 14);
+    assert_eq!(found.len(), 15);
     for check in &found {
         assert_eq!((check.verdict, &check.next), (Verdict::Ok, &None), "{check:?}");
     }
@@ -121,6 +141,7 @@ fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
         }),
         ("version", Verdict::Look, "the broker is 0.2.0, this program is 0.1.0", "upgrade.md", |answers| {
             system(answers).version = "0.2.0".into();
+            system(answers).agent_versions = vec![of(Some("0.2.0"), 42)];
         }),
         ("replicas", Verdict::Bad, "192.0.2.2:8780: this replica is stopping", "BrokkrNoBroker", |answers| {
             let health = Err(Unanswered::Failed { why: "this replica is stopping".into(), next: None });

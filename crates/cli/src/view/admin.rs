@@ -205,6 +205,7 @@ mod tests {
             stacks_unknown: 0,
             targets_kept: 0,
             raised: Vec::new(),
+            agent_versions: Vec::new(),
         };
         let held = status(&system);
         system.hold = None;

@@ -20,6 +20,7 @@ impl Listed for Agent {
             plain("SEEN"),
             plain("AGE"),
             sentence("LABELS"),
+            wide("VERSION"),
             wide("KEY"),
             wide("ID"),
         ];
@@ -42,6 +43,7 @@ impl Listed for Agent {
                 age_or_dash(agent.last_seen_at, look.now).into(),
                 age(agent.created_at, look.now).into(),
                 labels(&agent.labels).into(),
+                agent.version.clone().unwrap_or_else(|| "-".to_owned()).into(),
                 age_or_dash(agent.key_since, look.now).into(),
                 agent.id.to_string().into(),
             ]);
@@ -64,6 +66,7 @@ impl Show for Agent {
             ("presence", self.presence.to_string()),
             ("seen", seen),
             ("joined", when(self.created_at, look.now)),
+            ("version", self.version.clone().unwrap_or_else(|| "-".to_owned())),
             ("key", key(self, look.now)),
             ("starts", self.session_count.to_string()),
             ("labels", labels(&self.labels)),

@@ -66,6 +66,7 @@ pub fn agent(name: &str) -> Agent {
         presence: Presence::Fresh,
         session_count: 3,
         session_tied: false,
+        version: Some("0.1.0".into()),
         key_since: Some(ago(86_400 * 20)),
         rotation_asked_at: None,
         revoked_at: None,

@@ -86,3 +86,37 @@ fn a_broken_manifest_is_told_in_full_and_nothing_is_sent() {
         .exits(2)
         .says("cannot read /nowhere.yaml");
 }
+
+#[test]
+fn targets_are_changed_without_submitting_anything() {
+    let broker = FakeBroker::start().on("GET /api/v1/stacks/web", 200, stack(&["env=dev"])).on(
+        "PUT /api/v1/stacks/web/targets",
+        200,
+        stack(&["env=prod"]),
+    );
+    let ran = broker.brokkr(&["retarget", "web", "--to", "env=prod", "--expect", "3"]).exits(0);
+    ran.prints_exactly("stack web targets env=prod\n")
+        .says("the targets of web change from env=dev to env=prod");
+    let asked = broker.asked();
+    assert_eq!(asked[1].body, br#"{"agents":[],"selectors":["env=prod"]}"#);
+    assert!(asked[1].line.contains("?expect=3"), "{}", asked[1].line);
+    broker.brokkr(&["retarget", "web"]).exits(2).says("--to");
+    broker
+        .brokkr(&["retarget", "web", "--to", "env=prod", "--expect", "x"])
+        .exits(2)
+        .says("use a whole number");
+}
+
+#[test]
+fn a_version_is_shown_as_it_was_submitted() {
+    let mut marker = object(43);
+    marker["is_deletion_marker"] = true.into();
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[marker, object(42), object(41)]))
+        .on_yaml("GET /api/v1/deployment-objects/42", MANIFEST)
+        .on_yaml("GET /api/v1/deployment-objects/41", "old: true\n");
+    broker.brokkr(&["show", "web"]).exits(0).prints_exactly(MANIFEST);
+    broker.brokkr(&["show", "stack/web", "41"]).exits(0).prints_exactly("old: true\n");
+    let empty = FakeBroker::start().on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[]));
+    empty.brokkr(&["show", "web"]).exits(5).says("nothing was submitted to web yet");
+}

@@ -14,7 +14,7 @@ fn one_answer_in_every_form() {
     let broker = broker();
     let list = |format: &str| broker.brokkr(&["agent", "list", "-o", format]).exits(0);
     assert!(list("table").stdout.starts_with("NAME   STATUS   PRESENCE   SEEN"));
-    assert!(list("wide").stdout.lines().next().unwrap().ends_with("LABELS    KEY   ID"));
+    assert!(list("wide").stdout.lines().next().unwrap().ends_with("LABELS    VERSION   KEY   ID"));
     assert_eq!(list("json").json()["items"][1]["name"], "us-1");
     assert!(list("yaml").stdout.starts_with("items:\n"), "{:?}", list("yaml"));
     list("name").prints_exactly("agent/eu-1\nagent/us-1\n");

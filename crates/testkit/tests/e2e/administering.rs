@@ -47,6 +47,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     assert_eq!(code, 0, "{well:?}");
     let not_ok: Vec<_> = well.iter().filter(|(_, (verdict, _))| verdict != "ok").collect();
     assert!(not_ok.is_empty(), "{not_ok:?}");
+    assert!(well["agents-version"].1.starts_with("all are "), "{well:?}");
 
     // So large a prune that it waits.
     let many = |number: usize| -> String {

@@ -7,6 +7,7 @@ use axum::response::Response;
 use brokkr_api::agents::{OpenSession, OpenedSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
+use http::header::USER_AGENT;
 
 use crate::broker::Broker;
 use crate::http::change::Change;
@@ -14,6 +15,8 @@ use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::Doorbell;
+
+const LONGEST_VERSION: usize = 40;
 
 /// Open a session. The verdict says whether this process may write.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/session", tag = "agents", request_body = OpenSession,
@@ -28,7 +31,8 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    let verdict = agent_open_session_on_conn(write.conn(), agent, session).await?;
+    let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
+    let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
     if verdict != SessionVerdict::Superseded {
         write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
     }
@@ -36,4 +40,26 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
         tracing::error!(agent_id = %agent, count = session.count, "two processes claim to be this agent");
     }
     write.finish(StatusCode::OK, &OpenedSession { verdict }).await
+}
+
+/// The version in `brokkr-agent/1.2.3`, if it looks like one.
+fn version_in(user_agent: &str) -> Option<&str> {
+    let version = user_agent.strip_prefix("brokkr-agent/")?.split_whitespace().next()?;
+    let is_plain = version.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | '+'));
+    (is_plain && version.len() <= LONGEST_VERSION).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_looks_like_a_version_is_one() {
+        assert_eq!(version_in("brokkr-agent/1.2.3-rc.1+5"), Some("1.2.3-rc.1+5"));
+        assert_eq!(version_in("brokkr-agent/1.2.3 (linux)"), Some("1.2.3"));
+        let long = format!("brokkr-agent/{}", "1".repeat(41));
+        for other in ["curl/8", "brokkr-agent", "brokkr-agent/", "brokkr-agent/<b>", &long] {
+            assert_eq!(version_in(other), None, "{other}");
+        }
+    }
 }

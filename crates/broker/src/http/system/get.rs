@@ -9,8 +9,12 @@ use brokkr_api::system::System;
 
 use crate::broker::Broker;
 use crate::http::error::ApiError;
+use crate::store::agents::agent_versions;
 use crate::store::installation::{installation_raised, installation_standing};
 use crate::store::restore::restore_count;
+
+/// Versions of agents that are told.
+const VERSIONS: i64 = 20;
 
 /// How the installation stands: epoch, hold, what a restore left to settle.
 #[utoipa::path(get, path = "/api/v1/system", tag = "system", responses((status = 200, body = System)))]
@@ -30,5 +34,6 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
         stacks_unknown: counts.unknown.cast_unsigned(),
         targets_kept: counts.kept.cast_unsigned(),
         raised: installation_raised(&broker.pool).await?,
+        agent_versions: agent_versions(&broker.pool, VERSIONS).await?,
     }))
 }
