@@ -115,6 +115,9 @@ impl<T> Doing<T> for Result<T, sqlx::Error> {
 const SESSION: [(&str, &str); 3] =
     [("statement_timeout", "30s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")];
 
+/// By what PostgreSQL knows the sessions of brokers.
+pub const APPLICATION: &str = "brokkr-broker";
+
 /// How long a connection that is given back may take to answer.
 const SILENT: Duration = Duration::from_secs(5);
 
@@ -125,7 +128,7 @@ pub fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
 
 /// The pool of a serving broker.
 pub async fn connect(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let options = connect_options(url)?.application_name("brokkr-broker").options(SESSION);
+    let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
     PgPoolOptions::new()
         .max_connections(connections)
         // Overload sheds: a request that gets no connection soon is told to come back.

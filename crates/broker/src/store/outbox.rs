@@ -6,13 +6,14 @@
 //! and no further, passes over nothing. The price is lag behind open transactions, never loss.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use brokkr_api::{AgentId, GrantId, StackId};
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{APPLICATION, Doing as _, StoreError};
 use crate::seeded::{Bug, has};
 
 /// Rows that are deleted at once.
@@ -207,4 +208,24 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, Sto
             return Ok(deleted);
         }
     }
+}
+
+/// Ends sessions of brokers that wait for the rest of a request in the middle of a transaction. Answers how many they were.
+///
+/// A request that is cut in two, by a network that goes silent between its messages, leaves such a session: it neither runs a
+/// statement nor is it idle, so no timeout of the server ends it, and its transaction holds the horizon back for as long as
+/// the server hopes for the connection. Whole requests come at once: nobody else waits like that for seconds.
+pub async fn outbox_end_cut_off(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
+    sqlx::query_scalar(
+        "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE application_name = $1 AND usename = current_user AND datname = current_database()
+           AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+           AND state = 'active' AND wait_event = 'ClientRead'
+           AND state_change < clock_timestamp() - make_interval(secs => $2)",
+    )
+    .bind(APPLICATION)
+    .bind(silent.as_secs_f64())
+    .fetch_one(pool)
+    .await
+    .doing("end sessions that were cut off")
 }

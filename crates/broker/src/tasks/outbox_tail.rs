@@ -24,7 +24,8 @@ use crate::index::{Changes, Index, Seen};
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    Doorbell, FROZEN, Snapshot, outbox_highest_on_conn, outbox_read_on_conn, outbox_snapshot_on_conn,
+    Doorbell, FROZEN, Snapshot, outbox_end_cut_off, outbox_highest_on_conn, outbox_read_on_conn,
+    outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
 use agreement::Rounds;
@@ -39,6 +40,9 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
 /// A horizon that stands still this long is worth a line in the log.
 const STALLED: SignedDuration = SignedDuration::from_secs(30);
+
+/// So long nobody waits for the rest of a request that is on its way.
+const CUT_OFF: Duration = Duration::from_secs(15);
 
 /// With which handlers tell the tail that they committed something.
 #[derive(Clone, Debug, Default)]
@@ -166,9 +170,23 @@ impl OutboxTail {
         let next = tokio::time::timeout(SILENT, reading).await.unwrap_or_else(|_| {
             Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())).doing("read the outbox in time")
         })?;
-        match next {
-            Some(next) => Ok(next),
-            None => self.load().await,
+        let Some(next) = next else { return self.load().await };
+        let stands = next.snapshot.horizon == cursor.snapshot.horizon;
+        if stands && next.snapshot.horizon < next.snapshot.ceiling && next.moved != cursor.moved {
+            self.end_what_was_cut_off().await;
+        }
+        Ok(next)
+    }
+
+    /// The horizon has stood still for a while. If that is because a request was cut in two, nobody else ends it.
+    async fn end_what_was_cut_off(&self) {
+        match outbox_end_cut_off(&self.pool, CUT_OFF).await {
+            Ok(0) => {}
+            Ok(sessions) => tracing::warn!(sessions, "ended sessions whose requests were cut off"),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "sessions whose requests were cut off were not ended");
+            }
         }
     }
 

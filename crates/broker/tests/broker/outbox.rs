@@ -10,12 +10,14 @@ use brokkr_api::StackId;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_broker::index::Index;
 use brokkr_broker::store::outbox::{
-    Doorbell, FROZEN, outbox_delete_below, outbox_read_on_conn, outbox_ring_on_conn, outbox_snapshot,
-    outbox_snapshot_on_conn, outbox_transaction_on_conn,
+    Doorbell, FROZEN, outbox_delete_below, outbox_end_cut_off, outbox_read_on_conn, outbox_ring_on_conn,
+    outbox_snapshot, outbox_snapshot_on_conn, outbox_transaction_on_conn,
 };
 use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
 use brokkr_testkit::{Postgres, eventually};
 use sqlx::{Connection as _, PgPool, Row as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use uuid::Uuid;
 
 use crate::house::{House, YAML};
@@ -212,5 +214,45 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     assert_eq!(outbox_delete_below(&pool, horizon).await?, 12_000, "in slices, to the end");
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(&pool).await?;
     assert_eq!(left, 3, "nobody could read these yet");
+    Ok(())
+}
+
+/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a transaction
+/// that writes would hold up every test on this server.
+async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
+    let text =
+        |parts: &[&str]| parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect::<Vec<u8>>();
+    let message = |kind: &[u8], body: &[u8]| -> Result<Vec<u8>> {
+        Ok([kind, &i32::try_from(body.len() + 4)?.to_be_bytes(), body].concat())
+    };
+    let mut session = TcpStream::connect(("127.0.0.1", port)).await?;
+    let who = text(&["user", "postgres", "database", database, "application_name", "brokkr-broker", ""]);
+    session.write_all(&message(b"", &[&196_608_i32.to_be_bytes()[..], &who].concat())?).await?;
+    session.write_all(&message(b"Q", &text(&["BEGIN"]))?).await?;
+    let parse = [text(&["", "SELECT 1"]), vec![0, 0]].concat();
+    let bind = [text(&["", ""]), vec![0, 0, 0, 0, 0, 0]].concat();
+    let execute = [text(&[""]), vec![0, 0, 0, 0]].concat();
+    for (kind, body) in [(b"P", parse), (b"B", bind), (b"E", execute), (b"H", Vec::new())] {
+        session.write_all(&message(kind, &body)?).await?;
+    }
+    Ok(session)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_request_was_cut_in_two_is_ended_and_nobody_else() -> Result<()> {
+    let postgres = Postgres::shared().await?;
+    let house = House::open().await?;
+    let pool = &house.server.broker.pool;
+    let mut bystander = pool.begin().await?;
+    sqlx::query("SELECT 1").execute(&mut *bystander).await?;
+    let mut session = cut_off(postgres.facts().port, house.database.name()).await?;
+    eventually(Duration::from_secs(20), "the one that was cut off to be ended", async || {
+        outbox_end_cut_off(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
+    })
+    .await?;
+    let mut told = Vec::new();
+    tokio::time::timeout(Duration::from_secs(10), session.read_to_end(&mut told)).await??;
+    assert!(String::from_utf8_lossy(&told).contains("57P01"), "it was ended by somebody");
+    bystander.commit().await?;
     Ok(())
 }
