@@ -1,5 +1,6 @@
 //! Agents: joining, what they should have, what they hold and report; and how people see them.
 
+mod change;
 pub mod get;
 pub mod hand_over;
 pub mod hand_over_not;

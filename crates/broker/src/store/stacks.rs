@@ -129,15 +129,7 @@ pub async fn stack_list(
         Sort::Created => living!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
         Sort::CreatedDown => living!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4"),
     };
-    let rows: Vec<StackRow> = sqlx::query_as(sql)
-        .bind(project)
-        .bind(name)
-        .bind(after)
-        .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(executor)
-        .await
-        .doing("list the stacks")?;
-    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the stacks")
+    stacks_by(executor, sql, project, name, after, most).await.doing("list the stacks")
 }
 
 /// So many deleted stacks that agents still hold, behind a place, oldest first: names of deleted ones can come twice.
@@ -148,20 +140,32 @@ pub async fn stack_list_owed(
     after: Option<&str>,
     most: usize,
 ) -> Result<Vec<Stack>, StoreError> {
-    let rows: Vec<StackRow> = sqlx::query_as(stack_columns!(
+    let sql = stack_columns!(
         "WHERE s.project = $1 AND s.deleted_at IS NOT NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0)
            AND EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)
            AND ($3::text IS NULL OR s.id > $3::uuid)
          ORDER BY s.id LIMIT $4"
-    ))
-    .bind(project)
-    .bind(name)
-    .bind(after)
-    .bind(i64::try_from(most).unwrap_or(i64::MAX))
-    .fetch_all(executor)
-    .await
-    .doing("list the deleted stacks")?;
-    rows.into_iter().map(StackRow::stack).collect::<Result<_, _>>().doing("list the deleted stacks")
+    );
+    stacks_by(executor, sql, project, name, after, most).await.doing("list the deleted stacks")
+}
+
+/// The stacks of a project ($1) with this in their names ($2), behind a place ($3), at most so many ($4).
+async fn stacks_by(
+    executor: impl PgExecutor<'_>,
+    sql: &'static str,
+    project: &str,
+    name: Option<&str>,
+    after: Option<&str>,
+    most: usize,
+) -> Result<Vec<Stack>, sqlx::Error> {
+    let rows: Vec<StackRow> = sqlx::query_as(sql)
+        .bind(project)
+        .bind(name)
+        .bind(after)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .fetch_all(executor)
+        .await?;
+    rows.into_iter().map(StackRow::stack).collect()
 }
 
 /// The labels of each living stack with this in its name.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{AbandonAgent, Agent};
-use brokkr_api::names::DEFAULT_PROJECT;
-use http::StatusCode;
 
+use super::change::{find, finish};
 use super::revoke_keys::nobodys_key;
 use crate::broker::Broker;
 use crate::http::change::Change;
@@ -15,7 +14,6 @@ use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
 use crate::store::agent_leave::{agent_abandon_on_conn, agent_untarget_on_conn};
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::Doorbell;
 
 const LONGEST_REASON: usize = 500;
@@ -67,22 +65,9 @@ pub async fn abandon_agent(
     finish(write, &found).await
 }
 
-async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, ApiError> {
-    let found = agent_fetch(write.conn(), &AgentRef::read(agent)).await?;
-    let found = found.ok_or_else(|| ApiError::not_found("agent"))?;
-    write.was(&found);
-    Ok(found)
-}
-
 async fn untarget(write: &mut Write<'_>, agent: &Agent) -> Result<(), ApiError> {
     for (project, stack) in agent_untarget_on_conn(write.conn(), agent.id).await? {
         write.ring(&project, Doorbell::Stack(stack)).await?;
     }
     Ok(())
-}
-
-async fn finish(mut write: Write<'_>, agent: &Agent) -> Result<Response, ApiError> {
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
-    let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
-    write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await
 }

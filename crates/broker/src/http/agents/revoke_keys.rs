@@ -7,16 +7,13 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::Agent;
-use brokkr_api::names::DEFAULT_PROJECT;
-use http::StatusCode;
 
+use super::change::{find, finish};
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
-use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::Doorbell;
 
 /// Revoke every key of an agent: whoever has them is refused by all replicas within a second, also where it
 /// waits. Its cluster is left as it is. It comes back with a join token made for it.
@@ -32,14 +29,10 @@ pub async fn revoke_keys(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    let missing = || ApiError::not_found("agent");
-    let found = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?.ok_or_else(missing)?;
-    write.was(&found);
+    let found = find(&mut write, &agent).await?;
     agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(found.id)).await?;
-    let revoked: Agent = agent_fetch(write.conn(), &AgentRef::Id(found.id)).await?.ok_or_else(missing)?;
-    tracing::warn!(agent_id = %revoked.id, agent = %revoked.name, "agent revoked");
-    write.finish(StatusCode::OK, &revoked).await
+    tracing::warn!(agent_id = %found.id, agent = %found.name, "agent revoked");
+    finish(write, &found).await
 }
 
 /// A public key that nobody has the other half of.

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::Agent;
-use brokkr_api::names::DEFAULT_PROJECT;
-use http::StatusCode;
 
+use super::change::{find, finish};
 use crate::broker::Broker;
 use crate::http::change::Change;
 use crate::http::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_ask_on_conn;
-use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::Doorbell;
 
 /// Ask an agent for a new key. It makes one in its cluster, and registers it with the one that it has; that one is then good
 /// for another hour. Until it has done so, `rotation_asked_at` is there. An agent whose keys were revoked is not asked.
@@ -29,12 +26,8 @@ pub async fn ask_for_key(
         Begun::New(write) => write,
         Begun::Again(response) => return Ok(response),
     };
-    let missing = || ApiError::not_found("agent");
-    let found = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?.ok_or_else(missing)?;
-    write.was(&found);
+    let found = find(&mut write, &agent).await?;
     agent_keys_ask_on_conn(write.conn(), found.id).await?;
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(found.id)).await?;
-    let asked: Agent = agent_fetch(write.conn(), &AgentRef::Id(found.id)).await?.ok_or_else(missing)?;
-    tracing::info!(agent_id = %asked.id, agent = %asked.name, "agent is asked for a new key");
-    write.finish(StatusCode::OK, &asked).await
+    tracing::info!(agent_id = %found.id, agent = %found.name, "agent is asked for a new key");
+    finish(write, &found).await
 }
