@@ -113,9 +113,29 @@ impl Real {
             }
             Given::Deleted(key) => {
                 self.api(key).delete(&key.name, &DeleteParams::default()).await.context("delete")?;
+                if kind_of(key).kind == "CustomResourceDefinition" {
+                    self.known_to_end(key).await?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// That a definition ends is marked by a controller and heard of by whoever serves its kind, both a little later.
+    async fn known_to_end(&self, definition: &Key) -> Result<()> {
+        let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
+        let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
+        let one_more =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "probe"}});
+        let one_more = serde_json::to_vec(&one_more)?;
+        eventually(PATIENCE, "the kind to be on its way out", async || {
+            let request = http::Request::post(&path).header("content-type", "application/json");
+            match self.admin.request_text(request.body(one_more.clone()).expect("a request")).await {
+                Err(kube::Error::Api(status)) if status.message.contains("terminating") => Look::Yes(()),
+                other => Look::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
     }
 
     async fn play(&self, entry: &Entry) -> Result<Verdict> {

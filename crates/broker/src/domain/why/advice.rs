@@ -36,7 +36,7 @@ fn advice(case: &Case<'_>, cause: Cause, message: &str) -> (String, Option<Strin
     match cause {
         Cause::NothingSubmitted => (format!("submit manifests to it with brokkr apply --stack {stack}"), None),
         Cause::NotTargeted => (
-            "correct the agent's labels, or target it with --to or --to-agent of brokkr apply".to_owned(),
+            format!("correct the agent's labels, or say anew whom the stack is for: brokkr retarget {stack}"),
             labelling(case.agent, case.stack),
         ),
         Cause::NotGranted => only("an administrator widens the project's grant (docs/grants.md)"),
