@@ -47,7 +47,9 @@ async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(
     }
     match whys.as_slice() {
         [] if printer.is_for_people() => printer.data(&match seen {
-            0 => format!("no agent is targeted by {stack}: `brokkr retarget {stack} --to SELECTOR` changes that"),
+            0 => format!(
+                "no agent is targeted by {stack}: `brokkr retarget {stack} --to SELECTOR` changes that"
+            ),
             seen => format!("{stack} is as it should be on {}", count(seen, "agent")),
         }),
         [only] if printer.is_for_people() => printer.show(only),

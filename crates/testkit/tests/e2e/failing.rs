@@ -19,7 +19,7 @@ async fn d1_a_namespace_that_a_failed_delivery_made_is_deleted_again_and_no_othe
         world.manifest(&[("one", "1")]),
         namespace(&fresh),
     );
-    let output = world.fleet.try_apply("web", "env=prod", &broken, "20s").await?;
+    let output = world.fleet.try_apply("web", "env=prod", &broken, "60s").await?;
     assert!(!output.success(), "{output:?}");
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
     eventually(PATIENCE, "the new namespace to be gone", async || match namespaces.get_opt(&fresh).await {
@@ -44,7 +44,7 @@ async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result
     let sequence = |event: &Value| event["sequence_id"].as_i64().unwrap_or_default();
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let bad = format!("{}nonsense: true\n", world.manifest(&[("one", "2")]));
-    assert!(!world.fleet.try_apply("web", "env=prod", &bad, "20s").await?.success());
+    assert!(!world.fleet.try_apply("web", "env=prod", &bad, "60s").await?.success());
     let outcomes = async || -> Result<Vec<(i64, String, String)>> {
         let mut outcomes: Vec<_> = world
             .events("web")
@@ -85,7 +85,7 @@ async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows
     let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.space);
     world.fleet.apply("load", "env=prod", &job(&world.space, "a:1", "")).await?;
     let uid = jobs.get("load").await?.metadata.uid;
-    let output = world.fleet.try_apply("load", "env=prod", &job(&world.space, "a:2", ""), "20s").await?;
+    let output = world.fleet.try_apply("load", "env=prod", &job(&world.space, "a:2", ""), "60s").await?;
     assert!(!output.success(), "{output:?}");
     assert!(format!("{}{}", output.stdout, output.stderr).contains("immutable"), "{output:?}");
     assert_eq!(jobs.get("load").await?.metadata.uid, uid, "left alone");

@@ -17,7 +17,7 @@ async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submi
     assert_eq!(well.stdout, "web is as it should be on 1 agent\n");
 
     let bad = format!("{}nonsense: true\n", world.manifest(&[("one", "2")]));
-    let refused = world.fleet.try_apply("web", "env=prod", &bad, "20s").await?;
+    let refused = world.fleet.try_apply("web", "env=prod", &bad, "60s").await?;
     assert!(!refused.success() && refused.stderr.contains("next: brokkr why web"), "{refused:?}");
     let why = brokkr(&["why", "web"]).await?.ok()?.stdout;
     assert!(why.contains("web on shop-1: failed at ") && why.contains("✔ verified"), "{why}");
@@ -31,12 +31,12 @@ async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submi
         "{back:?}"
     );
     assert_eq!(world.value("one").await?.as_deref(), Some("1"));
-    let again = world.fleet.try_apply("web", "env=prod", &bad, "20s").await?;
+    let again = world.fleet.try_apply("web", "env=prod", &bad, "60s").await?;
     assert!(
         !again.success() && again.stderr.contains("BRK2011") && again.stderr.contains("nonsense"),
         "{again:?}"
     );
-    brokkr(&["wait", "web", "--for", "healthy", "--timeout", "30s"]).await?.ok()?;
+    brokkr(&["wait", "web", "--for", "healthy", "--timeout", "60s"]).await?.ok()?;
 
     let gone = brokkr(&["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
     assert!(gone.stdout.contains("shop-1   gone    2         20"), "a receipt: {gone:?}");

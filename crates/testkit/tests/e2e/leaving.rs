@@ -30,7 +30,7 @@ async fn e3_what_a_dead_cluster_owes_is_owed_until_somebody_gives_it_up_by_name(
 
     let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
     world.fleet.brokkr(reason).await?.ok()?;
-    world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "20s"]).await?.ok()?;
+    world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "60s"]).await?.ok()?;
     assert!(world.map("one").await?.is_some(), "what is there stays there");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("given up") && shown.stdout.contains("the shop burnt down"), "{shown:?}");

@@ -119,7 +119,7 @@ async fn what_the_chart_gives_is_enough_to_join_deliver_be_narrowed_leave_and_co
 
     // Outside of its profile: no right, and the stack is told which one is missing.
     let outside =
-        here.fleet.try_apply("outside", "env=prod", &configmap("default", "two", "1"), "20s").await?;
+        here.fleet.try_apply("outside", "env=prod", &configmap("default", "two", "1"), "60s").await?;
     assert!(!outside.success(), "{}", outside.stdout);
     let told = format!("{}{}", outside.stdout, outside.stderr);
     assert!(told.contains("configmaps in namespace default"), "{told}");
