@@ -7,7 +7,6 @@ use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, RegisteredAgent, RotatedKey, SessionVerdict};
 use brokkr_api::protocol::header;
 use brokkr_api::tokens::JoinToken;
-use brokkr_broker::serve::Server;
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
@@ -134,10 +133,12 @@ async fn an_agent_can_change_nobodys_key_but_its_own() -> Result<()> {
     Ok(())
 }
 
-/// An agent of this name waits at both replicas and is revoked. Answers after how long both refused it.
-async fn revoked_while_it_waits(house: &House, second: &Server, name: &str) -> Result<Duration> {
-    let agent = house.agent(name, json!({})).await?;
-    house.stack("web", json!({ "agents": [name] })).await?;
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_it_waits() -> Result<()> {
+    let house = House::open().await?;
+    let second = house.replica().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = house.submit("web", YAML).await?;
     let etag = agent.poll().await?.etag;
     eventually(Duration::from_secs(10), "the second replica to know", async || {
@@ -148,19 +149,18 @@ async fn revoked_while_it_waits(house: &House, second: &Server, name: &str) -> R
         let request = agent.poll_request_at(address).header("if-none-match", &etag);
         polled(request.header("prefer", "wait=30"))
     };
-    let keys = format!("agents/{name}/keys");
     let revoke = async {
         eventually(Duration::from_secs(10), "both to wait", async || {
             house.server.broker.index.waiting() == 1 && second.broker.index.waiting() == 1
         })
         .await?;
-        let revoked = house.admin.request(Method::DELETE, &keys).send().await?;
+        let revoked = house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
         anyhow::Ok((read::<Agent>(revoked).await?, Instant::now()))
     };
     let (here, there, revoked) = tokio::join!(wait_at(house.server.address), wait_at(second.address), revoke);
     let (revoked, at) = revoked?;
-    let took = at.elapsed();
     assert!(revoked.revoked_at.is_some());
+    assert!(at.elapsed() < Duration::from_secs(1), "{:?}", at.elapsed());
     for polled in [here?, there?] {
         assert_eq!(polled.code()?, ErrorCode::BRK1001);
     }
@@ -172,21 +172,8 @@ async fn revoked_while_it_waits(house: &House, second: &Server, name: &str) -> R
         assert_eq!(refused(rotate(&caller, &agent, &Key::generate()?).await?).await?, ErrorCode::BRK1001);
     }
     // Once more changes nothing.
-    let again = house.admin.request(Method::DELETE, &keys).send().await?;
+    let again = house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
     assert_eq!(read::<Agent>(again).await?.revoked_at, revoked.revoked_at);
-    Ok(took)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_it_waits() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    // The quickest of three: this machine is shared, and may stand still for a moment.
-    let mut quickest = Duration::MAX;
-    for name in ["shop-1", "shop-2", "shop-3"] {
-        quickest = quickest.min(revoked_while_it_waits(&house, &second, name).await?);
-    }
-    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
     second.stop().await;
     Ok(())
 }

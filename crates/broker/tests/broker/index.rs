@@ -163,7 +163,7 @@ async fn two_replicas_are_of_one_mind_within_a_second() -> Result<()> {
     let other = house.replica().await?;
     let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
     house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let mut behind = Vec::new();
+    let mut slowest = Duration::ZERO;
     for round in 0..10 {
         house.submit("web", &format!("{YAML}# {round}\n")).await?;
         let here = agent.poll().await?;
@@ -172,11 +172,9 @@ async fn two_replicas_are_of_one_mind_within_a_second() -> Result<()> {
             polled(agent.poll_request_at(other.address)).await.is_ok_and(|there| there.etag == here.etag)
         })
         .await?;
-        behind.push(started.elapsed());
+        slowest = slowest.max(started.elapsed());
     }
-    behind.sort();
-    println!("the other replica was behind for {behind:?}");
-    // All but two: this machine is shared, and may stand still for a moment.
-    assert!(behind[7] < Duration::from_secs(1), "{behind:?}");
+    println!("the other replica was behind for {slowest:?} at most");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     Ok(())
 }

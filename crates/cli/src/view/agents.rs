@@ -6,7 +6,7 @@ use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::{age, age_or_dash, clean, fields, labels, when};
+use super::text::{age, age_or_dash, clean, fields, labels, or_dash, when};
 use super::{Listed, Look, Show};
 
 impl Listed for Agent {
@@ -43,7 +43,7 @@ impl Listed for Agent {
                 age_or_dash(agent.last_seen_at, look.now).into(),
                 age(agent.created_at, look.now).into(),
                 labels(&agent.labels).into(),
-                agent.version.clone().unwrap_or_else(|| "-".to_owned()).into(),
+                or_dash(agent.version.clone()).into(),
                 age_or_dash(agent.key_since, look.now).into(),
                 agent.id.to_string().into(),
             ]);
@@ -66,7 +66,7 @@ impl Show for Agent {
             ("presence", self.presence.to_string()),
             ("seen", seen),
             ("joined", when(self.created_at, look.now)),
-            ("version", self.version.clone().unwrap_or_else(|| "-".to_owned())),
+            ("version", or_dash(self.version.clone())),
             ("key", key(self, look.now)),
             ("starts", self.session_count.to_string()),
             ("labels", labels(&self.labels)),

@@ -3,6 +3,7 @@
 use brokkr_api::status::ErrorGroup;
 
 use super::table::{BAD, Table, painted, plain, sentence, wide};
+use super::text::or_dash;
 use super::{Listed, Look};
 
 impl Listed for ErrorGroup {
@@ -27,7 +28,7 @@ impl Listed for ErrorGroup {
                 painted(group.reason.clone(), BAD),
                 group.stacks.to_string().into(),
                 group.sequence_id.to_string().into(),
-                place.unwrap_or_else(|| "-".to_owned()).into(),
+                or_dash(place).into(),
                 group.message.clone().into(),
                 example.map(|example| example.message.clone()).unwrap_or_default().into(),
             ]);

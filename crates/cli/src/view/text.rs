@@ -15,7 +15,12 @@ pub fn age(then: Timestamp, now: Timestamp) -> String {
 }
 
 pub fn age_or_dash(then: Option<Timestamp>, now: Timestamp) -> String {
-    then.map_or_else(|| "-".to_owned(), |then| age(then, now))
+    or_dash(then.map(|then| age(then, now)))
+}
+
+/// What there is, or a dash where there is nothing.
+pub fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// What clusters report is shown on terminals: nothing in it may move a cursor or set a title.

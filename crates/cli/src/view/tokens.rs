@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::agents::expiry;
 use super::table::{CAREFUL, FAINT, GOOD, Table, painted, plain, wide};
-use super::text::{age, fields, when};
+use super::text::{age, fields, or_dash, when};
 use super::{Listed, Look, Show};
 
 /// What expires within this is worth a colour.
@@ -38,7 +38,7 @@ impl Listed for ApiToken {
                 age(token.created_at, look.now).into(),
                 token.id.to_string().into(),
                 token.project.clone().into(),
-                token.created_by.clone().unwrap_or_else(|| "-".to_owned()).into(),
+                or_dash(token.created_by.clone()).into(),
             ]);
         }
         table

@@ -4,7 +4,7 @@ use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookFil
 
 use super::agents::expiry;
 use super::table::{BAD, CAREFUL, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::{age, clean, fields, when};
+use super::text::{age, clean, fields, or_dash, when};
 use super::{Listed, Look, Show};
 
 impl Listed for Webhook {
@@ -92,8 +92,8 @@ impl Listed for Delivery {
                 delivery.event.to_string().into(),
                 age(delivery.created_at, look.now).into(),
                 delivery.attempts.to_string().into(),
-                delivery.last_attempt.as_ref().map_or_else(|| "-".to_owned(), attempt).into(),
-                delivery.due_at.map_or_else(|| "-".to_owned(), |due| expiry(due, look.now)).into(),
+                or_dash(delivery.last_attempt.as_ref().map(attempt)).into(),
+                or_dash(delivery.due_at.map(|due| expiry(due, look.now))).into(),
             ]);
         }
         table

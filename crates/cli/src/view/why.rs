@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::status::sequence;
 use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
-use super::text::{age, clean, count};
+use super::text::{age, clean, count, or_dash};
 use super::{Listed, Look, Show};
 
 impl Show for StackWhy {
@@ -43,7 +43,6 @@ impl Listed for StackWhy {
         let mut table = Table::new(look, &columns);
         for why in items {
             let broken = why.broken.as_ref();
-            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             table.row([
                 why.stack_name.clone().into(),
                 why.agent_name.clone().into(),

@@ -235,31 +235,27 @@ async fn row_11_slow_statements_that_take_every_connection_are_answered_soon_and
         })
         .collect();
     let started = Instant::now();
-    let (mut shed, mut rounds_made, mut slow_rounds) = (0, 0, 0);
+    let mut shed = 0;
     while started.elapsed() < Duration::from_secs(rounds(6, 20) as u64) {
         for replica in 0..2 {
             let agent = &world.agents[replica];
             let asked = Instant::now();
             let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
             ensure!(matches!(polled, Poll::Changed { .. }), "{polled:?}");
-            let polling = asked.elapsed();
+            ensure!(asked.elapsed() < Duration::from_secs(1), "a poll waited {:?}", asked.elapsed());
             let asked = Instant::now();
             let (status, _) = world.caller.get(replica, "/readyz").await?;
             let (alive, _) = world.caller.get(replica, "/livez").await?;
-            ensure!(alive == 200, "{alive}");
-            let is_slow = polling > Duration::from_secs(1) || asked.elapsed() > Duration::from_secs(4);
-            rounds_made += 1;
-            slow_rounds += usize::from(is_slow);
+            ensure!(
+                alive == 200 && asked.elapsed() < Duration::from_secs(4),
+                "{alive} {:?}",
+                asked.elapsed()
+            );
             shed += usize::from(status == 503);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("readiness said no {shed} times");
-    // Whoever waited for a connection would wait every time; a machine that stood still for a moment does not.
-    assert!(
-        slow_rounds * 5 <= rounds_made,
-        "{slow_rounds} of {rounds_made} times agents waited for the database"
-    );
     assert!(world.unknown("503") > 0, "who gets no connection is told to come back");
     lock.rollback().await?;
     for one in slow {

@@ -55,12 +55,8 @@ impl Site {
 
     /// A join that ends at this hop, and says why and what to do about it.
     async fn stops(&self, hop: &str, words: &[&str], further: &[&str]) -> Result<()> {
-        // It waits to the end: short, and longer where the machine is so slow that nothing was told yet.
-        let failed = self.join("shop", &[further, &["--timeout", "6s"]].concat()).await?;
-        if is_told(&failed, hop, words).is_ok() {
-            return Ok(());
-        }
-        let failed = self.join("shop", &[further, &["--timeout", "40s"]].concat()).await?;
+        // It waits to the end: long enough for a machine that stands still for a while.
+        let failed = self.join("shop", &[further, &["--timeout", "15s"]].concat()).await?;
         is_told(&failed, hop, words).with_context(|| self.told())
     }
 
