@@ -26,6 +26,5 @@ pub mod proxy;
 pub mod reconcile;
 pub mod resource;
 pub mod run;
-pub mod seeded;
 pub mod start;
 pub mod yields;

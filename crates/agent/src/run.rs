@@ -120,7 +120,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         rights: Rights::new(scope.clone()),
         content: ContentSource {
             broker: broker.clone(),
-            contents: contents.clone(),
+            contents,
             kinds: Kinds::default(),
         },
         holds: holds.clone(),
@@ -141,7 +141,6 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         interval: arguments.polling_interval,
         news: news_in,
         holds,
-        contents,
         keys,
         metrics: metrics.clone(),
     };

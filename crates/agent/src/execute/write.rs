@@ -11,7 +11,6 @@ use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
 use crate::plan::steps::Answer;
 use crate::plan::types::{Failure, Uid, Wanted};
 use crate::resource::Kind;
-use crate::seeded::{Bug, has};
 use crate::yields;
 
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
@@ -121,10 +120,9 @@ impl Writes {
 
     /// Deletes exactly the object that was seen: another one under the same name is left alone.
     pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
-        let exactly = if has(Bug::DeleteWithoutUid) { json!({}) } else { json!({"uid": uid}) };
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": exactly, "propagationPolicy": "Background",
+            "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
         self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, Answer::DeleteAccepted)
             .await

@@ -1,10 +1,9 @@
-//! What the agent must not forget between two runs: how often it started, how far it has seen, whether it
-//! may act, and which kinds it ever watched.
+//! The agent's own state between two runs: its session count, the highest position that it has seen, and its status.
 //!
-//! Kept in one ConfigMap in its namespace. Each is written only when it changes, so that a quiet fleet
-//! costs its API servers nothing. Deleted by hand while the agent runs, it is made again as it was.
+//! Stored in one ConfigMap in the agent's namespace. A value is written only when it changes, so that an idle fleet
+//! puts no load on its API servers. If the ConfigMap is deleted while the agent runs, it is created again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -20,13 +19,11 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::keep::own::{RequestError, timely};
-use crate::resource::Kind;
 
 pub const CONFIG_MAP: &str = "brokkr-agent-memory";
 const SESSION: &str = "session";
 const POSITION: &str = "position";
 const STATUS: &str = "status";
-const KINDS: &str = "kinds";
 
 type Data = BTreeMap<String, String>;
 
@@ -44,8 +41,6 @@ pub struct Remembered {
     pub position: Position,
     /// What the broker last said; none before the first answer.
     pub status: Option<AgentStatus>,
-    /// Every kind that was ever watched here: where something may have been left behind.
-    pub kinds: BTreeSet<Kind>,
 }
 
 impl Memory {
@@ -83,25 +78,15 @@ impl Memory {
     }
 
     pub async fn keep_position(&self, position: Position) -> Result<(), RequestError> {
-        self.keep(POSITION, |_| position.to_string()).await
+        self.keep(POSITION, position.to_string()).await
     }
 
     pub async fn keep_status(&self, status: AgentStatus) -> Result<(), RequestError> {
-        self.keep(STATUS, |_| status.to_string()).await
+        self.keep(STATUS, status.to_string()).await
     }
 
-    /// Adds to the kinds that were ever watched.
-    pub async fn keep_kinds(&self, kinds: &BTreeSet<Kind>) -> Result<(), RequestError> {
-        self.keep(KINDS, |known| {
-            let all: BTreeSet<Kind> = read_kinds(known).union(kinds).cloned().collect();
-            json!(all).to_string()
-        })
-        .await
-    }
-
-    async fn keep(&self, field: &str, value: impl FnOnce(&Data) -> String) -> Result<(), RequestError> {
+    async fn keep(&self, field: &str, value: String) -> Result<(), RequestError> {
         let mut data = self.data.lock().await;
-        let value = value(&data);
         if data.get(field) == Some(&value) {
             return Ok(());
         }
@@ -136,12 +121,7 @@ fn read(data: &Data) -> Remembered {
         },
         position: text(POSITION).parse().unwrap_or_default(),
         status: text(STATUS).parse().ok(),
-        kinds: read_kinds(data),
     }
-}
-
-fn read_kinds(data: &Data) -> BTreeSet<Kind> {
-    data.get(KINDS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Tells the broker about this run; the highest count serves.

@@ -16,7 +16,6 @@ use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Entry, Failure, Made, Origin, Outcome, Record, Seen, Situation, Wanted};
 use super::{SLOW_AFTER, dispose, due, readiness};
 use crate::resource::{Kind, is_ground};
-use crate::seeded::{Bug, has};
 
 pub(super) const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
@@ -83,9 +82,6 @@ pub(super) fn intention<'a>(
         let absent = |wanted: &&Arc<Wanted>| is_ground(&wanted.key) && existing(&wanted.key).is_none();
         let ground = content.objects.values().filter(absent).map(|wanted| wanted.key.clone()).collect();
         record.made = Made { sequence: content.sequence, ground };
-    }
-    if has(Bug::ReportBeforeApply) {
-        report(s, &mut record, Transition::Applied, "", "", Vec::new());
     }
     record.grant.clone_from(&target.grant);
     record.sequence = content.sequence;

@@ -10,7 +10,6 @@ use super::steps::{Plan, Stage, Step};
 use super::types::{Content, Intent, Situation, Wanted};
 use super::{FORBIDDEN, RELEASE_CHECKS, outcome};
 use crate::resource::{KindName, is_ground};
-use crate::seeded::{Bug, has};
 
 /// Namespaces and definitions are few, and adoption decides what may become of them: looked at first.
 pub(super) fn look_at_ground(s: &Situation<'_>, content: &Content) -> Option<Plan> {
@@ -79,7 +78,7 @@ fn claim(s: &Situation<'_>, key: &Key) -> Claim {
             Intent::Keeps => Claim::Other(format!("stack {}", holder.name)),
         };
     }
-    let seen = if has(Bug::OwnerCheckOnCachedCopy) { s.observed.seen(key) } else { existing(s, key) };
+    let seen = existing(s, key);
     let owner = seen.and_then(|seen| seen.other_owner(s.agent, s.goal.target.stack_id, key));
     owner.map_or(Claim::Free, |owner| Claim::Other(owner.to_string()))
 }
@@ -121,10 +120,6 @@ pub(super) fn check_rights(s: &Situation<'_>, content: &Arc<Content>) -> Option<
 
 /// The superset of what was and what will be is in the record before the first write.
 pub(super) fn intend(s: &Situation<'_>, content: &Content) -> Option<Plan> {
-    let unwritten = || content.objects.keys().any(|key| !s.progress.written.contains(key));
-    if has(Bug::InventoryAfterApply) && unwritten() {
-        return None;
-    }
     let complete = s.record.is_some_and(|record| {
         record.sequence == content.sequence
             && record.removal.is_none()

@@ -19,7 +19,6 @@ use crate::observe::{Change, Index};
 use crate::plan::steps::{Answer, Ground, Plan, Step};
 use crate::plan::types::{Goal, Observed as _, Record};
 use crate::resource::KindName;
-use crate::seeded::{Bug, has};
 
 #[derive(Clone, Default)]
 pub struct Board {
@@ -96,9 +95,6 @@ impl Board {
             if !mentioned.contains(id) {
                 // E4: absence is never deletion. A removal that was stored is carried on with.
                 stack.carry_on_removal();
-                if has(Bug::PruneOnEmptyList) {
-                    stack.aim_at_removal();
-                }
             }
         }
         self.note_all_wishes();

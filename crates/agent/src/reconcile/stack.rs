@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use brokkr_api::envelope::{Removal, TargetStack};
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -19,7 +19,6 @@ use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
 use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
 use crate::plan::{backoff, plan, steady};
 use crate::resource::KindName;
-use crate::seeded::{Bug, has};
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
@@ -70,7 +69,7 @@ impl StackState {
     pub fn aim(&mut self, target: TargetStack) {
         let highest = self.record.as_ref().map(|record| record.sequence);
         let older = highest.is_some_and(|highest| target.sequence_id < highest);
-        if older && !has(Bug::OlderSequenceAccepted) {
+        if older {
             tracing::warn!(
                 stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
                 "refused to go back to an older deployment object"
@@ -156,14 +155,6 @@ impl StackState {
                 && self.progress.fetch.is_none()
     }
 
-    /// As if it had been told that the stack no longer belongs here.
-    pub fn aim_at_removal(&mut self) {
-        if let Some(goal) = &self.goal {
-            let removal = Some(Removal::Untargeted);
-            self.aim(TargetStack { removal, ..goal.target.clone() });
-        }
-    }
-
     /// Whether its content names something inside this namespace, or of this definition.
     #[must_use]
     pub fn wants_something_on(&self, ground: &Key) -> bool {
@@ -207,7 +198,7 @@ impl StackState {
         let Some(target) = self.next.take() else { return };
         // Again, because the record may have moved on while the target waited.
         let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
-        if older && !has(Bug::OlderSequenceAccepted) {
+        if older {
             return;
         }
         let same = self.goal.as_ref().is_some_and(|goal| {
