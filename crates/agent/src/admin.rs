@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use brokkr_metrics::{MEDIA_TYPE, text, this_process};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -25,8 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::metrics::{self, Metrics};
-use crate::reconcile::figures::Figures;
-use health::Health;
+use crate::reconcile::counts::Counts;
+use health::{Health, respond};
 
 /// Orchestrators and metric collectors are few.
 const CONNECTIONS: usize = 16;
@@ -39,7 +38,7 @@ const STUCK: Duration = Duration::from_secs(10);
 const BREATH: Duration = Duration::from_millis(50);
 
 /// Who asks the reconciler, and waits for its answer.
-pub type Asked = oneshot::Sender<Figures>;
+pub type Asked = oneshot::Sender<Counts>;
 
 /// What the listener shows. Cheap to clone, and then still the same.
 #[derive(Clone)]
@@ -131,7 +130,7 @@ impl Admin {
             None => Health::Starting(*self.start.borrow()),
             Some(reconciler) => match ask(reconciler).await {
                 None => Health::Stuck,
-                Some(figures) => Health::Running(Box::new(figures), self.metrics.silence()),
+                Some(counts) => Health::Running(Box::new(counts), self.metrics.silence()),
             },
         }
     }
@@ -147,14 +146,14 @@ impl Admin {
             usize::from(health.is_ready()),
         );
         // Before the reconciler runs there are none, and still the same series.
-        let figures = if let Health::Running(figures, _) = health { *figures } else { Figures::none() };
-        metrics::register(&figures, &mut registry);
+        let counts = if let Health::Running(counts, _) = health { *counts } else { Counts::none() };
+        metrics::register(&counts, &mut registry);
         this_process(&mut registry, env!("CARGO_PKG_VERSION"));
         text(&registry)
     }
 }
 
-async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Figures> {
+async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Counts> {
     let (asked, answer) = oneshot::channel();
     reconciler.send(asked).ok()?;
     tokio::time::timeout(STUCK, answer).await.ok()?.ok()
@@ -162,13 +161,6 @@ async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Figures> {
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     respond(status, "text/plain; charset=utf-8", text)
-}
-
-fn respond(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
-    response
 }
 
 #[cfg(test)]

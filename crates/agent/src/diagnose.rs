@@ -5,30 +5,21 @@
 //! while, by one to three requests ([`look`]), and judged by a pure function ([`cause`]).
 
 mod containers;
+mod evidence;
 mod selector;
 #[cfg(test)]
 mod tests;
 
 use brokkr_manifest::Key;
+use evidence::{Weight, condition, name, newest, text};
 use serde_json::Value;
 
 use crate::execute::Cluster;
-use crate::plan::types::Failure;
+use crate::model::{Cause, Failure};
 use crate::resource::Kind;
 
 /// So many Pods are looked at; what is wrong with one is mostly wrong with all.
 const PODS: usize = 20;
-/// Controllers put whole stack traces into messages.
-const LONGEST: usize = 400;
-
-/// Why a workload is not ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// One word in CamelCase, as Kubernetes has it where it has one: `ImagePullBackOff`.
-    pub reason: String,
-    /// One sentence for people.
-    pub message: String,
-}
 
 /// What was found around a workload.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,30 +28,6 @@ pub struct Evidence<'a> {
     /// Those of a Deployment.
     pub replica_sets: &'a [Value],
     pub events: &'a [Value],
-}
-
-/// How telling a cause is, the most telling first: a cause above explains those below it, never the reverse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    Image,
-    Config,
-    Memory,
-    Crash,
-    Refused,
-    Unschedulable,
-    Mount,
-    Probe,
-}
-
-impl Cause {
-    fn new(reason: &str, message: &str) -> Self {
-        let message = message.trim();
-        let message = match message.char_indices().nth(LONGEST) {
-            Some((end, _)) => format!("{}…", &message[..end]),
-            None => message.to_owned(),
-        };
-        Self { reason: reason.to_owned(), message }
-    }
 }
 
 /// The most telling cause, if anything found tells one.
@@ -73,17 +40,6 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.extend(unready().filter_map(|pod| containers::probe(pod, evidence.events)));
     found.extend(refused(workload, evidence));
     found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
-}
-
-/// Whether there are Pods to ask.
-#[must_use]
-pub fn has_pods(kind: &Kind) -> bool {
-    match kind.group.as_str() {
-        "apps" => matches!(kind.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
-        "batch" => kind.kind == "Job",
-        "" => matches!(kind.kind.as_str(), "Pod" | "ReplicationController"),
-        _ => false,
-    }
 }
 
 /// Reads what is around a workload, and tells the nearest cause. For kinds without Pods there is none.
@@ -154,17 +110,6 @@ fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
     Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be made: {message}"))))
 }
 
-/// The last event with one of these reasons that is about this object.
-fn newest<'a>(events: &'a [Value], about: &str, reasons: &[&str]) -> Option<&'a Value> {
-    let matching = events.iter().filter(|event| {
-        event.pointer("/involvedObject/name").and_then(Value::as_str) == Some(about)
-            && reasons.contains(&text(event, "reason"))
-    });
-    matching.max_by_key(|event| {
-        ["lastTimestamp", "eventTime"].map(|field| text(event, field)).into_iter().max().map(str::to_owned)
-    })
-}
-
 fn is_ready(pod: &Value) -> bool {
     let status = &pod["status"];
     text(status, "phase") == "Succeeded"
@@ -173,16 +118,4 @@ fn is_ready(pod: &Value) -> bool {
 
 fn is_leaving(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some()
-}
-
-fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
-    status.get("conditions")?.as_array()?.iter().find(|condition| text(condition, "type") == kind)
-}
-
-fn name(object: &Value) -> &str {
-    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

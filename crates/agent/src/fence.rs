@@ -13,7 +13,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::marks::AGENT_LABEL;
+use crate::ownership::AGENT_LABEL;
 
 const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";

@@ -1,7 +1,7 @@
 //! What a project may do in this cluster, and as whom (design §5), checked at the last hop.
 //!
 //! An administrator writes grants; a stack cannot choose. A grant that is narrowed or withdrawn *freezes* what it
-//! covered: nothing is written and nothing is deleted until it is given again, or the stack is taken care of otherwise.
+//! covered: nothing is written and nothing is deleted until it is given again, or the stack is content_state care of otherwise.
 //! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
 
 use brokkr_api::envelope::{Grant, TargetStack};
@@ -9,7 +9,7 @@ use brokkr_api::report::ObjectNote;
 use brokkr_install::may_be_acted_as;
 use brokkr_manifest::Key;
 
-use crate::plan::types::{Failure, FailureClass};
+use crate::model::{Failure, FailureClass};
 
 /// The project whose stacks the agent applies with its own role.
 pub const DEFAULT_PROJECT: &str = "default";
@@ -18,7 +18,7 @@ pub const NOT_GRANTED: &str = "NotGranted";
 
 /// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Acting(As);
+pub struct ActingAs(As);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum As {
@@ -26,7 +26,7 @@ enum As {
     Account { namespace: String, name: String },
 }
 
-impl Acting {
+impl ActingAs {
     /// The user name to impersonate; none if the agent acts as itself.
     ///
     /// The groups of a ServiceAccount are not sent: the API server adds them by itself, and naming them would need the
@@ -40,7 +40,7 @@ impl Acting {
     }
 }
 
-/// Why nothing may be written for a stack.
+/// ApplyReason nothing may be written for a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: &'static str,
@@ -61,12 +61,12 @@ impl Refusal {
 }
 
 /// As whom this agent acts for a stack, or why it does nothing for it.
-pub fn acting(target: &TargetStack) -> Result<Acting, Refusal> {
+pub fn acting(target: &TargetStack) -> Result<ActingAs, Refusal> {
     let refused = |message: String| Err(Refusal { reason: NO_GRANT, message });
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
-                Ok(Acting(As::Account { namespace: namespace.into(), name: name.into() }))
+                Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
             _ => refused(format!(
                 "the grant of project {} names the account {account}; the fence holds only for accounts \
@@ -74,7 +74,7 @@ pub fn acting(target: &TargetStack) -> Result<Acting, Refusal> {
                 target.project
             )),
         },
-        None if target.project == DEFAULT_PROJECT => Ok(Acting(As::Agent)),
+        None if target.project == DEFAULT_PROJECT => Ok(ActingAs(As::Agent)),
         None => refused(format!(
             "project {} has no account on this agent: an administrator grants it one",
             target.project

@@ -12,13 +12,13 @@
 //! | `retire` | a record that was deleted by hand is copied before it goes (E5)         |
 //! | `shard`  | how an inventory is cut (pure)                                          |
 //! | `pack`   | entries as bytes (pure)                                                 |
-//! | `shelf`  | where the shards lie                                                    |
+//! | `shard_store`  | where the shards lie                                                    |
 
 mod choose;
 pub mod pack;
 mod retire;
 pub mod shard;
-mod shelf;
+mod shard_store;
 pub mod store;
 pub mod wire;
 

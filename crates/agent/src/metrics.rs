@@ -18,9 +18,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::plan::steps::{Answer, Step, Why};
-use crate::plan::types::FailureClass;
-use crate::reconcile::figures::Figures;
+use crate::model::FailureClass;
+use crate::model::{ApplyReason, Step, StepResult};
+use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
 /// Seconds. A pass may wait for a namespace that comes tomorrow.
@@ -101,17 +101,17 @@ impl Metrics {
     }
 
     /// A step was carried out, or was not.
-    pub fn carried_out(&self, step: &Step, answer: &Answer) {
+    pub fn carried_out(&self, step: &Step, answer: &StepResult) {
         let outcome = match answer {
-            Answer::Failed(failure) => class(failure.class),
+            StepResult::Failed(failure) => class(failure.class),
             _ => "done",
         };
         self.steps.get_or_create(&CarriedOut { step: step.name(), outcome }).inc();
-        if let (Step::Apply { why, .. }, Answer::Applied { seen, .. }) = (step, answer) {
+        if let (Step::Apply { why, .. }, StepResult::Applied { seen, .. }) = (step, answer) {
             let put_back = match why {
-                Why::Deliver => false,
-                Why::Repair | Why::PutBack => true,
-                Why::Sweep { version } => *version != seen.version,
+                ApplyReason::Deliver => false,
+                ApplyReason::Repair | ApplyReason::PutBack => true,
+                ApplyReason::Sweep { version } => *version != seen.version,
             };
             if put_back {
                 self.repairs.inc();
@@ -204,27 +204,27 @@ impl Metrics {
 }
 
 /// What the reconciler said of itself.
-pub(crate) fn register(figures: &Figures, registry: &mut Registry) {
+pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     let stacks = Family::<InState, Gauge>::default();
-    for (state, count) in &figures.stacks {
+    for (state, count) in &counts.stacks {
         stacks.get_or_create(&InState { state: (*state).into() }).set(*count);
     }
     registry.register("stacks", "Stacks, by where they are", stacks);
     let conditions = Family::<Said, Gauge>::default();
-    for ((condition, status), count) in &figures.conditions {
+    for ((condition, status), count) in &counts.conditions {
         let said = Said { condition: condition.to_string(), status: status.to_string() };
         conditions.get_or_create(&said).set(*count);
     }
     registry.register("stack_conditions", "Stacks of which a condition is said", conditions);
-    gauge(registry, "objects", "Objects that stacks own here", figures.objects);
-    gauge(registry, "watches", "Watches that run", figures.watches);
-    gauge(registry, "watches_unsynced", "Watches that do not know what is there", figures.unsynced);
-    gauge(registry, "active", "1 if the broker has this agent ACTIVE", usize::from(figures.active));
+    gauge(registry, "objects", "Objects that stacks own here", counts.objects);
+    gauge(registry, "watches", "Watches that run", counts.watches);
+    gauge(registry, "watches_unsynced", "Watches that do not know what is there", counts.unsynced);
+    gauge(registry, "active", "1 if the broker has this agent ACTIVE", usize::from(counts.active));
     gauge(
         registry,
-        "stood_down",
+        "writes_blocked",
         "1 if it writes nothing because another process claims to be this agent, or the broker went back in time",
-        usize::from(figures.stood_down.is_some()),
+        usize::from(counts.writes_blocked.is_some()),
     );
 }
 

@@ -12,16 +12,16 @@ use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::args::RunArguments;
+use crate::broker_link::content::ContentSource;
+use crate::broker_link::holds::HeldStacks;
+use crate::broker_link::keys::Keys;
+use crate::broker_link::memory::Memory;
+use crate::broker_link::poll::BrokerLink;
+use crate::broker_link::{identity, report};
+use crate::content_cache::ContentCache;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
 use crate::inventory::Records;
-use crate::keep::Contents;
-use crate::link::content::ContentSource;
-use crate::link::holds::HeldStacks;
-use crate::link::keys::Keys;
-use crate::link::memory::Memory;
-use crate::link::poll::Link;
-use crate::link::{identity, report};
 use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
@@ -62,31 +62,32 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let start = Start::new(&requests, &arguments.namespace, admin.clone());
     let join_token = arguments.join_token_file.as_deref();
     let found = start
-        .patiently(Hop::Token, "join the broker", || {
+        .retry_until_done(Hop::Token, "join the broker", || {
             identity::identify(&requests, &arguments.namespace, &anonymous, join_token)
         })
         .await;
     let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
     let agent = found.identity.agent_id;
     start
-        .patiently(Hop::Fence, "stand behind the fence", || {
+        .retry_until_done(Hop::Fence, "stand behind the fence", || {
             fence::stand(&requests, &arguments.namespace, agent)
         })
         .await;
 
     let records = Records::new(requests.clone(), &arguments.namespace, agent);
     let known =
-        start.patiently(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
+        start.retry_until_done(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
     let memory = Memory::new(&requests, &arguments.namespace);
     // Should the memory have been lost, the records still know how often this agent started.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
-    let remembered = start.patiently(Hop::Token, "raise the session count", || memory.start(earlier)).await;
+    let remembered =
+        start.retry_until_done(Hop::Token, "raise the session count", || memory.start(earlier)).await;
     let session = remembered.session;
-    let contents = Contents::new(&requests, &arguments.namespace, agent);
+    let contents = ContentCache::new(&requests, &arguments.namespace, agent);
     // With those whose record cannot be read: they are left alone, and still held.
     let stacks = records.stacks();
     start
-        .patiently(Hop::Rights, "tidy the contents that were kept", || async {
+        .retry_until_done(Hop::Rights, "tidy the contents that were kept", || async {
             Ok(contents.forget_others(&stacks).await?)
         })
         .await;
@@ -118,11 +119,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
         rights: Rights::new(scope.clone()),
-        content: ContentSource {
-            broker: broker.clone(),
-            contents,
-            kinds: Kinds::default(),
-        },
+        content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
@@ -131,13 +128,13 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let asked = admin.running();
     let (namespace, life) = (&arguments.namespace, arguments.key_life);
     let keys = Keys::new(&requests, namespace, broker.clone(), found, life, metrics.clone());
-    let link = Link {
+    let link = BrokerLink {
         broker: broker.clone(),
         agent,
         session,
         memory,
         position: remembered.position,
-        may_go_on_alone: remembered.status == Some(AgentStatus::Active),
+        may_continue_without_broker: remembered.status == Some(AgentStatus::Active),
         interval: arguments.polling_interval,
         news: news_in,
         holds,

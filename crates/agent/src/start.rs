@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 
 use crate::admin::Admin;
-use crate::keep::own::timely;
+use crate::own_objects::with_deadline;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -29,7 +29,7 @@ impl Start {
     }
 
     /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
-    pub async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
+    pub async fn retry_until_done<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
         what: &'static str,
@@ -55,9 +55,11 @@ impl Start {
     /// Nothing stands in the way any more, and nothing says so.
     pub async fn done(&self) {
         // Looked for first: a start that meets nothing wrong writes nothing.
-        let left = match timely(self.maps.get_opt(CONFIG_MAP)).await {
+        let left = match with_deadline(self.maps.get_opt(CONFIG_MAP)).await {
             Ok(None) => return,
-            Ok(Some(_)) => timely(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await.map(|_| ()),
+            Ok(Some(_)) => {
+                with_deadline(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await.map(|_| ())
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = left {
@@ -76,8 +78,12 @@ impl Start {
             ..ConfigMap::default()
         };
         let told =
-            match timely(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map))).await {
-                Err(error) if error.is(404) => timely(self.maps.create(&PostParams::default(), &map)).await,
+            match with_deadline(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map)))
+                .await
+            {
+                Err(error) if error.is(404) => {
+                    with_deadline(self.maps.create(&PostParams::default(), &map)).await
+                }
                 told => told,
             };
         if let Err(error) = told {

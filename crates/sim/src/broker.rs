@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brokkr_agent::plan::types::{Content, definitions};
+use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
@@ -31,7 +31,7 @@ pub struct Broker {
     pub reports: BTreeMap<EventId, Report>,
     /// Cannot be reached: nothing is heard, and nothing is acknowledged.
     pub away: bool,
-    /// Contents cannot be had, though the rest can.
+    /// ContentCache cannot be had, though the rest can.
     pub withholds: bool,
     sequence: i64,
     /// Every answer so far differs from the next: something changed.
@@ -106,7 +106,7 @@ impl Broker {
 
     /// What the stack should have here now; none if it should not be here.
     #[must_use]
-    pub fn wanted(&self, stack: StackId) -> Option<&Arc<Content>> {
+    pub fn desired(&self, stack: StackId) -> Option<&Arc<Content>> {
         let stack = self.stacks.get(&stack).filter(|stack| stack.targeted && !stack.deleted)?;
         self.contents.get(&stack.sequence)
     }
@@ -115,7 +115,7 @@ impl Broker {
         self.stacks.keys().copied()
     }
 
-    /// The target state, as it follows from what is wanted and from what the agent holds.
+    /// The target state, as it follows from what is desired and from what the agent holds.
     #[must_use]
     pub fn envelope(&self) -> Vec<TargetStack> {
         let mut targets: Vec<TargetStack> = self

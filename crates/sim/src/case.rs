@@ -78,19 +78,19 @@ impl Case {
     /// of them may rightly change the end.
     #[must_use]
     pub fn is_contested(&self) -> bool {
-        let mut wanted: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
+        let mut desired: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
         self.acts.iter().any(|act| {
             match act {
                 Act::Submit(place, items) => {
-                    wanted.insert(*place, items.iter().map(|item| &item.key).collect());
+                    desired.insert(*place, items.iter().map(|item| &item.key).collect());
                 }
                 Act::Delete(place) => {
-                    wanted.remove(place);
+                    desired.remove(place);
                 }
                 _ => {}
             }
-            let all: BTreeSet<&Key> = wanted.values().flatten().copied().collect();
-            all.len() < wanted.values().map(BTreeSet::len).sum()
+            let all: BTreeSet<&Key> = desired.values().flatten().copied().collect();
+            all.len() < desired.values().map(BTreeSet::len).sum()
         })
     }
 }
@@ -127,13 +127,13 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
             }
         }
         _ => {
-            let taken: Vec<Key> = latest
+            let content_state: Vec<Key> = latest
                 .iter()
                 .enumerate()
                 .filter(|(place, _)| *place != stack)
                 .flat_map(|(_, items)| items.iter().map(|item| item.key.clone()))
                 .collect();
-            latest[stack] = content(rng, &latest[stack], &taken);
+            latest[stack] = content(rng, &latest[stack], &content_state);
             Act::Submit(stack, latest[stack].clone())
         }
     }
@@ -141,11 +141,11 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
 
 /// The next deployment object: much of the last one, some of it changed, some new. What other stacks have is
 /// mostly left to them.
-fn content(rng: &mut Rng, last: &[Item], taken: &[Key]) -> Vec<Item> {
+fn content(rng: &mut Rng, last: &[Item], content_state: &[Key]) -> Vec<Item> {
     let mut items = Vec::new();
     for name in NAMES {
         let found = last.iter().find(|item| item.key == key(name));
-        let contested = taken.contains(&key(name)) && !rng.percent(8);
+        let contested = content_state.contains(&key(name)) && !rng.percent(8);
         let chance = if found.is_some() { 75 } else { 35 };
         if contested || !rng.percent(chance) {
             continue;

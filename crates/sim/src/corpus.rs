@@ -3,8 +3,8 @@
 //! Each entry has a namespace of its own, so that all can be played on one shared cluster.
 
 use brokkr_agent::marks::Stamp;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::{FailureClass, Seen, Uid as Known};
+use brokkr_agent::model::StepResult;
+use brokkr_agent::model::{FailureClass, SeenObject, Uid as Known};
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -54,13 +54,16 @@ impl Ask {
     pub fn key(&self) -> &Key {
         match self {
             Self::Apply(item, _) | Self::DryRun(item, _) => &item.key,
-            Self::Look(key) | Self::LookInside(key) | Self::Delete(key, _) | Self::Release(key, _) => key,
+            Self::ReadObject(key)
+            | Self::ListContained(key)
+            | Self::Delete(key, _)
+            | Self::Release(key, _) => key,
         }
     }
 
     /// The uid to name, given what is there.
     #[must_use]
-    pub fn uid(&self, there: Option<&Seen>) -> Option<Known> {
+    pub fn uid(&self, there: Option<&SeenObject>) -> Option<Known> {
         match self {
             Self::Apply(_, uid) | Self::DryRun(_, uid) | Self::Delete(_, uid) | Self::Release(_, uid) => {
                 match uid {
@@ -69,7 +72,7 @@ impl Ask {
                     Uid::Wrong => Some(Known::from("00000000-0000-4000-8000-000000000000")),
                 }
             }
-            Self::Look(_) | Self::LookInside(_) => None,
+            Self::ReadObject(_) | Self::ListContained(_) => None,
         }
     }
 }
@@ -100,14 +103,14 @@ pub struct After {
 }
 
 #[must_use]
-pub fn verdict(answer: &Answer, before: Option<&Seen>, after: Option<&Seen>) -> Verdict {
+pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&SeenObject>) -> Verdict {
     let answer = match answer {
-        Answer::Applied { created: true, .. } => "created".to_owned(),
-        Answer::Applied { .. } => "updated".to_owned(),
-        Answer::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
-        Answer::Looked(seen) => if seen.is_some() { "found" } else { "not found" }.to_owned(),
-        Answer::Inside(foreign) => format!("{} inside", foreign.len()),
-        Answer::Failed(failure) => {
+        StepResult::Applied { created: true, .. } => "created".to_owned(),
+        StepResult::Applied { .. } => "updated".to_owned(),
+        StepResult::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
+        StepResult::ObjectRead(seen) => if seen.is_some() { "found" } else { "not found" }.to_owned(),
+        StepResult::Contained(foreign) => format!("{} inside", foreign.len()),
+        StepResult::Failed(failure) => {
             let class = match failure.class {
                 FailureClass::Transient => "try again",
                 FailureClass::Permanent => "final",
@@ -147,7 +150,7 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
     for given in &entry.given {
         match given {
             Given::Foreign(item) => server.meddle(&item.key, &Meddling::Create),
-            Given::Applied(item) => drop(server.apply(&item.wanted(), None, &stamp())),
+            Given::Applied(item) => drop(server.apply(&item.desired(), None, &stamp())),
             Given::Served(item) => {
                 server.meddle(&item.key, &Meddling::Create);
                 while let Some(at) = server.next_event() {
@@ -165,10 +168,10 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
     let uid = entry.ask.uid(before.as_ref());
     let named = uid.clone().unwrap_or_else(|| Known::from(""));
     let answer = match &entry.ask {
-        Ask::Apply(item, _) => server.apply(&item.wanted(), uid.as_ref(), &stamp()),
-        Ask::DryRun(item, _) => server.dry_run(&item.wanted(), uid.as_ref(), &stamp()),
-        Ask::Look(key) => server.look(key),
-        Ask::LookInside(key) => server.look_inside(key),
+        Ask::Apply(item, _) => server.apply(&item.desired(), uid.as_ref(), &stamp()),
+        Ask::DryRun(item, _) => server.dry_run(&item.desired(), uid.as_ref(), &stamp()),
+        Ask::Look(key) => server.read_object(key),
+        Ask::LookInside(key) => server.list_contained(key),
         Ask::Delete(key, _) => server.delete(key, &named),
         Ask::Release(key, _) => server.release(key, &named),
     };

@@ -5,7 +5,7 @@ use brokkr_api::StackId;
 use crate::case::{Act, Case};
 use crate::end::{self, End};
 use crate::rng::Rng;
-use crate::world::{Fault, Kept, World};
+use crate::world::{Checked, Fault, World};
 
 /// A story under way.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Stage {
             Act::Meddle(key, what) => self.world.meddle(key, what),
             Act::BreakWatches => self.world.break_watches(),
             Act::Sweep => {
-                self.world.run.board.sweep();
+                self.world.run.state.sweep();
             }
             Act::BrokerGoes => self.world.broker.away = true,
             Act::BrokerReturns => self.world.broker.away = false,
@@ -117,10 +117,10 @@ pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> R
 }
 
 /// Everything at once: acts while others are under way, faults by chance, watches that break. Then all heals.
-pub fn wildly(case: &Case, chaos: usize) -> Kept {
+pub fn wildly(case: &Case, chaos: usize) -> Checked {
     let mut stage = Stage::new(case);
     let mut rng = Rng::new(case.seed ^ 0xc4a0_5c4a);
-    stage.world.oath.racing = true;
+    stage.world.invariants.racing = true;
     stage.world.chaos = chaos;
     let end = case.acts.iter().try_for_each(|act| {
         stage.act(act);

@@ -1,6 +1,6 @@
 //! One stack, told step by step: for tests that name what happens rather than draw it by lot.
 
-use brokkr_agent::plan::types::Record;
+use brokkr_agent::model::Record;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use brokkr_agent::health::{Health, HealthState};
-use brokkr_agent::plan::types::{Body, Fingerprint, Seen, Uid, Wanted};
+use brokkr_agent::model::{Body, DesiredObject, Fingerprint, SeenObject, Uid};
 use brokkr_agent::resource::KindName;
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::{Key, order};
@@ -77,10 +77,10 @@ pub struct Applied {
 
 /// What a watch on the kind would tell.
 #[derive(Clone, Debug)]
-pub struct News {
+pub struct BrokerMessage {
     pub key: Key,
-    pub before: Option<Seen>,
-    pub after: Option<Seen>,
+    pub before: Option<SeenObject>,
+    pub after: Option<SeenObject>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct Server {
     pub forbidden: BTreeSet<KindName>,
     /// Takes no writes for now, though it answers everything else.
     pub ailing: bool,
-    pub news: Vec<News>,
+    pub news: Vec<BrokerMessage>,
     /// Bodies that were read once.
     read: HashMap<Checksum, Arc<Applied>>,
 }
@@ -141,13 +141,13 @@ fn collect(value: &Value, paths: &mut String) {
 
 impl Applied {
     #[must_use]
-    pub fn read(wanted: &Wanted) -> Self {
-        let body = wanted.body.to_value();
+    pub fn read(desired: &DesiredObject) -> Self {
+        let body = desired.body.to_value();
         let mut fields = String::new();
         collect(&body, &mut fields);
         let data = body["data"].clone();
         Self {
-            body: wanted.body.clone(),
+            body: desired.body.clone(),
             fields,
             keep: body["metadata"]["annotations"]["brokkr.io/prune"] == "keep",
             immutable: body["immutable"] == true,
@@ -171,8 +171,8 @@ impl Applied {
 
 impl Server {
     /// The body as this server reads it.
-    pub fn read(&mut self, wanted: &Wanted) -> Arc<Applied> {
-        self.read.entry(wanted.digest).or_insert_with(|| Arc::new(Applied::read(wanted))).clone()
+    pub fn read(&mut self, desired: &DesiredObject) -> Arc<Applied> {
+        self.read.entry(desired.digest).or_insert_with(|| Arc::new(Applied::read(desired))).clone()
     }
 
     #[must_use]
@@ -195,9 +195,9 @@ impl Server {
 
     /// What `GET` would show of it.
     #[must_use]
-    pub fn seen(&self, key: &Key) -> Option<Seen> {
+    pub fn seen(&self, key: &Key) -> Option<SeenObject> {
         let object = self.objects.get(key)?;
-        Some(Seen {
+        Some(SeenObject {
             uid: object.uid.clone(),
             version: object.version,
             agent: object.marks.agent.as_deref().map(Uid::from),
@@ -231,7 +231,7 @@ impl Server {
             })
     }
 
-    pub(crate) fn insert(&mut self, key: &Key, dress: impl FnOnce(&mut Object)) {
+    pub(crate) fn insert(&mut self, key: &Key, apply_metadata: impl FnOnce(&mut Object)) {
         self.version += 1;
         let mut object = Object {
             uid: Uid::from(format!("uid-{}", self.version)),
@@ -248,7 +248,7 @@ impl Server {
             applied: None,
             drift: 0,
         };
-        dress(&mut object);
+        apply_metadata(&mut object);
         self.objects.insert(key.clone(), object);
         self.tell(key, None);
     }
@@ -274,9 +274,9 @@ impl Server {
         }
     }
 
-    fn tell(&mut self, key: &Key, before: Option<Seen>) {
+    fn tell(&mut self, key: &Key, before: Option<SeenObject>) {
         let after = self.seen(key);
-        self.news.push(News { key: key.clone(), before, after });
+        self.news.push(BrokerMessage { key: key.clone(), before, after });
     }
 
     /// What lives in this namespace, or is of this definition.

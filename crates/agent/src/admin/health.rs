@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
-use super::respond;
-use crate::reconcile::figures::Figures;
+use crate::reconcile::counts::Counts;
 
 /// Polls wait for up to five minutes: a broker that was silent for longer is away.
 const AWAY: Duration = Duration::from_secs(360);
@@ -24,7 +24,7 @@ pub(super) enum Health {
     /// The reconciler does not answer.
     Stuck,
     /// What the reconciler says, and how long the broker has been silent.
-    Running(Box<Figures>, Duration),
+    Running(Box<Counts>, Duration),
 }
 
 impl Health {
@@ -39,7 +39,7 @@ impl Health {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Running(figures, _) if figures.aimed && figures.stood_down.is_none())
+        matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_blocked.is_none())
     }
 
     fn told(&self, well: bool) -> Response<Full<Bytes>> {
@@ -56,27 +56,38 @@ impl Health {
         match self {
             Self::Starting(what) => vec![("start", format!("not at work yet: it has to {what} first"))],
             Self::Stuck => vec![("reconciler", "does not answer: start this agent again".to_owned())],
-            Self::Running(figures, silence) => running(figures, *silence),
+            Self::Running(counts, silence) => running(counts, *silence),
         }
     }
 }
 
-fn running(figures: &Figures, silence: Duration) -> Vec<(&'static str, String)> {
+fn running(counts: &Counts, silence: Duration) -> Vec<(&'static str, String)> {
     let mut causes = Vec::new();
-    if let Some(why) = figures.stood_down {
+    if let Some(why) = counts.writes_blocked {
         causes.push(("session", format!("nothing is written: {why}")));
     }
-    if !figures.aimed {
+    if !counts.has_target_state {
         causes.push(("broker", "has not said yet what should be here".to_owned()));
     } else if silence > AWAY {
         let silence = silence.as_secs();
         causes.push(("broker", format!("not heard for {silence} s; what is there is kept and repaired")));
-    } else if !figures.active {
+    } else if !counts.active {
         causes.push(("broker", "does not have this agent ACTIVE: nothing is changed here".to_owned()));
     }
-    if figures.unsynced > 0 {
-        let unsynced = figures.unsynced;
+    if counts.unsynced > 0 {
+        let unsynced = counts.unsynced;
         causes.push(("watches", format!("{unsynced} do not know what is there")));
     }
     causes
+}
+
+pub(super) fn respond(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Cause, Weight, name, newest, text};
+use super::evidence::{Weight, name, newest, text};
+use crate::model::Cause;
 
 /// The most telling cause among the containers of a Pod, those that run first included.
 pub(super) fn cause(pod: &Value) -> Option<(Weight, Cause)> {

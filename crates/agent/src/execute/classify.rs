@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::fence;
-use crate::plan::types::{Failure, FailureClass, Rival};
+use crate::model::{Failure, FailureClass, Rival};
 
 /// The part of Kubernetes' `Status` that decisions need.
 #[derive(Debug, Default, Deserialize)]

@@ -11,10 +11,10 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
-use super::Cluster;
-use crate::marks::REPLACE;
-use crate::plan::steps::Answer;
-use crate::plan::types::{Body, Failure, FailureClass, Wanted};
+use super::request::Cluster;
+use crate::model::StepResult;
+use crate::model::{Body, DesiredObject, Failure, FailureClass};
+use crate::ownership::REPLACE;
 use crate::resource::{Kind, KindName, Served};
 
 /// How long a definition that was just established may take to show in discovery, before that is a failure.
@@ -55,17 +55,17 @@ impl Kinds {
         identity: &Identity,
         manifest: &Manifest,
     ) -> Result<Kind, ResolveError> {
-        let wanted = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
-        if let Some(kind) = self.known.lock().expect("never poisoned").get(&wanted) {
+        let desired = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
+        if let Some(kind) = self.known.lock().expect("never poisoned").get(&desired) {
             return Ok(kind.clone());
         }
         if let Some(kind) = defined_here(identity, manifest) {
             return Ok(kind);
         }
-        match pinned_kind(cluster.client(), &wanted).await {
+        match pinned_kind(cluster.client(), &desired).await {
             Ok((resource, capabilities)) => {
                 let kind = kind_of(&resource, capabilities.scope == Scope::Namespaced);
-                self.known.lock().expect("never poisoned").insert(wanted, kind.clone());
+                self.known.lock().expect("never poisoned").insert(desired, kind.clone());
                 Ok(kind)
             }
             Err(kube::Error::Api(status)) if status.code != 404 => {
@@ -79,13 +79,13 @@ impl Kinds {
     }
 
     /// Waits until the API server serves these kinds: an established definition takes a moment to show.
-    pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> Answer {
+    pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> StepResult {
         let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
         for kind in kinds {
-            let wanted = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
-            while let Err(error) = pinned_kind(cluster.client(), &wanted).await {
+            let desired = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+            while let Err(error) = pinned_kind(cluster.client(), &desired).await {
                 if tokio::time::Instant::now() > deadline {
-                    return Answer::Failed(Failure {
+                    return StepResult::Failed(Failure {
                         class: FailureClass::Transient,
                         reason: "NotServed".into(),
                         message: format!("{kind} is established and not served yet: {error}"),
@@ -95,7 +95,7 @@ impl Kinds {
                 tokio::time::sleep(SERVED_CHECKS).await;
             }
         }
-        Answer::Resolved
+        StepResult::Resolved
     }
 
     /// Every object of the manifest with the kind it is addressed by and the namespace it goes to.
@@ -103,8 +103,8 @@ impl Kinds {
         &self,
         cluster: &Cluster,
         manifest: &Manifest,
-    ) -> Result<BTreeMap<brokkr_manifest::Key, Arc<Wanted>>, ResolveError> {
-        let mut wanted = BTreeMap::new();
+    ) -> Result<BTreeMap<brokkr_manifest::Key, Arc<DesiredObject>>, ResolveError> {
+        let mut desired = BTreeMap::new();
         for object in &manifest.objects {
             let identity = &object.identity;
             let kind = self.resolve(cluster, identity, manifest).await?;
@@ -118,9 +118,9 @@ impl Kinds {
                 });
             }
             let wave = object.annotation(WAVE).and_then(|wave| wave.trim().parse().ok()).unwrap_or(0);
-            wanted.insert(
+            desired.insert(
                 key.clone(),
-                Arc::new(Wanted {
+                Arc::new(DesiredObject {
                     kind,
                     body: Body::new(&object.body),
                     digest: Checksum(object.digest),
@@ -132,7 +132,7 @@ impl Kinds {
                 }),
             );
         }
-        Ok(wanted)
+        Ok(desired)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A write without rights fails anyway; what this adds is that it is known for the whole stack at once, and that it is
 //! told verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
-//! and a pure function reads them. Where the server cannot list them all, there is no verdict.
+//! and a pure function reads them. RulesKey the server cannot list them all, there is no verdict.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,18 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Cluster, Writes, classify};
+use super::classify;
+use super::request::Cluster;
+use super::write::Writes;
+use crate::model::Failure;
 use crate::observe::Scope;
-use crate::plan::types::Failure;
 use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 pub const NO_RIGHT: &str = "NoRight";
 const FRESH: Duration = Duration::from_secs(5);
 /// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
-const NOWHERE: &str = "brokkr-nowhere";
+const ANY_NAMESPACE: &str = "brokkr-nowhere";
 
 const READS: [&str; 3] = ["get", "list", "watch"];
 const WRITES: [&str; 3] = ["create", "patch", "delete"];
@@ -48,7 +50,7 @@ struct Rule {
 impl Rules {
     /// Whether a verb is allowed on every object of a kind. A rule for some names only is no right to all.
     fn allow(&self, verb: &str, kind: &Kind) -> bool {
-        let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == "*" || entry == wanted);
+        let has = |list: &[String], desired: &str| list.iter().any(|entry| entry == "*" || entry == desired);
         self.incomplete
             || self.resource_rules.iter().any(|rule| {
                 rule.resource_names.is_empty()
@@ -60,16 +62,16 @@ impl Rules {
 }
 
 /// An account (none for the agent itself) in a namespace.
-type Where = (Option<String>, String);
+type RulesKey = (Option<String>, String);
 
 /// When it was asked for, and the answer.
-type Answered = (Instant, Arc<Rules>);
+type CachedRules = (Instant, Arc<Rules>);
 
 /// What accounts may do, remembered for a moment.
 #[derive(Clone)]
 pub struct Rights {
     scope: Scope,
-    known: Arc<Mutex<HashMap<Where, Answered>>>,
+    known: Arc<Mutex<HashMap<RulesKey, CachedRules>>>,
 }
 
 impl Rights {
@@ -104,9 +106,9 @@ impl Rights {
         kind: &Kind,
         namespace: Option<&str>,
     ) -> Result<Vec<&'static str>, Failure> {
-        let here = namespace.unwrap_or(NOWHERE);
+        let here = namespace.unwrap_or(ANY_NAMESPACE);
         let watched_in = match &self.scope {
-            Scope::Cluster => NOWHERE,
+            Scope::Cluster => ANY_NAMESPACE,
             Scope::Namespaces(_) => here,
         };
         let cluster = writes.cluster();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, HealthState, ObjectView, text};
+use super::verdict::{Health, HealthState, ObjectView, text};
 
 /// An address from the cloud is not required: many clusters never hand one out, and inside the cluster the
 /// Service works without.
@@ -71,7 +71,10 @@ pub(super) fn namespace(object: &ObjectView<'_>, _: Timestamp) -> Health {
 
 pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
-        return Health::failed(names.reason_or("NamesNotAccepted"), names.message_or("its names are taken"));
+        return Health::failed(
+            names.reason_or("NamesNotAccepted"),
+            names.message_or("its names are content_state"),
+        );
     }
     match find(object, "Established") {
         Some(established) if established.is_true() => Health::ready("Established", "established"),

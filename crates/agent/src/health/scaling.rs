@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::conditions::{find, find_true};
-use super::{Health, ObjectView};
+use super::verdict::{Health, ObjectView};
 
 /// Ready when it has numbers to scale by. At its limits it does what it was told.
 pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {

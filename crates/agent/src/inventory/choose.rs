@@ -9,13 +9,13 @@ use super::wire::age;
 
 /// The one that stays, and those that go. What is on its way out only counts if there is nothing else.
 pub fn choose(mut objects: Vec<DynamicObject>) -> Option<(DynamicObject, Vec<DynamicObject>)> {
-    objects.sort_by_key(|object| (!is_leaving(object), age(object)));
+    objects.sort_by_key(|object| (!is_deleting(object), age(object)));
     let chosen = objects.pop()?;
     Some((chosen, objects))
 }
 
 #[must_use]
-pub fn is_leaving(object: &DynamicObject) -> bool {
+pub fn is_deleting(object: &DynamicObject) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 

@@ -12,7 +12,7 @@ use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
 use super::pack::{PackError, pack, unpack};
-use crate::plan::types::Entry;
+use crate::model::Entry;
 
 /// The most text that stays in the record: what a person who describes it can still scroll past.
 const INLINE: usize = 16 * 1024;
@@ -59,7 +59,7 @@ pub fn cut(inventory: &BTreeMap<Key, Entry>) -> Result<Cut, PackError> {
     let count = entries.div_ceil(ENTRIES).next_power_of_two();
     let mut parts = vec![Vec::new(); count];
     for line in inventory {
-        parts[place(line.0) % count].push(line);
+        parts[bucket(line.0) % count].push(line);
     }
     let packed = parts.into_iter().filter(|part| !part.is_empty()).map(|part| {
         let bytes = pack(part)?;
@@ -68,7 +68,7 @@ pub fn cut(inventory: &BTreeMap<Key, Entry>) -> Result<Cut, PackError> {
     Ok(Cut::Parts(packed.collect::<Result<_, PackError>>()?))
 }
 
-fn place(key: &Key) -> usize {
+fn bucket(key: &Key) -> usize {
     let digest = Checksum::of(key.to_string().as_bytes()).0;
     usize::from(u16::from_be_bytes([digest[0], digest[1]]))
 }
@@ -96,7 +96,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::plan::types::{Fingerprint, Origin};
+    use crate::model::{Fingerprint, Origin};
     use crate::resource::{Kind, Served};
 
     /// As random as real ones: regular ones would pack better than the truth.

@@ -13,21 +13,21 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::pack::PackError;
 use super::shard::{Cut, Header, Part, Shard, cut};
-use super::shelf::Shelf;
+use super::shard_store::ShardStore;
 use super::wire::{self, from_object, inventory_of, record_name, to_object};
 use super::{choose, retire};
-use crate::keep::own::{RequestError, Turns, timely};
-use crate::plan::types::Record;
+use crate::model::Record;
+use crate::own_objects::{RequestError, StackLocks, with_deadline};
 
 /// How often a record is read again when its shards were replaced while they were read.
 const READS: usize = 3;
 
 #[derive(Clone)]
 pub struct Records {
-    pub(super) api: Api<DynamicObject>,
-    pub(super) agent: AgentId,
-    shelf: Shelf,
-    turns: Turns,
+    api: Api<DynamicObject>,
+    agent: AgentId,
+    shard_store: ShardStore,
+    locks: StackLocks,
     known: Arc<Mutex<HashMap<StackId, Known>>>,
 }
 
@@ -70,10 +70,10 @@ impl Records {
     #[must_use]
     pub fn new(client: Client, namespace: &str, agent: AgentId) -> Self {
         Self {
-            shelf: Shelf::new(&client, namespace, agent),
+            shard_store: ShardStore::new(&client, namespace, agent),
             api: Api::all_with(client, &wire::api_resource()),
             agent,
-            turns: Turns::default(),
+            locks: StackLocks::default(),
             known: Arc::default(),
         }
     }
@@ -83,7 +83,7 @@ impl Records {
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
         for (stack, objects) in self.list().await? {
-            let _turn = self.turns.take(stack).await;
+            let _lock = self.locks.lock(stack).await;
             match self.settle(stack, objects).await {
                 Ok(record) => records.extend(record),
                 Err(error @ (RecordError::Request(_) | RecordError::Stale)) => return Err(error),
@@ -104,7 +104,7 @@ impl Records {
 
     /// The record as it is in the cluster. One that is on its way out is made again.
     pub async fn fetch(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
-        let _turn = self.turns.take(stack).await;
+        let _lock = self.locks.lock(stack).await;
         self.find(stack_name, stack).await
     }
 
@@ -115,7 +115,7 @@ impl Records {
         // Twice if need be: it may move from one name to the other while it is looked for.
         for _ in 0..2 {
             for name in &names {
-                let found = timely(self.api.get_opt(name)).await?;
+                let found = with_deadline(self.api.get_opt(name)).await?;
                 objects.extend(found.filter(|object| wire::stack_of(object, self.agent) == Some(stack)));
             }
             if !objects.is_empty() {
@@ -139,7 +139,7 @@ impl Records {
             }
             return Ok(None);
         };
-        let mut object = retire::leave_one(self, chosen, others).await?;
+        let mut object = retire::keep_one(&self.api, self.agent, chosen, others).await?;
         for _ in 0..READS {
             let header = inventory_of(&object);
             self.note(
@@ -148,14 +148,14 @@ impl Records {
                 header.as_ref().map(|header| header.shards.clone()).unwrap_or_default(),
             );
             let (name, header) = (object.name_any(), header?);
-            match self.shelf.read(&header.shards).await? {
+            match self.shard_store.read(&header.shards).await? {
                 Ok(parts) => {
                     let mut record = from_object(object)?;
                     record.inventory = header.join(&parts)?;
                     return Ok(Some(record));
                 }
                 Err(shard) => {
-                    let again = timely(self.api.get(&name)).await?;
+                    let again = with_deadline(self.api.get(&name)).await?;
                     if again.resource_version() == object.resource_version() {
                         return Err(RecordError::Shard { record: name, shard });
                     }
@@ -168,7 +168,7 @@ impl Records {
 
     /// Creates or replaces it; answers the new resourceVersion.
     pub async fn write(&self, record: &Record) -> Result<String, RecordError> {
-        let _turn = self.turns.take(record.stack).await;
+        let _lock = self.locks.lock(record.stack).await;
         let mut known = self.known().get(&record.stack).cloned().unwrap_or_default();
         // The API server would say so, too, but only after the shards were written.
         if record.version != known.version {
@@ -179,7 +179,7 @@ impl Records {
         }
         let header = match cut(&record.inventory)? {
             Cut::Inline(header) => header,
-            Cut::Parts(parts) => self.shelve(record, &mut known, &parts).await?,
+            Cut::Parts(parts) => self.store_parts(record, &mut known, &parts).await?,
         };
         let object = to_object(record, self.agent, &known.name, header.clone())?;
         let version = self.put(record, &known.name, object).await?;
@@ -187,13 +187,13 @@ impl Records {
         let garbage = garbage.filter(|shard| !header.shards.contains(shard)).collect();
         known.version = Some(version.clone());
         known.shards = header.shards;
-        known.loose = self.shelf.discard(garbage).await;
+        known.loose = self.shard_store.discard(garbage).await;
         self.known().insert(record.stack, known);
         Ok(version)
     }
 
     /// Writes the parts that no shard holds yet.
-    async fn shelve(
+    async fn store_parts(
         &self,
         record: &Record,
         known: &mut Known,
@@ -205,7 +205,7 @@ impl Records {
             // What the record names that is about to be replaced is there, and nobody removes it before.
             let there = known.shards.iter().find(|shard| shard.digest == part.digest);
             let shard = there.cloned().unwrap_or_else(|| {
-                let name = Shelf::name(record.stack, record.session, part);
+                let name = ShardStore::name(record.stack, record.session, part);
                 let shard = Shard { name, digest: part.digest };
                 new.push((shard.clone(), part));
                 shard
@@ -215,22 +215,22 @@ impl Records {
         // Ours from here on, whatever becomes of the record.
         known.loose.extend(new.iter().map(|(shard, _)| shard.clone()));
         self.known().insert(record.stack, known.clone());
-        self.shelf.write(record.stack, record.session, &new).await?;
+        self.shard_store.write(record.stack, record.session, &new).await?;
         Ok(Header { entries: record.inventory.len(), packed: None, shards })
     }
 
     async fn put(&self, record: &Record, name: &str, object: DynamicObject) -> Result<String, RecordError> {
         let written = match &record.version {
-            None => timely(self.api.create(&PostParams::default(), &object)).await?,
-            Some(_) => match timely(self.api.replace(name, &PostParams::default(), &object)).await {
+            None => with_deadline(self.api.create(&PostParams::default(), &object)).await?,
+            Some(_) => match with_deadline(self.api.replace(name, &PostParams::default(), &object)).await {
                 // Gone, its finalizer torn off: made again, unless it is there under its other name.
                 Err(error) if error.is(404) => {
-                    if timely(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
+                    if with_deadline(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
                         return Err(RecordError::Stale);
                     }
                     let mut object = object;
                     object.metadata.resource_version = None;
-                    timely(self.api.create(&PostParams::default(), &object)).await?
+                    with_deadline(self.api.create(&PostParams::default(), &object)).await?
                 }
                 other => other?,
             },
@@ -241,24 +241,24 @@ impl Records {
     /// Drops the record of a stack of which nothing is left: takes the finalizer off, and deletes it if
     /// nobody wrote since. Its shards go after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
-        let _turn = self.turns.take(stack).await;
+        let _lock = self.locks.lock(stack).await;
         if self.known().get(&stack).is_none_or(|known| known.version.is_none()) {
             self.find(stack_name, stack).await?;
         }
         let known = self.known().get(&stack).cloned();
         if let Some(known) = known.filter(|known| known.version.is_some()) {
-            match timely(self.api.get_opt(&known.name)).await? {
+            match with_deadline(self.api.get_opt(&known.name)).await? {
                 Some(object) if object.resource_version() != known.version => {
                     return Err(RecordError::Stale);
                 }
-                Some(object) => retire::let_go(self, object).await?,
-                None if timely(self.api.get_opt(&wire::other_name(&known.name))).await?.is_some() => {
+                Some(object) => retire::release(&self.api, object).await?,
+                None if with_deadline(self.api.get_opt(&wire::other_name(&known.name))).await?.is_some() => {
                     return Err(RecordError::Stale);
                 }
                 None => {}
             }
         }
-        self.shelf.clear(stack).await?;
+        self.shard_store.clear(stack).await?;
         self.known().remove(&stack);
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Records {
     /// Removes the shards of earlier runs that no record names: a crash came between them and the record.
     /// Waits first, so that an earlier run which is just about to end can still name what it wrote.
     pub async fn sweep(&self, session: i64, grace: Duration) -> Result<(), RecordError> {
-        let candidates = self.shelf.older_than(session).await?;
+        let candidates = self.shard_store.older_than(session).await?;
         if candidates.is_empty() {
             return Ok(());
         }
@@ -287,7 +287,7 @@ impl Records {
             .filter(|old| !named.contains(&old.name) && !unclear.contains(&old.stack))
             .map(|old| old.name)
             .collect();
-        Ok(self.shelf.remove_all(&orphans).await?)
+        Ok(self.shard_store.remove_all(&orphans).await?)
     }
 
     /// Every record of this agent. Not by label: one that lost it is still a record.
@@ -295,7 +295,7 @@ impl Records {
         let mut found: BTreeMap<StackId, Vec<DynamicObject>> = BTreeMap::new();
         let mut page = ListParams::default().limit(100);
         loop {
-            let list = timely(self.api.list(&page)).await?;
+            let list = with_deadline(self.api.list(&page)).await?;
             for object in list.items {
                 if let Some(stack) = wire::stack_of(&object, self.agent) {
                     found.entry(stack).or_default().push(object);

@@ -12,12 +12,11 @@ use serde_json::{Value, json};
 
 use super::pack::PackError;
 use super::shard::Header;
-use crate::keep::own::{KEPT_BY, tail};
-use crate::marks::AGENT_LABEL;
-use crate::plan::types::{Made, Outcome, Record};
-use crate::resource::{Kind, Served};
+use crate::model::{Made, Outcome, Record};
+use crate::own_objects::{KEPT_BY, tail};
+use crate::ownership::AGENT_LABEL;
+use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
 
-pub const GROUP: &str = "brokkr.io";
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
@@ -143,7 +142,7 @@ pub fn record_name(stack_name: &str, stack: StackId) -> String {
     format!("{stack_name}-{}", tail(stack))
 }
 
-/// Where a record goes whose name is taken by one that is on its way out.
+/// Where a record goes whose name is content_state by one that is on its way out.
 #[must_use]
 pub fn other_name(name: &str) -> String {
     name.strip_suffix(OTHER).map_or_else(|| format!("{name}{OTHER}"), ToOwned::to_owned)

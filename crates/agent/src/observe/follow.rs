@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::ask::{Lines, Refusal, Source};
+use super::change::{Change, Part};
+use super::request::{Lines, Refusal, Source};
 use super::served;
 use super::tracked::Line;
-use super::watch::{Change, Ground, Part};
-use crate::plan::types::Seen;
+use crate::model::SeenObject;
 use brokkr_manifest::Key;
 
 /// A watch that cannot be resumed after so many tries starts over from a list.
@@ -31,31 +31,31 @@ pub struct Shared {
     /// So that a start does not ask for everything at once.
     pub lists: Semaphore,
     /// A definition changed: kinds that were not served may be now.
-    pub stirred: Notify,
+    pub definition_changed: Notify,
     pub streaming: OnceCell<bool>,
 }
 
 /// Who hears of what is seen.
 #[derive(Clone)]
-pub enum Audience {
+pub enum Consumer {
     Index(Arc<Part>),
     /// Whoever waits for a definition or a namespace of any owner.
-    Parked(Ground),
+    Prerequisites(Prerequisite),
 }
 
 #[derive(Clone)]
 pub struct Follower {
     pub source: Source,
-    pub audience: Audience,
+    pub consumer: Consumer,
     pub changes: mpsc::Sender<Change>,
     pub shared: Arc<Shared>,
     pub relist: Arc<Notify>,
-    pub course: Course,
+    pub history: WatchHistory,
 }
 
 /// What was learnt on the way.
 #[derive(Clone, Default)]
-pub struct Course {
+pub struct WatchHistory {
     /// Whether this kind is listed by a stream; unknown before the first list.
     streaming: Option<bool>,
     /// Failures in a row.
@@ -69,7 +69,7 @@ enum Phase {
     Watch { version: String, lines: Option<Lines> },
 }
 
-/// Why a phase broke off, and with which to go on.
+/// ApplyReason a phase broke off, and with which to go on.
 struct Broken(Refusal, Phase);
 
 impl Follower {
@@ -102,7 +102,7 @@ impl Follower {
     async fn list(&mut self) -> Result<Phase, Refusal> {
         let shared = self.shared.clone();
         let _place = shared.lists.acquire().await;
-        let streaming = match self.course.streaming {
+        let streaming = match self.history.streaming {
             Some(known) => known,
             // Not knowing costs nothing: pages work everywhere.
             None => {
@@ -110,12 +110,12 @@ impl Follower {
                 *shared.streaming.get_or_try_init(ask).await.unwrap_or(&false)
             }
         };
-        self.tell(Change::Listing).await;
+        self.send_change(Change::Listing).await;
         if streaming {
             return match self.list_by_stream().await {
                 Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
                     tracing::debug!(kind = %self.source.kind, why, "no streaming lists; listed in pages");
-                    self.course.streaming = Some(false);
+                    self.history.streaming = Some(false);
                     Ok(Phase::List)
                 }
                 other => other,
@@ -152,8 +152,8 @@ impl Follower {
     }
 
     async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
-        self.tell(Change::Listed).await;
-        if self.course.trouble.take().is_some() {
+        self.send_change(Change::Listed).await;
+        if self.history.trouble.take().is_some() {
             tracing::info!(kind = %self.source.kind, "watched again");
         }
         Phase::Watch { version, lines }
@@ -166,30 +166,30 @@ impl Follower {
         };
         let opened = Instant::now();
         while let Some((line, at)) = lines.next().await? {
-            self.course.failures = 0;
+            self.history.failures = 0;
             if !at.is_empty() {
                 *version = at;
             }
             self.tell_line(line).await;
         }
-        if opened.elapsed() < TOO_SHORT.min(self.source.tempo.watch_least) {
+        if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
             return Err(Refusal::Failed("the watch was ended at once".into(), None));
         }
-        self.course.failures = 0;
+        self.history.failures = 0;
         Ok(())
     }
 
     /// Decides how to go on after something went wrong, and waits as long as is fit.
     async fn recover(&mut self, why: Refusal, resume: Phase) -> Phase {
-        self.course.failures += 1;
-        let failures = self.course.failures;
-        let tempo = self.source.tempo;
+        self.history.failures += 1;
+        let failures = self.history.failures;
+        let timing = self.source.timing;
         let kind = self.source.kind.clone();
         match why {
             // At once the first time; a server that answers nothing else is not asked in a loop.
             Refusal::Expired => {
                 tracing::debug!(%kind, "what the watch knew is too old; listing again");
-                self.pause(tempo.backoff(failures - 1)).await;
+                self.pause(timing.backoff(failures - 1)).await;
                 Phase::List
             }
             Refusal::NotServed => {
@@ -198,29 +198,29 @@ impl Follower {
                     Ok(Some(found)) if found != kind => {
                         tracing::info!(%kind, now = %found, "served in another version; following that");
                         self.source.kind = found;
-                        self.pause(tempo.backoff(failures - 1)).await;
+                        self.pause(timing.backoff(failures - 1)).await;
                     }
                     // Going or coming this very moment, or discovery does not answer: no verdict yet.
                     Ok(Some(_)) | Err(_) => {
-                        self.pause(tempo.backoff(failures)).await;
+                        self.pause(timing.backoff(failures)).await;
                     }
                 }
                 Phase::List
             }
             Refusal::Denied(why) => {
-                if self.course.trouble.as_ref() != Some(&why) {
+                if self.history.trouble.as_ref() != Some(&why) {
                     tracing::warn!(%kind, why, "may not be watched; asked for again from time to time");
-                    self.course.trouble = Some(why.clone());
-                    self.tell(|part| Change::Unwatchable(part, why)).await;
+                    self.history.trouble = Some(why.clone());
+                    self.send_change(|part| Change::Unwatchable(part, why)).await;
                 }
-                self.pause(tempo.slow(failures)).await;
+                self.pause(timing.slow(failures)).await;
                 Phase::List
             }
             Refusal::Unfit(why) | Refusal::Failed(why, None) => {
-                self.resume_after(tempo.backoff(failures), &why, resume).await
+                self.resume_after(timing.backoff(failures), &why, resume).await
             }
             Refusal::Failed(why, Some(asked)) => {
-                self.resume_after(tempo.backoff(failures).max(asked), &why, resume).await
+                self.resume_after(timing.backoff(failures).max(asked), &why, resume).await
             }
         }
     }
@@ -228,23 +228,23 @@ impl Follower {
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
         tracing::warn!(kind = %self.source.kind, why, "watch failed; trying again in {pause:?}");
         let asked = self.pause(pause).await;
-        if asked || self.course.failures >= RESUMES { Phase::List } else { resume }
+        if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
 
     /// Discovery says so, too: nothing of this kind can be there. It may come back.
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
-        if self.course.trouble.as_deref() != Some(UNSERVED) {
+        if self.history.trouble.as_deref() != Some(UNSERVED) {
             tracing::info!(kind = %self.source.kind, "not served; asked for again from time to time");
-            self.course.trouble = Some(UNSERVED.into());
-            self.tell(Change::Unserved).await;
+            self.history.trouble = Some(UNSERVED.into());
+            self.send_change(Change::Unserved).await;
         }
-        let pause = self.source.tempo.slow(self.course.failures);
+        let pause = self.source.timing.slow(self.history.failures);
         tokio::select! {
             _ = self.pause(pause) => {}
-            () = self.shared.stirred.notified() => {
-                self.course.failures = 1;
-                self.pause(self.source.tempo.backoff(1)).await;
+            () = self.shared.definition_changed.notified() => {
+                self.history.failures = 1;
+                self.pause(self.source.timing.backoff(1)).await;
             }
         }
     }
@@ -258,9 +258,9 @@ impl Follower {
         match line {
             Line::Present(key, seen) => self.tell_present(key, seen).await,
             Line::Gone(key, uid) => {
-                let change = match &self.audience {
-                    Audience::Index(_) => Change::Gone(key, uid),
-                    Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+                let change = match &self.consumer {
+                    Consumer::Index(_) => Change::Gone(key, uid),
+                    Consumer::Prerequisites(ground) => Change::PrerequisiteChanged(*ground, key.name),
                 };
                 self.send(change).await;
             }
@@ -268,20 +268,20 @@ impl Follower {
         }
     }
 
-    async fn tell_present(&self, key: Key, seen: Seen) {
+    async fn tell_present(&self, key: Key, seen: SeenObject) {
         if self.source.kind.name().is_definition() {
-            self.shared.stirred.notify_waiters();
+            self.shared.definition_changed.notify_waiters();
         }
-        let change = match &self.audience {
-            Audience::Index(_) => Change::Present(key, Box::new(seen)),
-            Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+        let change = match &self.consumer {
+            Consumer::Index(_) => Change::Present(key, Box::new(seen)),
+            Consumer::Prerequisites(ground) => Change::PrerequisiteChanged(*ground, key.name),
         };
         self.send(change).await;
     }
 
     /// About the kind as a whole; those who wait for ground only hear of what moves there.
-    pub async fn tell(&self, change: impl FnOnce(Arc<Part>) -> Change) {
-        if let Audience::Index(part) = &self.audience {
+    pub async fn send_change(&self, change: impl FnOnce(Arc<Part>) -> Change) {
+        if let Consumer::Index(part) = &self.consumer {
             self.send(change(part.clone())).await;
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use brokkr_manifest::Key;
 
-use super::watch::{Change, Part};
-use crate::plan::types::{Observed, Seen, Uid};
+use super::change::{Change, Part};
+use crate::model::{Observed, SeenObject, Uid};
 use crate::resource::KindName;
 
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ struct OfKind {
 
 #[derive(Clone)]
 struct Known {
-    seen: Seen,
+    seen: SeenObject,
     /// When it was last heard of, by the index's own count: a re-list forgets only what is older.
     heard: u64,
 }
@@ -43,7 +43,7 @@ struct PartState {
 
 /// A labelled object that no inventory has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct OrphanObject {
     pub key: Key,
     pub uid: Uid,
     /// The stack that its marks name.
@@ -95,22 +95,22 @@ impl Index {
             }
             Change::Gone(key, uid) => {
                 let Some(kind) = self.kinds.get_mut(&KindName::of(&key)) else { return Vec::new() };
-                let place = place(&key);
-                if kind.objects.get(place.as_str()).is_none_or(|known| known.seen.uid != uid) {
+                let path = path(&key);
+                if kind.objects.get(path.as_str()).is_none_or(|known| known.seen.uid != uid) {
                     return Vec::new();
                 }
-                kind.objects.remove(place.as_str());
+                kind.objects.remove(path.as_str());
                 vec![key]
             }
-            Change::Stirred(..) => Vec::new(),
+            Change::PrerequisiteChanged(..) => Vec::new(),
         }
     }
 
     /// A list that shows an older version than what was known before it began: the cluster's store was put
     /// back to an earlier state, and the list is right.
-    fn went_back(&self, key: &Key, seen: &Seen) -> bool {
+    fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
         let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
-        let known = kind.objects.get(place(key).as_str());
+        let known = kind.objects.get(path(key).as_str());
         let Some(known) = known.filter(|known| known.seen.version > seen.version) else { return false };
         let covers = |namespace: &Option<Arc<str>>| {
             namespace.is_none() || namespace.as_deref() == key.namespace.as_deref()
@@ -129,8 +129,8 @@ impl Index {
     fn forget(&mut self, part: &Part, which: impl Fn(&Known) -> bool) -> Vec<Key> {
         let Some(kind) = self.kinds.get_mut(&part.kind) else { return Vec::new() };
         let mut forgotten = Vec::new();
-        kind.objects.retain(|place, known| {
-            let key = key_at(&part.kind, place);
+        kind.objects.retain(|path, known| {
+            let key = key_of(&part.kind, path);
             let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
             let forget = covered && which(known);
             if forget {
@@ -141,17 +141,17 @@ impl Index {
         forgotten
     }
 
-    fn set(&mut self, key: &Key, seen: Seen) {
+    fn set(&mut self, key: &Key, seen: SeenObject) {
         let known = Box::new(Known { seen, heard: self.clock });
         let kind = self.kinds.entry(KindName::of(key)).or_default();
-        kind.objects.insert(place(key).into_boxed_str(), known);
+        kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
     /// What a write answered is known at once; the watch may bring older news afterwards.
-    pub fn put(&mut self, key: &Key, seen: Seen) -> bool {
+    pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
         let heard = self.clock;
         let kind = self.kinds.get_mut(&KindName::of(key));
-        match kind.and_then(|kind| kind.objects.get_mut(place(key).as_str())) {
+        match kind.and_then(|kind| kind.objects.get_mut(path(key).as_str())) {
             Some(known) if known.seen.uid == seen.uid && known.seen.version > seen.version => {
                 known.heard = heard;
                 false
@@ -178,23 +178,23 @@ impl Index {
     /// Objects with our label and marks of their own that no inventory has: left over from something that
     /// went wrong. They are told about, never deleted.
     #[must_use]
-    pub fn strays(&self, owned: impl Fn(&Key) -> bool) -> Vec<Stray> {
+    pub fn orphans(&self, owned: impl Fn(&Key) -> bool) -> Vec<OrphanObject> {
         let live = self.kinds.iter().flat_map(|(kind, of)| {
-            of.objects.iter().map(move |(place, known)| (key_at(kind, place), &known.seen))
+            of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
         });
         // What is on its way out, or collected by its owner's controller, is nobody's leak.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
-            .map(|(key, seen)| Stray { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
+            .map(|(key, seen)| OrphanObject { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
             .collect()
     }
 }
 
-fn place(key: &Key) -> String {
+fn path(key: &Key) -> String {
     format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
 }
 
-fn key_at(kind: &KindName, place: &str) -> Key {
-    let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+fn key_of(kind: &KindName, path: &str) -> Key {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
     Key {
         group: kind.group.clone(),
         kind: kind.kind.clone(),
@@ -204,9 +204,9 @@ fn key_at(kind: &KindName, place: &str) -> Key {
 }
 
 impl Observed for Index {
-    fn seen(&self, key: &Key) -> Option<&Seen> {
+    fn seen(&self, key: &Key) -> Option<&SeenObject> {
         let kind = self.kinds.get(&KindName::of(key))?;
-        kind.objects.get(place(key).as_str()).map(|known| &known.seen)
+        kind.objects.get(path(key).as_str()).map(|known| &known.seen)
     }
 
     fn synced(&self, kind: &KindName) -> bool {
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use crate::health::{Health, HealthState};
 
-    fn seen(uid: &str, version: u64) -> Seen {
-        Seen {
+    fn seen(uid: &str, version: u64) -> SeenObject {
+        SeenObject {
             uid: uid.into(),
             version,
             agent: None,
@@ -277,13 +277,13 @@ mod tests {
     fn f4_what_carries_our_marks_and_is_in_no_inventory_is_found() {
         let mut index = Index::default();
         let stack = StackId::generate();
-        let marked = |uid: &str| Seen { stack: Some(stack.into()), ..seen(uid, 1) };
+        let marked = |uid: &str| SeenObject { stack: Some(stack.into()), ..seen(uid, 1) };
         index.put(&key("owned"), marked("1"));
-        index.put(&key("stray"), marked("2"));
-        index.put(&key("copied"), Seen { names_itself: false, ..marked("3") });
-        index.put(&key("leaving"), Seen { deleting: true, ..marked("4") });
-        index.put(&key("child"), Seen { has_owner: true, ..marked("5") });
-        let found = index.strays(|key| key.name == "owned");
-        assert_eq!(found, [Stray { key: key("stray"), uid: "2".into(), stack: Some(stack.into()) }]);
+        index.put(&key("orphan"), marked("2"));
+        index.put(&key("copied"), SeenObject { names_itself: false, ..marked("3") });
+        index.put(&key("leaving"), SeenObject { deleting: true, ..marked("4") });
+        index.put(&key("child"), SeenObject { has_owner: true, ..marked("5") });
+        let found = index.orphans(|key| key.name == "owned");
+        assert_eq!(found, [OrphanObject { key: key("orphan"), uid: "2".into(), stack: Some(stack.into()) }]);
     }
 }

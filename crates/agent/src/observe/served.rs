@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Refusal, Source, within};
+use super::request::{Refusal, Source, within};
 use crate::resource::{Kind, Served};
 
 /// The first version that has streaming lists on for good: 1.32 had them, 1.33 switched them off again.
@@ -13,7 +13,7 @@ const STREAMING: (u32, u32) = (1, 34);
 
 /// Whether it is worth asking for a streaming list.
 pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
-    let Some(info) = ask::<Info>(source, "/version").await? else { return Ok(false) };
+    let Some(info) = request::<Info>(source, "/version").await? else { return Ok(false) };
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().unwrap_or(0)
@@ -29,7 +29,7 @@ pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
             "" => format!("/api/{version}"),
             group => format!("/apis/{group}/{version}"),
         };
-        let Some(list) = ask::<APIResourceList>(source, &path).await? else { continue };
+        let Some(list) = request::<APIResourceList>(source, &path).await? else { continue };
         let found = list
             .resources
             .into_iter()
@@ -52,7 +52,7 @@ async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> 
     if group.is_empty() {
         return Ok(vec!["v1".into()]);
     }
-    let Some(group) = ask::<APIGroup>(source, &format!("/apis/{group}")).await? else {
+    let Some(group) = request::<APIGroup>(source, &format!("/apis/{group}")).await? else {
         return Ok(Vec::new());
     };
     let preferred = group.preferred_version.map(|version| version.version);
@@ -63,7 +63,7 @@ async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> 
 
 async fn ask<T: DeserializeOwned>(source: &Source, path: &str) -> Result<Option<T>, Refusal> {
     let request = Request::get(path).body(Vec::new()).map_err(Refusal::failed)?;
-    within(source.tempo.answer, async {
+    within(source.timing.answer, async {
         match source.client.request(request).await {
             Ok(answer) => Ok(Some(answer)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

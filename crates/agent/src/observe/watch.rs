@@ -6,70 +6,34 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use brokkr_api::AgentId;
-use brokkr_manifest::Key;
 use futures::FutureExt as _;
 use kube::Client;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::Source;
-use super::follow::{Audience, Course, Follower, Shared};
-use super::tempo::Tempo;
-use crate::marks::AGENT_LABEL;
-pub use crate::plan::steps::Ground;
-use crate::plan::types::{Seen, Uid};
-use crate::resource::{Kind, KindName, Served};
+use super::change::{Change, Part, Scope};
+use super::follow::{Consumer, Follower, Shared, WatchHistory};
+use super::request::Source;
+use super::timing::WatchTiming;
+use crate::health;
+use crate::model::Prerequisite;
+use crate::ownership::AGENT_LABEL;
+use crate::resource::{Kind, KindName};
 
 /// So many lists are under way at once.
 const LISTS: usize = 5;
-
-/// What a watch tells.
-#[derive(Clone, Debug)]
-pub enum Change {
-    /// A list began: whatever is not heard of before it ends is gone.
-    Listing(Arc<Part>),
-    Listed(Arc<Part>),
-    Present(Key, Box<Seen>),
-    /// Deleted, or without our label now: ask before concluding anything.
-    Gone(Key, Uid),
-    /// There is no such kind now, so nothing of it is there. Asked for again; a list tells when it is back.
-    Unserved(Arc<Part>),
-    /// May not be watched, and why: what is there is not known. Asked for again.
-    Unwatchable(Arc<Part>, String),
-    /// No longer watched, because nobody needs it. The last that is heard of it.
-    Unwatched(Arc<Part>),
-    /// Something happened to the definition or namespace of this name, be it ours or not.
-    Stirred(Ground, String),
-}
-
-/// What one watch covers.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Part {
-    pub kind: KindName,
-    /// None: all of them, or not namespaced.
-    pub namespace: Option<Arc<str>>,
-    /// How many parts there are of this kind; it is known when all are.
-    pub of: usize,
-}
-
-/// Where this agent looks.
-#[derive(Clone, Debug)]
-pub enum Scope {
-    Cluster,
-    Namespaces(Vec<String>),
-}
 
 pub struct Watches {
     client: Client,
     agent: AgentId,
     scope: Scope,
-    tempo: Tempo,
+    timing: WatchTiming,
     changes: mpsc::Sender<Change>,
     shared: Arc<Shared>,
     running: HashMap<KindName, Vec<Running>>,
-    parked: HashMap<Ground, Running>,
-    /// Told to stop; a new watch of the same kind begins after their last word.
+    blocked_on: HashMap<Prerequisite, Running>,
+    /// HealthReport to stop; a new watch of the same kind begins after their last word.
     ending: HashMap<KindName, Vec<JoinHandle<()>>>,
 }
 
@@ -82,27 +46,30 @@ struct Running {
 impl Watches {
     #[must_use]
     pub fn new(client: Client, agent: AgentId, scope: Scope, changes: mpsc::Sender<Change>) -> Self {
-        Self::with_tempo(client, agent, scope, changes, Tempo::default())
+        Self::with_timing(client, agent, scope, changes, WatchTiming::default())
     }
 
-    pub(super) fn with_tempo(
+    pub(super) fn with_timing(
         client: Client,
         agent: AgentId,
         scope: Scope,
         changes: mpsc::Sender<Change>,
-        tempo: Tempo,
+        timing: WatchTiming,
     ) -> Self {
-        let shared =
-            Shared { lists: Semaphore::new(LISTS), stirred: Notify::new(), streaming: OnceCell::new() };
+        let shared = Shared {
+            lists: Semaphore::new(LISTS),
+            definition_changed: Notify::new(),
+            streaming: OnceCell::new(),
+        };
         Self {
             client,
             agent,
             scope,
-            tempo,
+            timing,
             changes,
             shared: Arc::new(shared),
             running: HashMap::new(),
-            parked: HashMap::new(),
+            blocked_on: HashMap::new(),
             ending: HashMap::new(),
         }
     }
@@ -126,19 +93,19 @@ impl Watches {
             let mut parts = Vec::with_capacity(of);
             for namespace in namespaces {
                 let part = Part { kind: name.clone(), namespace: namespace.clone(), of };
-                let source = self.source(kind.clone(), namespace, !kind.has_status(), true);
-                parts.push(self.start(source, Audience::Index(Arc::new(part)), std::mem::take(&mut after)));
+                let source = self.source(kind.clone(), namespace, !health::reads_status(kind), true);
+                parts.push(self.start(source, Consumer::Index(Arc::new(part)), std::mem::take(&mut after)));
             }
             self.running.insert(name, parts);
         }
     }
 
     /// Stops the watches of kinds that nobody needs. Each ends with [`Change::Unwatched`].
-    pub fn retain(&mut self, wanted: &BTreeSet<KindName>) {
+    pub fn retain(&mut self, desired: &BTreeSet<KindName>) {
         self.ending.retain(|_, tasks| tasks.iter().any(|task| !task.is_finished()));
         let (ending, running) = (&mut self.ending, &mut self.running);
         running.retain(|name, parts| {
-            if wanted.contains(name) {
+            if desired.contains(name) {
                 return true;
             }
             tracing::debug!(kind = name.kind, group = name.group, "no longer watched");
@@ -160,7 +127,7 @@ impl Watches {
     /// How many watches there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.kept() + self.parked.len()
+        self.kept() + self.blocked_on.len()
     }
 
     /// Has one kind listed afresh, because events may have been missed. Nothing is lost meanwhile.
@@ -176,19 +143,19 @@ impl Watches {
         }
     }
 
-    /// Tells of everything that happens to definitions or namespaces, from now until [`Self::unpark`].
+    /// Tells of everything that happens to definitions or namespaces, from now until [`Self::unwatch_prerequisite`].
     /// What is there already is told first, so that nothing falls between waiting and watching.
-    pub fn park(&mut self, ground: Ground) {
-        if self.parked.contains_key(&ground) {
+    pub fn watch_prerequisite(&mut self, ground: Prerequisite) {
+        if self.blocked_on.contains_key(&ground) {
             return;
         }
         let source = self.source(ground.kind(), None, true, false);
-        let running = self.start(source, Audience::Parked(ground), Vec::new());
-        self.parked.insert(ground, running);
+        let running = self.start(source, Consumer::Prerequisites(ground), Vec::new());
+        self.blocked_on.insert(ground, running);
     }
 
-    pub fn unpark(&mut self, ground: Ground) {
-        if let Some(running) = self.parked.remove(&ground) {
+    pub fn unwatch_prerequisite(&mut self, ground: Prerequisite) {
+        if let Some(running) = self.blocked_on.remove(&ground) {
             running.stop.cancel();
         }
     }
@@ -200,19 +167,19 @@ impl Watches {
             namespace,
             selector: ours.then(|| format!("{AGENT_LABEL}={}", self.agent)),
             metadata_only,
-            tempo: self.tempo,
+            timing: self.timing,
         }
     }
 
-    fn start(&self, source: Source, audience: Audience, after: Vec<JoinHandle<()>>) -> Running {
+    fn start(&self, source: Source, consumer: Consumer, after: Vec<JoinHandle<()>>) -> Running {
         let (stop, relist) = (CancellationToken::new(), Arc::new(Notify::new()));
         let follower = Follower {
             source,
-            audience,
+            consumer,
             changes: self.changes.clone(),
             shared: self.shared.clone(),
             relist: relist.clone(),
-            course: Course::default(),
+            history: WatchHistory::default(),
         };
         let task = tokio::spawn(supervise(follower, stop.clone(), after));
         Running { stop, relist, task }
@@ -221,7 +188,7 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        for running in self.running.values().flatten().chain(self.parked.values()) {
+        for running in self.running.values().flatten().chain(self.blocked_on.values()) {
             running.task.abort();
         }
     }
@@ -237,31 +204,13 @@ async fn supervise(mut follower: Follower, stop: CancellationToken, after: Vec<J
         match stop.run_until_cancelled(following).await {
             Some(Err(_)) => {
                 tracing::error!(kind = %follower.source.kind, "a watch broke down; started anew");
-                tokio::time::sleep(follower.source.tempo.first).await;
+                tokio::time::sleep(follower.source.timing.first).await;
             }
             Some(Ok(())) => return,
             None => {
-                follower.tell(Change::Unwatched).await;
+                follower.send_change(Change::Unwatched).await;
                 return;
             }
         }
-    }
-}
-
-impl Ground {
-    fn kind(self) -> Kind {
-        let (group, kind, plural) = match self {
-            Self::Definitions => {
-                ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
-            }
-            Self::Namespaces => ("", "Namespace", "namespaces"),
-        };
-        Kind::from(Served {
-            group: group.into(),
-            version: "v1".into(),
-            kind: kind.into(),
-            plural: plural.into(),
-            namespaced: false,
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! What is said of a stack at a glance: six conditions, always all of them, in one order.
 //!
-//! Pure: what is known is filled into a [`View`], and the conditions follow from it. The time of a
+//! Pure: what is known is filled into a [`ConditionInputs`], and the conditions follow from it. The time of a
 //! condition changes only together with its status, so that "not ready for an hour" stays true however often
 //! the message changes in that hour.
 
@@ -12,56 +12,56 @@ use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::outcome::{LONGEST_MESSAGE, clip};
-use super::steps::Stage;
+use super::report::{LONGEST_MESSAGE, clip};
+use crate::model::Stage;
 
 /// So many fields of a fight are named; the rest are counted.
 const NAMED_FIELDS: usize = 5;
 
 /// What the conditions follow from.
 #[derive(Clone, Debug)]
-pub struct View<'a> {
+pub struct ConditionInputs<'a> {
     /// As they were told last.
     pub previous: &'a [Condition],
-    /// The deployment object that is wanted.
+    /// The deployment object that is desired.
     pub sequence: SequenceId,
-    pub content: Taken<'a>,
+    pub content: ContentState<'a>,
     pub stage: Stage,
     /// What stands in the way of writing it, the most telling first.
-    pub failures: &'a [Obstacle<'a>],
+    pub failures: &'a [ObjectProblem<'a>],
     /// Resources that are ready, of `total`.
     pub ready: u32,
     pub total: u32,
     /// The worst of those that are not.
-    pub worst: Option<Obstacle<'a>>,
+    pub worst: Option<ObjectProblem<'a>>,
     /// Changed by others and not put back yet.
     pub drifted: &'a [&'a Key],
     pub contested: &'a [Contest<'a>],
     /// What a prune or removal waits for.
-    pub prune: Option<Waiting<'a>>,
+    pub prune: Option<Problem<'a>>,
     pub now: Timestamp,
 }
 
 /// How far the content came.
 #[derive(Clone, Copy, Debug)]
-pub enum Taken<'a> {
+pub enum ContentState<'a> {
     /// Not fetched yet; with why, if there is a reason that lasts.
-    NotYet(Option<Waiting<'a>>),
+    NotYet(Option<Problem<'a>>),
     Read,
     /// Damaged, unreadable, outside the grant: it will not be applied.
-    Refused(Waiting<'a>),
+    Refused(Problem<'a>),
 }
 
 /// One resource and what is wrong with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Obstacle<'a> {
+pub struct ObjectProblem<'a> {
     pub key: &'a Key,
     pub reason: &'a str,
     pub message: &'a str,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
+pub struct Problem<'a> {
     pub reason: &'a str,
     pub message: &'a str,
 }
@@ -79,12 +79,12 @@ pub struct Contest<'a> {
 }
 
 /// What one condition says, before its time is known.
-struct Saying(ConditionStatus, String, String);
+struct ConditionText(ConditionStatus, String, String);
 
 /// All six, in the order of their kinds.
 #[must_use]
-pub fn conditions(view: &View<'_>) -> Vec<Condition> {
-    let sayings = [
+pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
+    let texts = [
         (ConditionKind::Accepted, accepted(view)),
         (ConditionKind::Applied, applied(view)),
         (ConditionKind::Ready, ready(view)),
@@ -92,9 +92,9 @@ pub fn conditions(view: &View<'_>) -> Vec<Condition> {
         (ConditionKind::Contested, contested(view)),
         (ConditionKind::PrunePending, prune_pending(view)),
     ];
-    sayings
+    texts
         .into_iter()
-        .map(|(kind, Saying(status, reason, message))| Condition {
+        .map(|(kind, ConditionText(status, reason, message))| Condition {
             kind,
             status,
             reason,
@@ -105,26 +105,26 @@ pub fn conditions(view: &View<'_>) -> Vec<Condition> {
         .collect()
 }
 
-fn since(view: &View<'_>, kind: ConditionKind, status: ConditionStatus) -> Timestamp {
+fn since(view: &ConditionInputs<'_>, kind: ConditionKind, status: ConditionStatus) -> Timestamp {
     let before = view.previous.iter().find(|condition| condition.kind == kind);
     before.filter(|before| before.status == status).map_or(view.now, |before| before.since)
 }
 
-fn accepted(view: &View<'_>) -> Saying {
+fn accepted(view: &ConditionInputs<'_>) -> ConditionText {
     match view.content {
-        _ if leaving(view) => yes("Removal", "the removal is taken"),
-        Taken::Read => yes("Valid", "the content is valid and taken"),
-        Taken::Refused(why) => no(why.reason_or("Refused"), why.message),
-        Taken::NotYet(Some(why)) => unknown(why.reason_or("NotFetched"), why.message),
-        Taken::NotYet(None) => unknown("NotFetched", "the content is being fetched"),
+        _ if leaving(view) => yes("Removal", "the removal is content_state"),
+        ContentState::Read => yes("Valid", "the content is valid and content_state"),
+        ContentState::Refused(why) => no(why.reason_or("Refused"), why.message),
+        ContentState::NotYet(Some(why)) => unknown(why.reason_or("NotFetched"), why.message),
+        ContentState::NotYet(None) => unknown("NotFetched", "the content is being fetched"),
     }
 }
 
-fn applied(view: &View<'_>) -> Saying {
+fn applied(view: &ConditionInputs<'_>) -> ConditionText {
     if leaving(view) {
         return no("Removing", "the stack is being removed");
     }
-    if let Taken::Refused(why) = view.content {
+    if let ContentState::Refused(why) = view.content {
         return no(why.reason_or("Refused"), "the content was refused; what was applied before stays");
     }
     match view.stage {
@@ -148,8 +148,8 @@ fn on_its_way(stage: Stage) -> (&'static str, &'static str) {
     match stage {
         Stage::Announce => ("Announcing", "the broker is being told that this stack is held here"),
         Stage::Fetch => ("Fetching", "the content is being fetched"),
-        Stage::Look | Stage::Intend => ("Preparing", "what is there already is being looked at"),
-        Stage::Ground => ("WaitingForGround", "namespaces and definitions come first"),
+        Stage::Inspect | Stage::Intend => ("Preparing", "what is there already is being looked at"),
+        Stage::Prerequisites => ("WaitingForGround", "namespaces and definitions come first"),
         Stage::Validate => ("Validating", "a dry run of what changed is under way"),
         Stage::Apply => ("Applying", "resources are being written"),
         Stage::Stopped => ("Stopped", "it stopped, and is tried again from the start later"),
@@ -160,7 +160,7 @@ fn on_its_way(stage: Stage) -> (&'static str, &'static str) {
 }
 
 /// Of a deployment object that is not applied yet, nothing can be ready (F6).
-fn ready(view: &View<'_>) -> Saying {
+fn ready(view: &ConditionInputs<'_>) -> ConditionText {
     if leaving(view) {
         return no("Removing", "the stack is being removed");
     }
@@ -176,7 +176,7 @@ fn ready(view: &View<'_>) -> Saying {
     }
 }
 
-fn drifted(view: &View<'_>) -> Saying {
+fn drifted(view: &ConditionInputs<'_>) -> ConditionText {
     let Some(first) = view.drifted.first() else {
         return no("NoDrift", "nothing was changed by others");
     };
@@ -194,34 +194,34 @@ fn drifted(view: &View<'_>) -> Saying {
     }
 }
 
-fn contested(view: &View<'_>) -> Saying {
+fn contested(view: &ConditionInputs<'_>) -> ConditionText {
     match view.contested {
         [] => no("Uncontested", "nobody fights over a field"),
         [first, rest @ ..] => yes("FieldsContested", &and_more(&first.sentence(), rest.len())),
     }
 }
 
-fn prune_pending(view: &View<'_>) -> Saying {
+fn prune_pending(view: &ConditionInputs<'_>) -> ConditionText {
     match view.prune {
         None => no("NothingToPrune", "nothing waits to be deleted"),
         Some(why) => yes(why.reason_or("PrunePending"), why.message),
     }
 }
 
-fn leaving(view: &View<'_>) -> bool {
+fn leaving(view: &ConditionInputs<'_>) -> bool {
     matches!(view.stage, Stage::Remove | Stage::Done)
 }
 
-fn yes(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::True, reason.to_owned(), message.to_owned())
+fn yes(reason: &str, message: &str) -> ConditionText {
+    ConditionText(ConditionStatus::True, reason.to_owned(), message.to_owned())
 }
 
-fn no(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::False, reason.to_owned(), message.to_owned())
+fn no(reason: &str, message: &str) -> ConditionText {
+    ConditionText(ConditionStatus::False, reason.to_owned(), message.to_owned())
 }
 
-fn unknown(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::Unknown, reason.to_owned(), message.to_owned())
+fn unknown(reason: &str, message: &str) -> ConditionText {
+    ConditionText(ConditionStatus::Unknown, reason.to_owned(), message.to_owned())
 }
 
 fn and_more(sentence: &str, more: usize) -> String {
@@ -233,13 +233,13 @@ fn or<'a>(reason: &'a str, otherwise: &'a str) -> &'a str {
     if reason.is_empty() { otherwise } else { reason }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> Problem<'a> {
     fn reason_or(&self, otherwise: &'a str) -> &'a str {
         or(self.reason, otherwise)
     }
 }
 
-impl<'a> Obstacle<'a> {
+impl<'a> ObjectProblem<'a> {
     fn reason_or(&self, otherwise: &'a str) -> &'a str {
         or(self.reason, otherwise)
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use brokkr_api::StackId;
 
-use crate::plan::steps::Stage;
+use crate::model::Stage;
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -58,7 +58,7 @@ mod tests {
         let ended = passes.note(stack, Stage::Steady, second(3));
         assert_eq!(ended, Some((Outcome::Applied, Duration::from_secs(3))));
         assert_eq!(passes.note(stack, Stage::Steady, second(4)), None, "a repair is no pass");
-        assert_eq!(passes.note(stack, Stage::Look, second(5)), None);
+        assert_eq!(passes.note(stack, Stage::Inspect, second(5)), None);
         let ended = passes.note(stack, Stage::Stopped, second(6));
         assert_eq!(ended, Some((Outcome::Failed, Duration::from_secs(1))));
         assert_eq!(passes.end(stack, Outcome::Removed, second(7)), None);

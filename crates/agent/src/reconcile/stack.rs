@@ -7,34 +7,41 @@ use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::board::Whoami;
-use super::claims::Around;
-use super::figures::State;
+use super::counts::StackPhase;
 use crate::execute::request::STOOD_DOWN;
+use crate::model::{FailureClass, Goal, Progress, Record, Situation};
+use crate::model::{Plan, Prerequisite, Stage, Step, StepResult};
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
-use crate::plan::attempt::waits_for;
-use crate::plan::dispose::stands_on;
-use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
-use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
-use crate::plan::{backoff, plan, steady};
-use crate::resource::KindName;
+use crate::plan::retry::waits_for;
+use crate::plan::timing::backoff;
+use crate::plan::{plan, steady};
+use crate::resource::{KindName, is_contained_in};
+
+/// Who asks: what a plan needs to know of the agent itself.
+#[derive(Clone, Copy)]
+pub struct AgentContext {
+    pub agent: AgentId,
+    pub session: i64,
+    /// Whether the broker knows that the stack in question is held.
+    pub held: bool,
+}
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
-    pub who: Whoami,
+    pub who: AgentContext,
     pub index: &'a Index,
-    pub neighbours: &'a Around<'a>,
+    pub other_stacks: &'a dyn OtherStacks,
 }
 
-/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is taken up at once; more
+/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is content_state up at once; more
 /// than the client lets through, so that it is never idle.
 const WINDOW: usize = 64;
 
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
-    /// A newer goal, taken up as soon as nothing is in flight.
+    /// A newer goal, content_state up as soon as nothing is in flight.
     pub next: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
@@ -43,12 +50,12 @@ pub struct StackState {
     /// Planned, and not sent yet: dropped when a newer goal comes.
     queue: VecDeque<Step>,
     in_flight: usize,
-    /// What has to stir before it can go on.
-    pub parked: BTreeSet<Ground>,
+    /// What has to on_prerequisite_changed before it can go on.
+    pub blocked_on: BTreeSet<Prerequisite>,
     /// Its record is gone or on its way out: to be made again.
     pub record_lost: bool,
     /// Its plan depends on what other stacks mean to do.
-    pub minds_others: bool,
+    pub depends_on_others: bool,
     stage: Option<Stage>,
     /// The stage whose waiting is counted.
     waits_at: Option<Stage>,
@@ -56,7 +63,7 @@ pub struct StackState {
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
     /// After a failure that is about no resource: how often, and when to try again.
-    setback: Option<(u32, Timestamp)>,
+    retry_after_failure: Option<(u32, Timestamp)>,
 }
 
 impl StackState {
@@ -66,7 +73,7 @@ impl StackState {
     }
 
     /// Takes a target; an older one than what the record holds is refused, whatever we are told.
-    pub fn aim(&mut self, target: TargetStack) {
+    pub fn set_target(&mut self, target: TargetStack) {
         let highest = self.record.as_ref().map(|record| record.sequence);
         let older = highest.is_some_and(|highest| target.sequence_id < highest);
         if older {
@@ -75,7 +82,7 @@ impl StackState {
                 "refused to go back to an older deployment object"
             );
             // A run that has heard of nothing else keeps and repairs what the record says.
-            self.aim_as_recorded();
+            self.set_target_from_record();
             return;
         }
         let newer = self.goal.as_ref().is_some_and(|goal| {
@@ -85,7 +92,7 @@ impl StackState {
             self.drop_queue();
         }
         self.next = Some(target);
-        self.take_up_next();
+        self.adopt_next_target();
     }
 
     /// A newer goal cancels what the older one still meant to do.
@@ -108,8 +115,8 @@ impl StackState {
     pub fn kinds(&self) -> impl Iterator<Item = KindName> {
         let recorded = self.record.iter().flat_map(|record| record.inventory.values());
         let contents = self.goal.iter().filter_map(|goal| goal.content.as_ref());
-        let wanted = contents.flat_map(|content| content.objects.values());
-        recorded.map(|entry| entry.kind.name()).chain(wanted.map(|wanted| wanted.kind.name()))
+        let desired = contents.flat_map(|content| content.objects.values());
+        recorded.map(|entry| entry.kind.name()).chain(desired.map(|desired| desired.kind.name()))
     }
 
     /// For people.
@@ -121,17 +128,18 @@ impl StackState {
 
     /// Where it is, in one word.
     #[must_use]
-    pub fn state(&self) -> State {
-        let fails =
-            !self.progress.failures.is_empty() || self.progress.fetch.is_some() || self.setback.is_some();
+    pub fn state(&self) -> StackPhase {
+        let fails = !self.progress.failures.objects.is_empty()
+            || self.progress.failures.fetch.is_some()
+            || self.retry_after_failure.is_some();
         match self.stage {
-            None => State::Idle,
-            Some(Stage::Remove | Stage::Done) => State::Removing,
-            Some(Stage::Stopped) => State::Failing,
-            Some(_) if fails => State::Failing,
-            Some(Stage::Steady) if self.progress.unready_since.is_some() => State::Unready,
-            Some(Stage::Steady) => State::Healthy,
-            Some(_) => State::Delivering,
+            None => StackPhase::Idle,
+            Some(Stage::Remove | Stage::Done) => StackPhase::Removing,
+            Some(Stage::Stopped) => StackPhase::Failing,
+            Some(_) if fails => StackPhase::Failing,
+            Some(Stage::Steady) if self.progress.readiness.unready_since.is_some() => StackPhase::Unready,
+            Some(Stage::Steady) => StackPhase::Healthy,
+            Some(_) => StackPhase::Delivering,
         }
     }
 
@@ -149,32 +157,32 @@ impl StackState {
 
     /// Its newest content is on its way.
     #[must_use]
-    pub fn is_reading(&self) -> bool {
+    pub fn is_fetching(&self) -> bool {
         self.next.as_ref().is_some_and(|next| next.removal.is_none())
             || self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_none() && goal.content.is_none())
-                && self.progress.fetch.is_none()
+                && self.progress.failures.fetch.is_none()
     }
 
     /// Whether its content names something inside this namespace, or of this definition.
     #[must_use]
-    pub fn wants_something_on(&self, ground: &Key) -> bool {
+    pub fn desires_object_in(&self, ground: &Key) -> bool {
         let goal = self.goal.as_ref().filter(|goal| goal.target.removal.is_none());
         let content = goal.and_then(|goal| goal.content.as_ref());
-        content.is_some_and(|content| content.objects.keys().any(|key| stands_on(key, ground)))
+        content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, ground)))
     }
 
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
-    pub fn carry_on_removal(&mut self) {
+    pub fn continue_removal(&mut self) {
         if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
-            self.aim_as_recorded();
+            self.set_target_from_record();
         }
     }
 
     /// A9: without a word from the broker, what the record says is what should be.
-    pub fn aim_as_recorded(&mut self) {
+    pub fn set_target_from_record(&mut self) {
         let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
         let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
-        self.aim(TargetStack {
+        self.set_target(TargetStack {
             project: record.project.clone(),
             stack_id: record.stack,
             stack_name: record.stack_name.clone(),
@@ -191,7 +199,7 @@ impl StackState {
         });
     }
 
-    fn take_up_next(&mut self) {
+    fn adopt_next_target(&mut self) {
         if self.in_flight > 0 {
             return;
         }
@@ -212,7 +220,7 @@ impl StackState {
         }
         let applied = self.record.as_ref().and_then(|record| record.applied);
         let (content, fallback) = match self.goal.take() {
-            // Kept if only the removal was taken back.
+            // CachedContent if only the removal was content_state back.
             Some(goal)
                 if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
             {
@@ -230,39 +238,39 @@ impl StackState {
         };
         self.goal = Some(Goal { target, content, fallback });
         self.forget_progress();
-        self.setback = None;
+        self.retry_after_failure = None;
         self.wake_at = None;
         self.stage = None;
     }
 
     /// What was on its way out when it was looked at has to be looked at again: no event tells of it.
-    pub fn look_again(&mut self) {
-        self.progress.looked.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
+    pub fn forget_deleting(&mut self) {
+        self.progress.lookups.objects.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
     }
 
     /// Refusals that were our own are over.
     pub fn stand_up(&mut self) {
-        self.progress.failures.retain(|_, standing| standing.failure.reason != STOOD_DOWN);
-        self.progress.inside.clear();
-        self.setback = None;
+        self.progress.failures.objects.retain(|_, retry| retry.failure.reason != STOOD_DOWN);
+        self.progress.lookups.contained.clear();
+        self.retry_after_failure = None;
     }
 
     /// A neighbour decided something: what stopped because of it is tried from the start.
-    pub fn decide_anew(&mut self) {
+    pub fn restart_if_stopped(&mut self) {
         if self.stage == Some(Stage::Stopped) && self.in_flight == 0 {
             self.forget_progress();
         }
-        self.minds_others = false;
+        self.depends_on_others = false;
     }
 
     /// A stack that stopped is tried again from the start.
     pub fn begin_next_cycle(&mut self, now: Timestamp) {
         if self.stage == Some(Stage::Stopped) {
-            let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
+            let due = self.progress.failures.objects.values().all(|retry| retry.retry_at <= now);
             if due {
-                let fetch = self.progress.fetch.take();
+                let fetch = self.progress.failures.fetch.take();
                 self.forget_progress();
-                self.progress.fetch = fetch;
+                self.progress.failures.fetch = fetch;
             }
         }
     }
@@ -270,22 +278,22 @@ impl StackState {
     /// Everything of the stack is gone over once more, a few at a time.
     pub fn sweep(&mut self) {
         if let Some(record) = self.record.as_ref().filter(|_| self.stage == Some(Stage::Steady)) {
-            self.progress.unswept.extend(record.inventory.keys().cloned());
+            self.progress.repairs.unswept.extend(record.inventory.keys().cloned());
         }
     }
 
     /// All but the fights: who fights over an object does so whatever the goal is.
     fn forget_progress(&mut self) {
         self.progress = Progress {
-            fights: std::mem::take(&mut self.progress.fights),
-            rivals: std::mem::take(&mut self.progress.rivals),
+            fights: std::mem::take(&mut self.progress.repairs.fights),
+            rivals: std::mem::take(&mut self.progress.repairs.rivals),
             ..Progress::default()
         };
     }
 
     /// What to do now; `None` if something is under way that has to be answered first.
     pub fn plan(&mut self, around: &Surroundings<'_>, now: Timestamp) -> Option<Plan> {
-        self.take_up_next();
+        self.adopt_next_target();
         let touched = std::mem::take(&mut self.touched);
         // Repairs go on beside each other, and beside a content that takes its time.
         let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
@@ -294,7 +302,7 @@ impl StackState {
             self.touched = touched;
             return None;
         }
-        if let Some((_, until)) = self.setback
+        if let Some((_, until)) = self.retry_after_failure
             && until > now
         {
             self.touched = touched;
@@ -317,7 +325,7 @@ impl StackState {
             held: around.who.held,
             progress: &self.progress,
             observed: around.index,
-            neighbours: around.neighbours,
+            other_stacks: around.other_stacks,
             busy: &self.busy,
             now,
         };
@@ -343,7 +351,8 @@ impl StackState {
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
         // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
-        let looks = !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::Look { .. }));
+        let looks =
+            !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::ReadObject { .. }));
         if !looks && self.waits_at != Some(plan.stage) {
             self.progress.waiting_since = None;
             self.waits_at = Some(plan.stage);
@@ -354,55 +363,55 @@ impl StackState {
             self.progress.waiting_since.get_or_insert(now);
         }
         if plan.unready {
-            self.progress.unready_since.get_or_insert(now);
+            self.progress.readiness.unready_since.get_or_insert(now);
         } else if plan.steps.is_empty() && self.in_flight == 0 {
-            self.progress.unready_since = None;
+            self.progress.readiness.unready_since = None;
         }
-        self.parked.clone_from(&plan.parked);
+        self.blocked_on.clone_from(&plan.blocked_on);
         // While it is tried again, it still waits.
-        let standings = self.progress.failures.values().chain(&self.progress.fetch);
-        self.parked.extend(standings.filter_map(|standing| waits_for(&standing.failure)));
-        self.minds_others = plan.minds_others;
+        let retries = self.progress.failures.objects.values().chain(&self.progress.failures.fetch);
+        self.blocked_on.extend(retries.filter_map(|retry| waits_for(&retry.failure)));
+        self.depends_on_others = plan.depends_on_others;
     }
 
     /// What it waited for may be there now: what was missing because of it is tried again.
-    pub fn stir(&mut self, ground: Ground, name: &str, now: Timestamp) {
-        let failures = self.progress.failures.iter_mut();
+    pub fn on_prerequisite_changed(&mut self, ground: Prerequisite, name: &str, now: Timestamp) {
+        let failures = self.progress.failures.objects.iter_mut();
         let waits = |key: &Key| match ground {
-            Ground::Namespaces => key.namespace.as_deref() == Some(name),
-            Ground::Definitions => name.ends_with(&format!(".{}", key.group)),
+            Prerequisite::Namespaces => key.namespace.as_deref() == Some(name),
+            Prerequisite::Definitions => name.ends_with(&format!(".{}", key.group)),
         };
-        let missing = failures.filter(|(key, _)| waits(key)).map(|(_, standing)| standing);
-        for standing in missing.chain(&mut self.progress.fetch) {
-            if standing.failure.class == FailureClass::Missing {
-                (standing.attempts, standing.retry_at) = (0, now);
+        let missing = failures.filter(|(key, _)| waits(key)).map(|(_, retry)| retry);
+        for retry in missing.chain(&mut self.progress.failures.fetch) {
+            if retry.failure.class == FailureClass::Missing {
+                (retry.attempts, retry.retry_at) = (0, now);
             }
         }
     }
 
-    pub fn finish(&mut self, step: &Step, answer: &Answer, now: Timestamp) {
+    pub fn finish(&mut self, step: &Step, answer: &StepResult, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(key) = step.key() {
             self.busy.remove(key);
             self.touched.insert(key.clone());
         }
-        if let (Step::Fetch, Answer::Fetched(content)) = (step, answer)
+        if let (Step::Fetch, StepResult::Fetched(content)) = (step, answer)
             && let Some(goal) = &mut self.goal
             && goal.target.sequence_id == content.sequence
         {
             goal.content = Some(content.clone());
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
-        if let (Some(goal), Answer::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
+        if let (Some(goal), StepResult::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
             && goal.fallback.is_none()
         {
             goal.fallback = Some(content.clone());
         }
-        if let (Some(goal), Answer::ContentsForgotten) = (&mut self.goal, answer) {
+        if let (Some(goal), StepResult::ContentsForgotten) = (&mut self.goal, answer) {
             goal.fallback = None;
         }
         match answer {
-            Answer::Failed(failure) => {
+            StepResult::Failed(failure) => {
                 tracing::warn!(
                     step = step.name(),
                     object = step.key().map(ToString::to_string),
@@ -411,13 +420,13 @@ impl StackState {
                     "step failed"
                 );
                 if step.key().is_none() && !matches!(step, Step::Fetch) {
-                    let attempts = self.setback.map_or(0, |(attempts, _)| attempts) + 1;
-                    self.setback = Some((attempts, now + backoff(attempts, failure.retry_after)));
+                    let attempts = self.retry_after_failure.map_or(0, |(attempts, _)| attempts) + 1;
+                    self.retry_after_failure = Some((attempts, now + backoff(attempts, failure.retry_after)));
                 }
             }
-            _ if step.key().is_none() => self.setback = None,
+            _ if step.key().is_none() => self.retry_after_failure = None,
             _ => {}
         }
-        self.take_up_next();
+        self.adopt_next_target();
     }
 }

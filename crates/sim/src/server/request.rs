@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use brokkr_agent::marks::Stamp;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::{Content, Failure, FailureClass, Uid, Wanted};
+use brokkr_agent::model::StepResult;
+use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, Uid};
 use brokkr_agent::resource::KindName;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
@@ -37,46 +37,46 @@ pub fn overload() -> Failure {
 }
 
 impl Server {
-    pub fn apply(&mut self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
+    pub fn apply(&mut self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         if self.ailing {
-            return Answer::Failed(refusal(FailureClass::Transient, "Http503"));
+            return StepResult::Failed(refusal(FailureClass::Transient, "Http503"));
         }
-        let body = self.read(wanted);
-        if let Err(failure) = self.check_apply(&wanted.key, &body, uid) {
-            return Answer::Failed(failure);
+        let body = self.read(desired);
+        if let Err(failure) = self.check_apply(&desired.key, &body, uid) {
+            return StepResult::Failed(failure);
         }
         let marks = Marks {
             agent: Some(stamp.agent.to_string()),
             stack: Some(stamp.stack.to_string()),
-            id: Some(wanted.key.to_string()),
+            id: Some(desired.key.to_string()),
             checksum: Some(stamp.checksum.to_string()),
             sequence: Some(stamp.sequence.to_string()),
         };
-        let created = !self.objects.contains_key(&wanted.key);
+        let created = !self.objects.contains_key(&desired.key);
         if created {
-            self.insert(&wanted.key, |object| {
+            self.insert(&desired.key, |object| {
                 object.made_by_brokkr = true;
                 object.marks = marks;
                 object.applied = Some(body);
             });
         } else {
-            self.change(&wanted.key, |object| {
+            self.change(&desired.key, |object| {
                 object.marks = marks;
                 object.applied = Some(body);
                 object.drift = 0;
             });
         }
-        match self.seen(&wanted.key) {
-            Some(seen) => Answer::Applied { seen, created },
-            None => Answer::Failed(no_answer()),
+        match self.seen(&desired.key) {
+            Some(seen) => StepResult::Applied { seen, created },
+            None => StepResult::Failed(no_answer()),
         }
     }
 
-    pub fn dry_run(&mut self, wanted: &Wanted, uid: Option<&Uid>, _stamp: &Stamp) -> Answer {
-        let body = self.read(wanted);
-        match self.check_apply(&wanted.key, &body, uid) {
-            Ok(()) => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
-            Err(failure) => Answer::Failed(failure),
+    pub fn dry_run(&mut self, desired: &DesiredObject, uid: Option<&Uid>, _stamp: &Stamp) -> StepResult {
+        let body = self.read(desired);
+        match self.check_apply(&desired.key, &body, uid) {
+            Ok(()) => StepResult::Valid { exists: self.objects.contains_key(&desired.key) },
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
@@ -137,39 +137,39 @@ impl Server {
     }
 
     #[must_use]
-    pub fn look(&self, key: &Key) -> Answer {
-        Answer::Looked(self.seen(key))
+    pub fn read_object(&self, key: &Key) -> StepResult {
+        StepResult::ObjectRead(self.seen(key))
     }
 
     /// As the agent lists it: everything that no controller would collect.
     #[must_use]
-    pub fn look_inside(&self, ground: &Key) -> Answer {
+    pub fn list_contained(&self, ground: &Key) -> StepResult {
         let lost = self.inside(ground).filter(|(_, object)| object.owner.is_none());
-        Answer::Inside(lost.map(|(key, _)| key.for_people().to_string()).collect())
+        StepResult::Contained(lost.map(|(key, _)| key.for_people().to_string()).collect())
     }
 
-    pub fn delete(&mut self, key: &Key, uid: &Uid) -> Answer {
+    pub fn delete(&mut self, key: &Key, uid: &Uid) -> StepResult {
         match self.check_uid(key, uid, "Conflict") {
             Ok(true) => {
                 self.begin_delete(key);
-                Answer::DeleteAccepted
+                StepResult::DeleteAccepted
             }
-            Ok(false) => Answer::Gone,
-            Err(failure) => Answer::Failed(failure),
+            Ok(false) => StepResult::Gone,
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    pub fn release(&mut self, key: &Key, uid: &Uid) -> Answer {
+    pub fn release(&mut self, key: &Key, uid: &Uid) -> StepResult {
         match self.check_uid(key, uid, "Invalid") {
             Ok(true) => {
                 self.change(key, |object| {
                     object.marks = Marks::default();
                     object.drift += u32::from(object.applied.is_some());
                 });
-                Answer::Released
+                StepResult::Released
             }
-            Ok(false) => Answer::Gone,
-            Err(failure) => Answer::Failed(failure),
+            Ok(false) => StepResult::Gone,
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 

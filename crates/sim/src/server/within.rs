@@ -1,6 +1,6 @@
 //! What happens inside the cluster by itself, each thing a while after what caused it.
 
-use brokkr_agent::resource::{KindName, is_ground};
+use brokkr_agent::resource::{KindName, is_prerequisite};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -57,7 +57,7 @@ impl Server {
     /// Everything inside was told to go, and has not gone yet.
     fn waits_for_its_inside(&self, ground: &Key) -> bool {
         let mut inside = self.inside(ground).peekable();
-        is_ground(ground) && inside.peek().is_some() && inside.all(|(_, object)| object.is_deleting())
+        is_prerequisite(ground) && inside.peek().is_some() && inside.all(|(_, object)| object.is_deleting())
     }
 
     /// Lets controllers do what is due.

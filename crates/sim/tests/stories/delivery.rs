@@ -203,7 +203,7 @@ fn f2_what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
     scene.settle();
     assert_eq!(scene.record().unwrap().applied, Some(sequence));
     let applied = scene.object(SETTINGS).unwrap().applied.as_ref().map(|applied| applied.body.clone());
-    assert_eq!(applied, Some(Item::new(SETTINGS, 2).wanted().body.clone()));
+    assert_eq!(applied, Some(Item::new(SETTINGS, 2).desired().body.clone()));
 }
 
 #[test]

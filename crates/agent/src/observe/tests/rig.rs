@@ -7,9 +7,9 @@ use brokkr_manifest::Key;
 use tokio::sync::mpsc;
 
 use super::server::Server;
-use crate::observe::tempo::Tempo;
+use crate::model::{Observed as _, SeenObject};
+use crate::observe::timing::WatchTiming;
 use crate::observe::{Change, Index, Scope, Watches};
-use crate::plan::types::{Observed as _, Seen};
 use crate::resource::{Kind, KindName, Served};
 
 pub const MAPS: &str = "/api/v1/configmaps";
@@ -48,7 +48,7 @@ impl Rig {
     }
 
     pub fn in_scope(scope: Scope) -> Self {
-        let tempo = Tempo {
+        let timing = WatchTiming {
             first: Duration::from_millis(10),
             longest: Duration::from_millis(100),
             slow_first: Duration::from_millis(20),
@@ -60,7 +60,7 @@ impl Rig {
         };
         let server = Server::new();
         let (to, changes) = mpsc::channel(64);
-        let watches = Watches::with_tempo(server.client(), AgentId::generate(), scope, to, tempo);
+        let watches = Watches::with_timing(server.client(), AgentId::generate(), scope, to, timing);
         Self { server, watches, index: Index::default(), told: Vec::new(), changes }
     }
 
@@ -87,7 +87,7 @@ impl Rig {
             Change::Unserved(_) => "unserved".into(),
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
-            Change::Stirred(ground, name) => format!("stirred {ground:?} {name}"),
+            Change::PrerequisiteChanged(ground, name) => format!("definition_changed {ground:?} {name}"),
         });
         self.index.absorb(change);
     }
@@ -113,7 +113,7 @@ impl Rig {
         self.seen(kind, name).map(|seen| seen.uid.to_string())
     }
 
-    fn seen(&self, kind: &Kind, name: &str) -> Option<&Seen> {
+    fn seen(&self, kind: &Kind, name: &str) -> Option<&SeenObject> {
         let KindName { group, kind } = kind.name();
         let key = Key { group, kind, namespace: Some("shop".into()), name: name.into() };
         self.index.seen(&key)

@@ -33,7 +33,7 @@ pub enum Fault {
     SecondPage,
 }
 
-type Answer = UnsyncBoxBody<Bytes, Infallible>;
+type StepResult = UnsyncBoxBody<Bytes, Infallible>;
 
 pub struct World {
     version: u64,
@@ -104,7 +104,7 @@ impl Server {
         self.fail(Ask::List, &[Fault::SecondPage]);
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
+    async fn answer(&self, request: Request<Body>) -> Result<Response<StepResult>, Infallible> {
         let (request, _) = request.into_parts();
         let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
         let ask = match () {
@@ -230,7 +230,7 @@ impl World {
         self.objects.iter().filter(move |((of, _), _)| of == path).map(|(_, object)| object)
     }
 
-    fn list(&self, path: &str, query: &str) -> Response<Answer> {
+    fn list(&self, path: &str, query: &str) -> Response<StepResult> {
         let from: usize = query
             .split('&')
             .find_map(|part| part.strip_prefix("continue="))
@@ -247,7 +247,7 @@ impl World {
         )
     }
 
-    fn stream(&mut self, path: &str) -> Response<Answer> {
+    fn stream(&mut self, path: &str) -> Response<StepResult> {
         let mut lines: Vec<Value> =
             self.of(path).map(|object| json!({"type": "ADDED", "object": object})).collect();
         lines.push(json!({"type": "BOOKMARK", "object": {"metadata": {
@@ -257,7 +257,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn watch(&mut self, path: &str, query: &str) -> Response<Answer> {
+    fn watch(&mut self, path: &str, query: &str) -> Response<StepResult> {
         let since: u64 = query
             .split('&')
             .find_map(|part| part.strip_prefix("resourceVersion="))
@@ -267,7 +267,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<Answer> {
+    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<StepResult> {
         let (to, lines) = mpsc::unbounded();
         for line in &first {
             to.unbounded_send(framed(line)).unwrap();
@@ -276,7 +276,7 @@ impl World {
         open_answer(lines)
     }
 
-    fn fixed(&self, path: &str) -> Response<Answer> {
+    fn fixed(&self, path: &str) -> Response<StepResult> {
         if path == "/version" {
             return json_answer(200, &json!({"major": "1", "minor": format!("{}+", self.minor)}));
         }
@@ -295,12 +295,12 @@ fn framed(line: &Value) -> Bytes {
 }
 
 /// An answer whose body goes on for as long as the stream does.
-fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<Answer> {
+fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<StepResult> {
     let frames = lines.flat_map(|line| BodyStream::new(Full::new(line)));
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-fn status(code: u16) -> Response<Answer> {
+fn status(code: u16) -> Response<StepResult> {
     json_answer(
         code,
         &json!({
@@ -310,6 +310,6 @@ fn status(code: u16) -> Response<Answer> {
     )
 }
 
-fn json_answer(code: u16, body: &Value) -> Response<Answer> {
+fn json_answer(code: u16, body: &Value) -> Response<StepResult> {
     Response::builder().status(code).body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).unwrap()
 }

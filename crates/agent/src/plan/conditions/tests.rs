@@ -13,11 +13,11 @@ fn key(text: &str) -> Key {
 }
 
 /// A stack of three resources that is as it should be.
-fn well(stage: Stage) -> View<'static> {
-    View {
+fn well(stage: Stage) -> ConditionInputs<'static> {
+    ConditionInputs {
         previous: &[],
         sequence: SequenceId(7),
-        content: Taken::Read,
+        content: ContentState::Read,
         stage,
         failures: &[],
         ready: 3,
@@ -31,7 +31,13 @@ fn well(stage: Stage) -> View<'static> {
 }
 
 #[track_caller]
-fn says(view: &View<'_>, kind: ConditionKind, status: ConditionStatus, reason: &str, message: &str) {
+fn says(
+    view: &ConditionInputs<'_>,
+    kind: ConditionKind,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+) {
     let all = conditions(view);
     let found = all.iter().find(|condition| condition.kind == kind).unwrap();
     assert_eq!((found.status, found.reason.as_str(), found.message.as_str()), (status, reason, message));
@@ -42,9 +48,9 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
     let stages = [
         Stage::Announce,
         Stage::Fetch,
-        Stage::Look,
+        Stage::Inspect,
         Stage::Intend,
-        Stage::Ground,
+        Stage::Prerequisites,
         Stage::Validate,
         Stage::Apply,
         Stage::Prune,
@@ -54,16 +60,19 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
         Stage::Remove,
         Stage::Done,
     ];
-    let nothing = Waiting { reason: "", message: "m" };
+    let nothing = Problem { reason: "", message: "m" };
     let broken = key("apps/Deployment/shop/web");
-    let nameless = Obstacle { key: &broken, reason: "", message: "m" };
+    let nameless = ObjectProblem { key: &broken, reason: "", message: "m" };
     for stage in stages {
-        for content in
-            [Taken::Read, Taken::NotYet(None), Taken::NotYet(Some(nothing)), Taken::Refused(nothing)]
-        {
+        for content in [
+            ContentState::Read,
+            ContentState::NotYet(None),
+            ContentState::NotYet(Some(nothing)),
+            ContentState::Refused(nothing),
+        ] {
             for view in [
-                View { content, ..well(stage) },
-                View {
+                ConditionInputs { content, ..well(stage) },
+                ConditionInputs {
                     content,
                     failures: &[nameless],
                     worst: Some(nameless),
@@ -90,7 +99,7 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
 #[test]
 fn f5_a_stack_that_is_as_it_should_be() {
     let view = well(Stage::Steady);
-    says(&view, ConditionKind::Accepted, True, "Valid", "the content is valid and taken");
+    says(&view, ConditionKind::Accepted, True, "Valid", "the content is valid and content_state");
     says(&view, ConditionKind::Applied, True, "Applied", "everything is written");
     says(&view, ConditionKind::Ready, True, "Ready", "3/3 resources ready");
     says(&view, ConditionKind::Drifted, False, "NoDrift", "nothing was changed by others");
@@ -100,24 +109,24 @@ fn f5_a_stack_that_is_as_it_should_be() {
 
 #[test]
 fn f5_accepted_tells_whether_the_content_was_taken() {
-    let unread = View { content: Taken::NotYet(None), ..well(Stage::Fetch) };
+    let unread = ConditionInputs { content: ContentState::NotYet(None), ..well(Stage::Fetch) };
     says(&unread, ConditionKind::Accepted, Unknown, "NotFetched", "the content is being fetched");
-    let away = Waiting { reason: "BrokerUnreachable", message: "connection refused" };
-    let unreachable = View { content: Taken::NotYet(Some(away)), ..well(Stage::Fetch) };
+    let away = Problem { reason: "BrokerUnreachable", message: "connection refused" };
+    let unreachable = ConditionInputs { content: ContentState::NotYet(Some(away)), ..well(Stage::Fetch) };
     says(&unreachable, ConditionKind::Accepted, Unknown, "BrokerUnreachable", "connection refused");
-    let why = Waiting { reason: "ChecksumMismatch", message: "the content is not what its checksum says" };
-    let refused = View { content: Taken::Refused(why), ..well(Stage::Stopped) };
+    let why = Problem { reason: "ChecksumMismatch", message: "the content is not what its checksum says" };
+    let refused = ConditionInputs { content: ContentState::Refused(why), ..well(Stage::Stopped) };
     says(&refused, ConditionKind::Accepted, False, why.reason, why.message);
     let stays = "the content was refused; what was applied before stays";
     says(&refused, ConditionKind::Applied, False, "ChecksumMismatch", stays);
-    says(&well(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is taken");
+    says(&well(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is content_state");
 }
 
 #[test]
 fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
     for (stage, reason) in [
         (Stage::Fetch, "Fetching"),
-        (Stage::Ground, "WaitingForGround"),
+        (Stage::Prerequisites, "WaitingForGround"),
         (Stage::Validate, "Validating"),
         (Stage::Apply, "Applying"),
         (Stage::Prune, "Pruning"),
@@ -130,14 +139,14 @@ fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
     }
     let (web, job) = (key("apps/Deployment/shop/web"), key("batch/Job/shop/seed"));
     let failures = [
-        Obstacle { key: &web, reason: "FieldImmutable", message: "spec.selector cannot be changed" },
-        Obstacle { key: &job, reason: "Invalid", message: "no template" },
+        ObjectProblem { key: &web, reason: "FieldImmutable", message: "spec.selector cannot be changed" },
+        ObjectProblem { key: &job, reason: "Invalid", message: "no template" },
     ];
-    let stopped = View { failures: &failures, ..well(Stage::Stopped) };
+    let stopped = ConditionInputs { failures: &failures, ..well(Stage::Stopped) };
     let message = "Deployment shop/web: spec.selector cannot be changed (and 1 more)";
     says(&stopped, ConditionKind::Applied, False, "FieldImmutable", message);
-    let why = Waiting { reason: "ApprovalNeeded", message: "60 of 100 resources would be deleted" };
-    let pruning = View { prune: Some(why), ..well(Stage::Prune) };
+    let why = Problem { reason: "ApprovalNeeded", message: "60 of 100 resources would be deleted" };
+    let pruning = ConditionInputs { prune: Some(why), ..well(Stage::Prune) };
     says(&pruning, ConditionKind::Applied, False, why.reason, why.message);
     says(&pruning, ConditionKind::PrunePending, True, why.reason, why.message);
 }
@@ -145,10 +154,10 @@ fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
 #[test]
 fn f6_applied_is_not_ready_and_ready_names_the_worst() {
     let web = key("apps/Deployment/shop/web");
-    let worst = Obstacle { key: &web, reason: "NotReady", message: "2/3 replicas ready" };
-    let one = View { ready: 2, worst: Some(worst), ..well(Stage::Steady) };
+    let worst = ObjectProblem { key: &web, reason: "NotReady", message: "2/3 replicas ready" };
+    let one = ConditionInputs { ready: 2, worst: Some(worst), ..well(Stage::Steady) };
     says(&one, ConditionKind::Ready, False, "NotReady", "Deployment shop/web: 2/3 replicas ready");
-    let three = View { ready: 0, ..one };
+    let three = ConditionInputs { ready: 0, ..one };
     let message = "Deployment shop/web: 2/3 replicas ready (and 2 more)";
     says(&three, ConditionKind::Ready, False, "NotReady", message);
     // All counts are right, but they are those of the deployment object before.
@@ -162,23 +171,23 @@ fn f6_applied_is_not_ready_and_ready_names_the_worst() {
 #[test]
 fn f7_drifted_lasts_until_it_is_put_back_and_contested_names_the_rival() {
     let (web, map) = (key("apps/Deployment/shop/web"), key("/ConfigMap/shop/settings"));
-    let changed = View { drifted: &[&web, &map], ..well(Stage::Steady) };
+    let changed = ConditionInputs { drifted: &[&web, &map], ..well(Stage::Steady) };
     let message = "Deployment shop/web: changed by others, not put back yet (and 1 more)";
     says(&changed, ConditionKind::Drifted, True, "Changed", message);
-    let refusal = [Obstacle { key: &map, reason: "Forbidden", message: "the quota is used up" }];
-    let stuck = View { drifted: &[&map], failures: &refusal, ..well(Stage::Steady) };
+    let refusal = [ObjectProblem { key: &map, reason: "Forbidden", message: "the quota is used up" }];
+    let stuck = ConditionInputs { drifted: &[&map], failures: &refusal, ..well(Stage::Steady) };
     let message = "ConfigMap shop/settings: cannot be put back: the quota is used up";
     says(&stuck, ConditionKind::Drifted, True, "Forbidden", message);
     says(&stuck, ConditionKind::Applied, True, "Applied", "everything is written");
 
     let fields = [".spec.replicas".to_owned()];
     let fight = Contest { key: &web, manager: Some("kubectl-edit"), fields: &fields, times: 12 };
-    let contested = View { contested: &[fight], ..well(Stage::Steady) };
+    let contested = ConditionInputs { contested: &[fight], ..well(Stage::Steady) };
     let message = "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)";
     says(&contested, ConditionKind::Contested, True, "FieldsContested", message);
     let many: Vec<String> = (0..9).map(|number| format!(".data.k{number}")).collect();
     let fight = Contest { key: &map, manager: None, fields: &many, times: 1 };
-    let contested = View { contested: &[fight], ..well(Stage::Steady) };
+    let contested = ConditionInputs { contested: &[fight], ..well(Stage::Steady) };
     let message = "ConfigMap shop/settings: somebody changes \
                    .data.k0, .data.k1, .data.k2, .data.k3, .data.k4 (and 4 more) (once in the last minute)";
     says(&contested, ConditionKind::Contested, True, "FieldsContested", message);
@@ -189,8 +198,8 @@ fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
     let web = key("apps/Deployment/shop/web");
     let first = conditions(&well(Stage::Steady));
     let later = NOW + SignedDuration::from_secs(60);
-    let worst = |message| Some(Obstacle { key: &web, reason: "NotReady", message });
-    let second = conditions(&View {
+    let worst = |message| Some(ObjectProblem { key: &web, reason: "NotReady", message });
+    let second = conditions(&ConditionInputs {
         previous: &first,
         sequence: SequenceId(8),
         ready: 2,
@@ -198,7 +207,7 @@ fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
         now: later,
         ..well(Stage::Steady)
     });
-    let third = conditions(&View {
+    let third = conditions(&ConditionInputs {
         previous: &second,
         sequence: SequenceId(8),
         ready: 2,

@@ -1,0 +1,114 @@
+//! The record of a stack in the cluster (`stacks.brokkr.io`): what the agent owns there, and what it has to report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brokkr_api::envelope::{Grant, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::{Condition, Hops, Report, Transition};
+use brokkr_api::{SequenceId, StackId};
+use brokkr_manifest::Key;
+use serde::{Deserialize, Serialize};
+
+use super::object::{Fingerprint, Uid};
+use crate::resource::Kind;
+
+/// Whether a resource was there before Brokkr. Decides what may be done with a Namespace at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Created,
+    Adopted,
+}
+
+/// One line of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub kind: Kind,
+    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// Of the manifest's object as it was last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Checksum>,
+    /// Of our own managedFields entry as the server answered our last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Fingerprint>,
+}
+
+/// What the cluster knows about a stack: the record `stacks.brokkr.io`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub project: String,
+    pub stack: StackId,
+    pub stack_name: String,
+    /// The highest sequence id that was ever intended. Never goes back.
+    pub sequence: SequenceId,
+    /// Set while the stack is being removed.
+    pub removal: Option<brokkr_api::envelope::Removal>,
+    /// What the resources are stamped with.
+    pub checksum: Option<Checksum>,
+    pub stamp: SequenceId,
+    /// The sequence id that was applied completely.
+    pub applied: Option<SequenceId>,
+    pub inventory: BTreeMap<Key, Entry>,
+    /// As whom, and what, was written last: needed while the broker is away.
+    pub grant: Option<Grant>,
+    pub made: Made,
+    pub hops: Hops,
+    pub outcome: Option<Outcome>,
+    /// What is said of the stack as a whole, each with its reason.
+    pub conditions: Vec<Condition>,
+    pub ready: u32,
+    pub total: u32,
+    /// Reports that the broker has not acknowledged yet.
+    pub reports: Vec<Report>,
+    /// Which run of the agent wrote it.
+    pub session: i64,
+    /// The resourceVersion to be replaced; none before the record was created.
+    pub version: Option<String>,
+}
+
+/// The Namespaces and definitions that were absent when a deployment object was first intended: what stands on them
+/// was absent, too; and D1 takes these Namespaces back, once, if it fails for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub sequence: SequenceId,
+    pub ground: BTreeSet<Key>,
+}
+
+/// The last thing that was reported, so that only transitions are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub transition: Transition,
+    pub sequence: SequenceId,
+    pub reason: String,
+    pub message: String,
+}
+
+impl Record {
+    /// Returns the record of a stack that has none yet.
+    #[must_use]
+    pub fn new(target: &TargetStack, session: i64) -> Self {
+        Self {
+            project: target.project.clone(),
+            stack: target.stack_id,
+            stack_name: target.stack_name.clone(),
+            sequence: target.sequence_id,
+            removal: None,
+            checksum: None,
+            stamp: SequenceId::default(),
+            applied: None,
+            inventory: BTreeMap::default(),
+            grant: None,
+            made: Made::default(),
+            hops: Hops::default(),
+            outcome: None,
+            conditions: Vec::new(),
+            ready: 0,
+            total: 0,
+            reports: Vec::new(),
+            session,
+            version: None,
+        }
+    }
+}

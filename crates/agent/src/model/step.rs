@@ -1,0 +1,309 @@
+//! The requests of a plan, and their results.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use brokkr_api::SequenceId;
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::content::{Content, DesiredObject};
+use super::failure::{Cause, Failure};
+use super::object::{SeenObject, Uid};
+use super::progress::Rival;
+use super::record::Record;
+use crate::ownership::Stamp;
+use crate::resource::{Kind, Served};
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Tell the broker that this stack is held, before the first write for it.
+    Hold,
+    /// Get, verify, parse and resolve the content.
+    Fetch,
+    /// Get the content that was applied before, as it was kept: what is there of it is still to be put back.
+    FetchEarlier {
+        sequence: SequenceId,
+    },
+    WriteRecord(Box<Record>),
+    /// Delete the record: the stack is gone and the broker knows it.
+    DropRecord,
+    /// ContentCache of this stack that are no longer needed, but for this one.
+    ForgetContents {
+        keep: SequenceId,
+    },
+    /// Read one object that does not carry our label.
+    ReadObject {
+        key: Key,
+        kind: Kind,
+    },
+    /// Wait until discovery shows the kinds of an established definition.
+    Resolve {
+        key: Key,
+        kinds: Vec<Kind>,
+    },
+    /// Ask which rights are missing for what the content names.
+    CheckRights {
+        content: Arc<Content>,
+    },
+    /// List what is inside a namespace or definition.
+    ListContained {
+        key: Key,
+        kind: Kind,
+    },
+    DryRun {
+        desired: Arc<DesiredObject>,
+        uid: Option<Uid>,
+        stamp: Stamp,
+    },
+    Apply {
+        desired: Arc<DesiredObject>,
+        uid: Option<Uid>,
+        stamp: Stamp,
+        why: ApplyReason,
+        /// It was seen before, and carried our marks.
+        ours: bool,
+    },
+    /// Who takes our fields away? A dry run that does not insist tells.
+    FindRivals {
+        desired: Arc<DesiredObject>,
+        stamp: Stamp,
+    },
+    /// ApplyReason is it not ready? Its Pods know.
+    Diagnose {
+        desired: Arc<DesiredObject>,
+    },
+    Delete {
+        key: Key,
+        kind: Kind,
+        uid: Uid,
+    },
+    /// Take our marks off and leave the object.
+    Release {
+        key: Key,
+        kind: Kind,
+        uid: Uid,
+        because: LeftReason,
+    },
+}
+
+/// ApplyReason an object stays there, as receipts tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftReason {
+    /// The stack was deleted without what it brought.
+    AsAsked,
+    /// Its annotation says so.
+    CachedContent,
+    BeforeBrokkr,
+    /// Something of this stack that stays lives in it, or is of its kind.
+    Needed(Box<Key>),
+    /// The same of another stack.
+    NeededByAnother,
+    Contains(Vec<String>),
+}
+
+impl std::fmt::Display for LeftReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AsAsked => f.write_str("left, as asked"),
+            Self::CachedContent => f.write_str("left, because of brokkr.io/prune: keep"),
+            Self::BeforeBrokkr => f.write_str("left, because it was there before Brokkr"),
+            Self::Needed(key) => write!(f, "left, because {} stays", key.for_people()),
+            Self::NeededByAnother => f.write_str("left, because another stack needs it"),
+            Self::Contains(foreign) => write!(f, "contains {}", foreign.join(", ")),
+        }
+    }
+}
+
+impl Step {
+    /// The resource that it is about, if it is about one.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::ReadObject { key, .. }
+            | Self::ListContained { key, .. }
+            | Self::Resolve { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Release { key, .. } => Some(key),
+            Self::DryRun { desired, .. }
+            | Self::Apply { desired, .. }
+            | Self::FindRivals { desired, .. }
+            | Self::Diagnose { desired } => Some(&desired.key),
+            Self::Hold
+            | Self::Fetch
+            | Self::WriteRecord(_)
+            | Self::DropRecord
+            | Self::CheckRights { .. }
+            | Self::FetchEarlier { .. }
+            | Self::ForgetContents { .. } => None,
+        }
+    }
+
+    /// One word for logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Fetch => "fetch",
+            Self::FetchEarlier { .. } => "fetch-earlier",
+            Self::WriteRecord(_) => "write-record",
+            Self::DropRecord => "drop-record",
+            Self::ForgetContents { .. } => "forget-contents",
+            Self::ReadObject { .. } => "read-object",
+            Self::CheckRights { .. } => "check-rights",
+            Self::Resolve { .. } => "resolve",
+            Self::ListContained { .. } => "list-contained",
+            Self::DryRun { .. } => "dry-run",
+            Self::Apply { .. } => "apply",
+            Self::FindRivals { .. } => "find-rivals",
+            Self::Diagnose { .. } => "diagnose",
+            Self::Delete { .. } => "delete",
+            Self::Release { .. } => "release",
+        }
+    }
+}
+
+/// ApplyReason something is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyReason {
+    /// It is part of a delivery.
+    Deliver,
+    /// Somebody changed it.
+    Repair,
+    /// Somebody changed it, and what is put back is not the newest content: that is refused, or on its way.
+    PutBack,
+    /// Nothing was seen; to be sure. It had this version before.
+    Sweep { version: u64 },
+}
+
+/// What the answer to a step means.
+#[derive(Clone, Debug)]
+pub enum StepResult {
+    Held,
+    Fetched(Arc<Content>),
+    FetchedEarlier(Option<Arc<Content>>),
+    RecordWritten {
+        version: String,
+    },
+    RecordDropped,
+    ContentsForgotten,
+    ObjectRead(Option<SeenObject>),
+    Contained(Vec<String>),
+    /// Would be accepted; and whether it would change something that is there.
+    Valid {
+        exists: bool,
+    },
+    Resolved,
+    RightsChecked(Vec<ObjectNote>),
+    Applied {
+        seen: SeenObject,
+        created: bool,
+    },
+    RivalsFound(Vec<Rival>),
+    Diagnosed(Option<Cause>),
+    DeleteAccepted,
+    Gone,
+    Released,
+    Failed(Failure),
+}
+
+/// Where the stack is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Announce,
+    Fetch,
+    Inspect,
+    Intend,
+    Prerequisites,
+    Validate,
+    Apply,
+    Prune,
+    Settle,
+    Steady,
+    Stopped,
+    Remove,
+    Done,
+}
+
+/// What others stand on, and wait for: it comes with an event of another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Prerequisite {
+    Definitions,
+    Namespaces,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub stage: Stage,
+    /// May be carried out at the same time.
+    pub steps: Vec<Step>,
+    /// Kinds that have to be watched to go on.
+    pub watch: BTreeSet<Kind>,
+    /// What has to on_prerequisite_changed before it can go on.
+    pub blocked_on: BTreeSet<Prerequisite>,
+    /// When to plan again even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+    /// What is being waited for, for people.
+    pub waiting_for: Option<String>,
+    /// Something that was applied is not ready.
+    pub unready: bool,
+    /// It depends on what other stacks of this agent mean to do: plan again when they decide.
+    pub depends_on_others: bool,
+}
+
+impl Plan {
+    #[must_use]
+    pub fn new(stage: Stage) -> Self {
+        Self {
+            stage,
+            steps: Vec::new(),
+            watch: BTreeSet::new(),
+            blocked_on: BTreeSet::new(),
+            wake_at: None,
+            waiting_for: None,
+            unready: false,
+            depends_on_others: false,
+        }
+    }
+
+    #[must_use]
+    pub fn with(stage: Stage, steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn waiting(stage: Stage, what: impl Into<String>) -> Self {
+        Self { waiting_for: Some(what.into()), ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn wake(mut self, at: Option<Timestamp>) -> Self {
+        self.wake_at = match (self.wake_at, at) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        self
+    }
+}
+
+impl Prerequisite {
+    /// Returns the kind to watch.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        let (group, kind, plural) = match self {
+            Self::Definitions => {
+                ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+            }
+            Self::Namespaces => ("", "Namespace", "namespaces"),
+        };
+        Kind::from(Served {
+            group: group.into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            plural: plural.into(),
+            namespaced: false,
+        })
+    }
+}

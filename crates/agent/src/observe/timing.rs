@@ -1,0 +1,63 @@
+//! How long a watch waits for what.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+
+#[derive(Clone, Copy, Debug)]
+pub struct WatchTiming {
+    /// After a failure, doubled up to `longest`.
+    pub first: Duration,
+    pub longest: Duration,
+    /// The same for what only a person changes: rights, definitions.
+    pub slow_first: Duration,
+    pub slow_longest: Duration,
+    /// For one page, or for a watch to begin.
+    pub answer: Duration,
+    /// The server is asked to end a watch after a while between these, so that a dead connection is noticed.
+    pub watch_least: Duration,
+    pub watch_most: Duration,
+    /// How much later than asked for the end may come.
+    pub margin: Duration,
+}
+
+impl Default for WatchTiming {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(800),
+            longest: Duration::from_secs(30),
+            slow_first: Duration::from_secs(5),
+            slow_longest: Duration::from_secs(60),
+            answer: Duration::from_secs(60),
+            watch_least: Duration::from_secs(45),
+            watch_most: Duration::from_secs(75),
+            margin: Duration::from_secs(5),
+        }
+    }
+}
+
+impl WatchTiming {
+    /// How long to wait after so many failures in a row; not at all after none.
+    #[must_use]
+    pub fn backoff(&self, failures: u32) -> Duration {
+        grown(self.first, self.longest, failures)
+    }
+
+    #[must_use]
+    pub fn slow(&self, failures: u32) -> Duration {
+        grown(self.slow_first, self.slow_longest, failures)
+    }
+
+    /// How long the next watch is to last: not the same for all, or they would all end at once.
+    #[must_use]
+    pub fn watch(&self) -> Duration {
+        rand::rng().random_range(self.watch_least..=self.watch_most)
+    }
+}
+
+/// Jitter comes after the cap, or everything that waits for long would wait equally long.
+fn grown(first: Duration, longest: Duration, failures: u32) -> Duration {
+    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+    let grown = first.saturating_mul(1 << doublings.min(16)).min(longest);
+    grown.mul_f64(rand::rng().random_range(0.5..1.0))
+}

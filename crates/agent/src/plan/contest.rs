@@ -1,0 +1,103 @@
+//! Drift, and objects that somebody else changes as often as they are repaired.
+
+use std::fmt;
+
+use brokkr_manifest::Key;
+use jiff::{SignedDuration, Timestamp};
+
+use super::timing::due;
+use crate::model::{Fight, Rival, Situation};
+
+/// The number of repairs of one object, without a quiet minute in between, from which on it counts as contested.
+pub(super) const CONTESTED_AFTER: u32 = 6;
+/// The number of repairs of one object that are made without delay; later ones slow down.
+const FREE_ROUNDS: u32 = 20;
+/// The quiet time after which earlier repairs of an object are forgotten.
+pub(super) const TRUCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Put back so often, and so lately, that somebody must be at work against us.
+#[must_use]
+pub fn is_contested(fight: &Fight, now: Timestamp) -> bool {
+    fight.rounds >= CONTESTED_AFTER && !due(fight.last + TRUCE, now)
+}
+
+/// A resource that somebody else changes as often as it is put back.
+pub struct Contested<'a> {
+    pub key: &'a Key,
+    pub rounds: u32,
+    pub rival: Option<&'a Rival>,
+}
+
+impl fmt::Display for Contested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = self.rival.map_or("somebody", |rival| &rival.manager);
+        let what = self.rival.map(|rival| rival.fields.join(", ")).unwrap_or_else(|| "it".to_owned());
+        write!(
+            f,
+            "{}: {who} changes {what} as often as it is put back ({} times)",
+            self.key.for_people(),
+            self.rounds
+        )
+    }
+}
+
+/// The fights that are going on.
+#[must_use]
+pub fn contests<'a>(situation: &'a Situation<'_>) -> Vec<Contested<'a>> {
+    let fights =
+        situation.progress.repairs.fights.iter().filter(|(_, fight)| is_contested(fight, situation.now));
+    let fights = fights.filter(|(key, _)| !is_yielded(situation, key));
+    let mut contests: Vec<Contested<'a>> = fights
+        .map(|(key, fight)| Contested {
+            key,
+            rounds: fight.rounds,
+            rival: situation.progress.repairs.rivals.get(key).and_then(|rivals| rivals.first()),
+        })
+        .collect();
+    contests.sort_by_key(|contest| contest.key);
+    contests
+}
+
+/// By now the manifest leaves the rival what it fought for.
+fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
+    let rival = situation.progress.repairs.rivals.get(key).and_then(|rivals| rivals.first());
+    let desired = situation.goal.content.as_ref().and_then(|content| content.objects.get(key));
+    let (Some(rival), Some(desired)) = (rival, desired) else { return false };
+    let yields = brokkr_manifest::yields::paths(&desired.body.to_value()).unwrap_or_default();
+    let is_left = |field: &String| {
+        let covers = |path: &str| {
+            field
+                .strip_prefix('.')
+                .and_then(|field| field.strip_prefix(path))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        yields.iter().any(|path| covers(&path.to_string()))
+    };
+    !rival.fields.is_empty() && rival.fields.iter().all(is_left)
+}
+
+/// Not as it was applied, as far as is seen.
+pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
+    let applied = situation.record.into_iter().flat_map(|record| &record.inventory);
+    applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(|(key, entry)| {
+        let seen = situation.observed.seen(key)?;
+        (!seen.deleting && entry.fields != seen.fields).then_some(key)
+    })
+}
+
+/// Until when an object that is fought over has to wait.
+pub(super) fn slowed(fight: Option<&Fight>, now: Timestamp) -> Option<Timestamp> {
+    let fight = fight.filter(|fight| fight.rounds >= FREE_ROUNDS)?;
+    let exponent = (fight.rounds - FREE_ROUNDS).min(8);
+    let until = fight.last + SignedDuration::from_secs(1 << exponent);
+    (!due(until, now)).then_some(until)
+}
+
+/// Counts one more repair of an object.
+#[must_use]
+pub fn fought(fight: Option<Fight>, now: Timestamp) -> Fight {
+    match fight {
+        Some(fight) if !due(fight.last + TRUCE, now) => Fight { rounds: fight.rounds + 1, last: now },
+        _ => Fight { rounds: 1, last: now },
+    }
+}

@@ -1,0 +1,148 @@
+//! Whose is it? Decided, and put into the record, before anything is written.
+
+use std::sync::Arc;
+
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+
+use super::record;
+use super::retry::{existing, has_failed_for_good, requests, sync};
+use super::stop::stop;
+use super::timing::RELEASE_CHECKS;
+use crate::model::{Content, DesiredObject, Intent, Plan, Situation, Stage, Step};
+use crate::resource::{KindName, is_prerequisite};
+
+/// Namespaces and definitions are few, and adoption decides what may become of them: looked at first.
+pub(super) fn inspect_prerequisites(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    inspect(situation, content.objects.values().filter(|desired| is_prerequisite(&desired.key)))
+}
+
+/// What was there before is looked at before anything is written.
+pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
+}
+
+/// Of what was presumed absent, a dry run has told what exists after all.
+pub(super) fn inspect_existing(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    inspect(situation, rest(content))
+}
+
+fn rest(content: &Content) -> impl Iterator<Item = &Arc<DesiredObject>> + Clone {
+    content.objects.values().filter(|desired| !is_prerequisite(&desired.key))
+}
+
+/// Could not exist before this delivery, because what it stands on comes with it and was not there.
+fn presumed_absent(situation: &Situation<'_>, content: &Content, desired: &DesiredObject) -> bool {
+    let made = |key: &Key| {
+        let made =
+            situation.record.map(|record| &record.made).filter(|made| made.sequence == content.sequence);
+        existing(situation, key).is_none() || made.is_some_and(|made| made.prerequisites.contains(key))
+    };
+    if let Some(definition) = content.definitions.get(&KindName::of(&desired.key)) {
+        return made(definition);
+    }
+    let Some(namespace) = &desired.key.namespace else { return false };
+    let key =
+        Key { group: String::new(), kind: "Namespace".into(), namespace: None, name: namespace.clone() };
+    content.objects.contains_key(&key) && made(&key)
+}
+
+fn inspect<'a>(
+    situation: &Situation<'_>,
+    desired: impl Iterator<Item = &'a Arc<DesiredObject>> + Clone,
+) -> Option<Plan> {
+    if let Some(plan) = sync(situation, Stage::Inspect, desired.clone().map(|desired| &desired.kind)) {
+        return Some(plan);
+    }
+    let unknown = desired.filter(|desired| {
+        situation.observed.seen(&desired.key).is_none()
+            && !situation.progress.lookups.objects.contains_key(&desired.key)
+    });
+    let look = |desired: &Arc<DesiredObject>| Step::ReadObject {
+        key: desired.key.clone(),
+        kind: desired.kind.clone(),
+    };
+    // Refused by a dry run: whose it is may be the reason.
+    let refused: Vec<Step> =
+        unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(look).collect();
+    if !refused.is_empty() {
+        return Some(Plan::with(Stage::Inspect, refused));
+    }
+    requests(situation, Stage::Inspect, unknown, look)
+}
+
+enum Claim {
+    Free,
+    Undecided,
+    Other(String),
+}
+
+/// What another stack of this agent no longer wants is handed over by our apply; everything else of others stays theirs.
+fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
+    // Its record is older than any mark on the object: it may be about to write it.
+    if let Some(holder) = situation.other_stacks.holder(key) {
+        return match holder.intent {
+            Intent::LetsGo => Claim::Free,
+            Intent::Undecided => Claim::Undecided,
+            Intent::Keeps => Claim::Other(format!("stack {}", holder.name)),
+        };
+    }
+    let seen = existing(situation, key);
+    let owner = seen.and_then(|seen| seen.other_owner(situation.agent, situation.goal.target.stack_id, key));
+    owner.map_or(Claim::Free, |owner| Claim::Other(owner.to_string()))
+}
+
+/// C4: what belongs to another stack or agent is refused.
+pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let mut notes = Vec::new();
+    let mut undecided = None;
+    for key in content.objects.keys() {
+        match claim(situation, key) {
+            Claim::Free => {}
+            Claim::Undecided => undecided = Some(key),
+            Claim::Other(owner) => notes.push(ObjectNote {
+                object: key.for_people().to_string(),
+                reason: "OwnedByOther".into(),
+                message: format!("belongs to {owner}; remove it there first, or rename it here"),
+            }),
+        }
+    }
+    let plan = if let Some(key) = undecided {
+        let what = format!("{}: whether the stack that has it still wants it", key.for_people());
+        Plan::waiting(Stage::Inspect, what).wake(Some(situation.now + RELEASE_CHECKS))
+    } else if notes.is_empty() {
+        return None;
+    } else {
+        stop(situation, "OwnedByOther", notes)
+    };
+    Some(Plan { depends_on_others: true, ..plan })
+}
+
+/// Missing rights are found before the first write, and named verb by verb.
+pub(super) fn check_rights(situation: &Situation<'_>, content: &Arc<Content>) -> Option<Plan> {
+    match &situation.progress.lookups.missing_rights {
+        None => Some(Plan::with(Stage::Inspect, vec![Step::CheckRights { content: content.clone() }])),
+        Some(lacking) if lacking.is_empty() => None,
+        Some(lacking) => Some(stop(situation, FORBIDDEN, lacking.clone())),
+    }
+}
+
+/// The superset of what was and what will be is in the record before the first write.
+pub(super) fn intend(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let complete = situation.record.is_some_and(|record| {
+        record.sequence == content.sequence
+            && record.removal.is_none()
+            && record.checksum == Some(content.checksum)
+            && content.objects.keys().all(|key| {
+                let entry = record.inventory.get(key);
+                entry.is_some_and(|entry| {
+                    !existing(situation, key).is_some_and(|seen| record::is_news(situation, key, entry, seen))
+                })
+            })
+    });
+    if complete {
+        return None;
+    }
+    let record = record::intention(situation, content, |key| existing(situation, key));
+    Some(Plan::with(Stage::Intend, vec![Step::WriteRecord(Box::new(record))]))
+}

@@ -1,0 +1,179 @@
+//! The record that goes with each transition: written before what it announces.
+
+use std::sync::Arc;
+
+use brokkr_api::SequenceId;
+use brokkr_api::report::{GONE, Hops, ObjectNote, Transition};
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::report::{announced, report};
+use super::{dispose, readiness};
+use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
+use crate::resource::is_prerequisite;
+
+/// What `brokkr.io/sequence` says: it changes only together with the checksum.
+pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> SequenceId {
+    match record {
+        Some(record) if record.checksum == Some(content.checksum) => record.stamp,
+        _ => content.sequence,
+    }
+}
+
+/// The superset of what was and what will be.
+pub(super) fn intention<'a>(
+    situation: &Situation<'_>,
+    content: &Content,
+    existing: impl Fn(&Key) -> Option<&'a SeenObject>,
+) -> Record {
+    let mut record = situation.current_record();
+    let target = &situation.goal.target;
+    record.stamp = stamp_sequence(situation.record, content);
+    record.checksum = Some(content.checksum);
+    if record.sequence != content.sequence || record.hops.published.is_none() || record.removal.is_some() {
+        record.hops = Hops {
+            fetched: Some(content.fetched.max(target.released_at)),
+            verified: Some(content.verified.max(content.fetched).max(target.released_at)),
+            ..announced(target)
+        };
+    }
+    if record.made.sequence != content.sequence {
+        let absent =
+            |desired: &&Arc<DesiredObject>| is_prerequisite(&desired.key) && existing(&desired.key).is_none();
+        let ground = content.objects.values().filter(absent).map(|desired| desired.key.clone()).collect();
+        record.made = Made { sequence: content.sequence, ground };
+    }
+    record.grant.clone_from(&target.grant);
+    record.sequence = content.sequence;
+    record.removal = None;
+    record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
+    for desired in content.objects.values() {
+        let seen = existing(&desired.key);
+        let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
+            kind: desired.kind.clone(),
+            // Also if it carries our marks: whether it was there before them is not known without a record.
+            origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
+            uid: None,
+            digest: None,
+            fields: None,
+        });
+        entry.kind = desired.kind.clone();
+        // Another object than the one that was applied: nothing is known of it but its uid.
+        if let Some(seen) = seen
+            && entry.uid.as_ref() != Some(&seen.uid)
+        {
+            if is_news(situation, &desired.key, entry, seen) {
+                let heritage = situation.other_stacks.holder(&desired.key).and_then(|holder| holder.origin);
+                entry.origin = heritage.unwrap_or(Origin::Adopted);
+            }
+            entry.uid = Some(seen.uid.clone());
+            entry.digest = None;
+            entry.fields = None;
+        }
+    }
+    record
+}
+
+/// The record says that it will be created, or knows another object; this one was there before.
+pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
+    entry.uid.as_ref() != Some(&seen.uid)
+        && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
+}
+
+/// D1 is done: the namespaces are gone, or had to be left, and are not content_state back a second time.
+pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    for key in std::mem::take(&mut record.made.prerequisites) {
+        if situation.observed.seen(&key).is_none()
+            && let Some(entry) = record.inventory.get_mut(&key)
+        {
+            (entry.uid, entry.digest, entry.fields) = (None, None, None);
+        }
+    }
+    record
+}
+
+pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
+    let mut record = situation.current_record();
+    let target = &situation.goal.target;
+    record.removal = target.removal;
+    record.sequence = record.sequence.max(target.sequence_id);
+    record.applied = None;
+    record.outcome = None;
+    record.hops = announced(target);
+    record
+}
+
+/// Everything is written and what had to go is gone.
+pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record.applied = Some(content.sequence);
+    let after =
+        |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
+    record.hops.applied = Some(after(record.hops.verified));
+    record.hops.pruned = Some(after(record.hops.applied));
+    let left: Vec<String> = situation
+        .progress
+        .cleanup
+        .left
+        .iter()
+        .map(|(key, why)| format!("left {}: {why}", key.for_people()))
+        .collect();
+    let (ready, worst) = readiness::of(situation, content);
+    record.ready = ready;
+    report(situation, &mut record, Transition::Applied, "", &left.join("; "), Vec::new());
+    if worst.is_none() {
+        record.hops.healthy = Some(after(record.hops.pruned));
+        report(situation, &mut record, Transition::Healthy, "", "", Vec::new());
+    }
+    record
+}
+
+/// What another stack took over is no longer this one's.
+pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record
+}
+
+pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    let inventory = std::mem::take(&mut record.inventory);
+    let gone: Vec<ObjectNote> = inventory
+        .iter()
+        .filter(|(key, _)| !situation.progress.cleanup.left.contains_key(key))
+        .filter_map(|(key, entry)| gone(key, entry))
+        .collect();
+    record.ready = 0;
+    record.total = u32::try_from(gone.len()).unwrap_or(u32::MAX);
+    record.hops.pruned =
+        Some(record.hops.released.map_or(situation.now, |released| released.max(situation.now)));
+    let notes: Vec<ObjectNote> = situation
+        .progress
+        .cleanup
+        .left
+        .iter()
+        .map(|(key, why)| ObjectNote {
+            object: key.for_people().to_string(),
+            reason: "LeftReason".into(),
+            message: why.clone(),
+        })
+        .collect();
+    let message = match notes.first() {
+        None => String::new(),
+        Some(note) => format!("left {}: {}", note.object, note.message),
+    };
+    // What is left is what people have to know; what is gone proves itself behind it, as far as there is room.
+    let notes = [notes, gone].concat();
+    // The removal's own sequence id, which an untargeted stack may share with what was applied.
+    record.sequence = record.sequence.max(situation.goal.target.sequence_id);
+    report(situation, &mut record, Transition::Removed, "", &message, notes);
+    record
+}
+
+/// The receipt for one resource: that it was seen to be gone, and which one it was. None for what never was.
+fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
+    let uid = entry.uid.as_ref()?;
+    Some(ObjectNote { object: key.for_people().to_string(), reason: GONE.into(), message: uid.to_string() })
+}

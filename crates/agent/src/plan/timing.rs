@@ -1,0 +1,42 @@
+//! How long to wait for what.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// How long a finalizer may hold an object before it is reported as what blocks.
+pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+/// The same for what only takes its time, as namespaces do.
+pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// How often to look at what blocks for long.
+pub const SLOW_CHECKS: SignedDuration = SignedDuration::from_secs(10);
+/// How often to see whether another stack has let go of something.
+pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
+/// How long a Namespace or definition may take to become ready.
+pub const PREREQUISITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
+/// When a stack that stopped is tried again from the start.
+pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
+/// The same when it stopped for want of rights. An API server that has just started refuses everybody for some seconds.
+pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
+/// How long transient errors are retried before they are reported.
+pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// What is missing and comes with nobody is told after this.
+pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(3);
+/// What is blocked_on on a watch is tried again after this, should no event have come.
+pub const PARKED: SignedDuration = SignedDuration::from_secs(600);
+/// Repairs are reported together, at most this often.
+pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);
+/// What was healthy may be unready for this long before it counts as degraded.
+pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// 1 s first, doubled, 60 s at most; what the server asks for counts if it is longer.
+#[must_use]
+pub fn backoff(attempts: u32, retry_after: Option<std::time::Duration>) -> SignedDuration {
+    let own =
+        SignedDuration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(SignedDuration::from_secs(60));
+    retry_after.map_or(own, |asked| own.max(SignedDuration::try_from(asked).unwrap_or(own)))
+}
+
+/// Returns whether a time has come.
+#[must_use]
+pub fn due(at: Timestamp, now: Timestamp) -> bool {
+    at <= now
+}
