@@ -25,7 +25,7 @@ pub enum Command {
     /// Reconcile this cluster until told to stop.
     Run(RunArguments),
     /// Put the record kind, the agent's account, its rights and its fence into a cluster. Run again, it changes the
-    /// rights: what is not asked for any more is content_state away.
+    /// rights: what is not asked for any more is taken away.
     Install(InstallArguments),
 }
 
@@ -37,10 +37,10 @@ pub struct RunArguments {
     /// The authorities (PEM) that the broker's certificate must be from. Without it, those that the system trusts.
     #[arg(long, env = "BROKKR_CA_FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Needed once, to join. CachedContent in a file so that it never shows in a process list.
+    /// Needed once, to join. Kept in a file so that it never shows in a process list.
     #[arg(long, env = "BROKKR_JOIN_TOKEN_FILE")]
     pub join_token_file: Option<PathBuf>,
-    /// LeftReason out inside a cluster: the mounted service account is used.
+    /// Left out inside a cluster: the mounted service account is used.
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
     /// Where the agent keeps its identity and memory.

@@ -57,7 +57,7 @@ impl ContentCache {
         Self { api: Api::namespaced(client.clone(), namespace), agent, locks: StackLocks::default() }
     }
 
-    /// Keeps a content that was verified. CachedContent already, it writes nothing.
+    /// Keeps a content that was verified. Kept already, it writes nothing.
     pub async fn keep(
         &self,
         stack: StackId,

@@ -1,7 +1,7 @@
 //! What a project may do in this cluster, and as whom (design §5), checked at the last hop.
 //!
 //! An administrator writes grants; a stack cannot choose. A grant that is narrowed or withdrawn *freezes* what it
-//! covered: nothing is written and nothing is deleted until it is given again, or the stack is content_state care of otherwise.
+//! covered: nothing is written and nothing is deleted until it is given again, or the stack is taken care of otherwise.
 //! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
 
 use brokkr_api::envelope::{Grant, TargetStack};
@@ -40,7 +40,7 @@ impl ActingAs {
     }
 }
 
-/// ApplyReason nothing may be written for a stack.
+/// Why nothing may be written for a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: &'static str,

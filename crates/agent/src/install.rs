@@ -103,7 +103,7 @@ where
             Api::namespaced_with(client.clone(), &place, &resource)
         };
         api.delete(&name, &Default::default()).await.with_context(|| format!("delete {kind} {name}"))?;
-        println!("{kind} {name} content_state away");
+        println!("{kind} {name} taken away");
     }
     Ok(())
 }

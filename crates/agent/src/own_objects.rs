@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 /// Stacks that share a turn wait for each other; more locks would only cost memory.
 const TURNS: usize = 64;
 
-/// ApplyReason the API server did not do what was asked.
+/// Why the API server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("the API server refused, or cannot be reached")]

@@ -26,9 +26,9 @@ mod tests {
 
     const PROXY: &str = "http://proxy.example:3128";
 
-    fn is_passed(server: &str, content_state: &str, no_proxy: &str) -> bool {
+    fn is_passed(server: &str, taken: &str, no_proxy: &str) -> bool {
         let mut config = kube::Config::new(server.parse().unwrap());
-        config.proxy_url = Some(content_state.parse().unwrap());
+        config.proxy_url = Some(taken.parse().unwrap());
         let environment = Matcher::builder().https(PROXY).no(no_proxy).build();
         is_passed_by(&config, Some(&PROXY.parse().unwrap()), &environment)
     }

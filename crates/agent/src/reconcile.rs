@@ -36,7 +36,7 @@ use state::ReconcilerState;
 pub use sweeps::Sweeps;
 pub use worker::Worker;
 
-/// Changes that are content_state in before decisions are made on them.
+/// Changes that are taken in before decisions are made on them.
 const BATCH: usize = 256;
 
 pub struct Reconciler {
@@ -45,9 +45,9 @@ pub struct Reconciler {
     state: ReconcilerState,
     /// Nothing is written before the broker said that this agent is ACTIVE.
     active: bool,
-    /// What was said last was content_state up.
+    /// What was said last was taken up.
     has_target_state: bool,
-    /// ApplyReason nothing may be written, if so.
+    /// Why nothing may be written, if so.
     writes_blocked: Option<&'static str>,
     /// Stacks that wait for a definition or namespace to come.
     blocked_on: BTreeMap<Prerequisite, BTreeSet<StackId>>,

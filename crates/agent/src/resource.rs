@@ -12,7 +12,7 @@ use crate::intern::Interner;
 /// The API group of the agent's own records.
 pub const RECORD_GROUP: &str = "brokkr.io";
 
-/// One served kind. CachedContent with each inventory entry, so that a restart needs no discovery to find
+/// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
 /// again what it owns; so it is a pointer to what all entries of that kind share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Served", into = "Served")]

@@ -26,7 +26,7 @@ pub fn yielded(mut body: Value, live: &Value, paths: &[FieldPath]) -> Value {
     body
 }
 
-/// What we have to send of the live value so that nothing of it changes. Maps are content_state apart, since each of
+/// What we have to send of the live value so that nothing of it changes. Maps are taken apart, since each of
 /// their fields may have an owner of its own.
 fn keep(live: &Value, names: &[String]) -> Option<Value> {
     let value = names.iter().try_fold(live, |value, name| value.get(name))?;

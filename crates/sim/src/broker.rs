@@ -31,7 +31,7 @@ pub struct Broker {
     pub reports: BTreeMap<EventId, Report>,
     /// Cannot be reached: nothing is heard, and nothing is acknowledged.
     pub away: bool,
-    /// ContentCache cannot be had, though the rest can.
+    /// Contents cannot be had, though the rest can.
     pub withholds: bool,
     sequence: i64,
     /// Every answer so far differs from the next: something changed.

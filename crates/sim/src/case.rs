@@ -127,13 +127,13 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
             }
         }
         _ => {
-            let content_state: Vec<Key> = latest
+            let taken: Vec<Key> = latest
                 .iter()
                 .enumerate()
                 .filter(|(place, _)| *place != stack)
                 .flat_map(|(_, items)| items.iter().map(|item| item.key.clone()))
                 .collect();
-            latest[stack] = content(rng, &latest[stack], &content_state);
+            latest[stack] = content(rng, &latest[stack], &taken);
             Act::Submit(stack, latest[stack].clone())
         }
     }
@@ -141,11 +141,11 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
 
 /// The next deployment object: much of the last one, some of it changed, some new. What other stacks have is
 /// mostly left to them.
-fn content(rng: &mut Rng, last: &[Item], content_state: &[Key]) -> Vec<Item> {
+fn content(rng: &mut Rng, last: &[Item], taken: &[Key]) -> Vec<Item> {
     let mut items = Vec::new();
     for name in NAMES {
         let found = last.iter().find(|item| item.key == key(name));
-        let contested = content_state.contains(&key(name)) && !rng.percent(8);
+        let contested = taken.contains(&key(name)) && !rng.percent(8);
         let chance = if found.is_some() { 75 } else { 35 };
         if contested || !rng.percent(chance) {
             continue;

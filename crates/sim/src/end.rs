@@ -148,7 +148,7 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
     Ok(())
 }
 
-/// ApplyReason a stack may fail to have its content.
+/// Why a stack may fail to have its content.
 fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
     content.objects.iter().find_map(|(key, desired)| {
         let object = world.server.objects.get(key);

@@ -208,7 +208,7 @@ impl Invariants {
                 self.listed.insert(key.clone(), world.server.version);
             }
             (Step::WriteRecord(next), StepResult::RecordWritten { .. }) if next.applied.is_none() => {
-                // ContentState up anew: everything of it is to be applied from here on.
+                // Taken up anew: everything of it is to be applied from here on.
                 let open = next.outcome.as_ref().is_none_or(|outcome| outcome.sequence != next.sequence);
                 if open {
                     self.applied.remove(&request.stack);
@@ -234,7 +234,7 @@ fn before_drop(world: &World, stack: StackId, record: Option<&Record>) -> Checke
     ensure(told, || "E2: a record is dropped before the broker knows of the removal".to_owned())
 }
 
-/// D1: what a failed delivery made is content_state back. `keep` is about prune, and does not keep it.
+/// D1: what a failed delivery made is taken back. `keep` is about prune, and does not keep it.
 fn takes_back(record: &Record, key: &Key) -> bool {
     record.removal.is_none()
         && record.made.sequence == record.sequence

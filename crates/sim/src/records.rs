@@ -8,7 +8,7 @@ use brokkr_agent::inventory::wire::{from_object, to_object};
 use brokkr_agent::model::Record;
 use brokkr_api::{AgentId, StackId};
 
-/// ApplyReason a record was not written.
+/// Why a record was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale;
 

@@ -54,7 +54,7 @@ pub struct World {
     /// Requests since the last wake that changed something.
     pub writes: usize,
     pub trace: Option<Vec<String>>,
-    /// ContentCache that the cluster keeps, for when the broker is away.
+    /// Contents that the cluster keeps, for when the broker is away.
     kept: BTreeSet<(StackId, SequenceId)>,
     session: i64,
     last_change: Timestamp,
@@ -140,9 +140,9 @@ impl World {
         Err("it never settles".to_owned())
     }
 
-    /// Some locks, then something else happens.
-    pub fn go_on(&mut self, locks: usize) -> Checked {
-        for _ in 0..locks {
+    /// Some turns, then something else happens.
+    pub fn go_on(&mut self, turns: usize) -> Checked {
+        for _ in 0..turns {
             if !self.turn()? {
                 let later = self.now() + SignedDuration::from_millis(700);
                 self.pass_until(later);

@@ -2,7 +2,7 @@
 //!
 //! The new key is stored in the cluster beside the old one, then registered with a request that the old one signs, then it
 //! takes the old one's place. The broker takes both for an hour. Whatever ends this in between, the Secret tells how far it
-//! came, and the same steps are content_state again: the same key registered twice is registered once.
+//! came, and the same steps are taken again: the same key registered twice is registered once.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const SPREAD: f64 = 0.1;
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// ApplyReason the key is replaced now.
+/// Why the key is replaced now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 enum Because {

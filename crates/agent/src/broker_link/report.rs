@@ -1,4 +1,4 @@
-//! Sends reports until the broker has settled them: content_state, or refused for good. What is waiting here is also in the records,
+//! Sends reports until the broker has settled them: taken, or refused for good. What is waiting here is also in the records,
 //! so a crash loses nothing.
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::crate::own_objects::{labels, tail};
+use crate::own_objects::{labels, tail};
 
 pub const CONTENT_OF: &str = "brokkr.io/content-of";
 /// Only heads have it: the sequence id that they stand for.

@@ -90,11 +90,11 @@ pub struct RequestSlots {
 
 struct State {
     limit: ConcurrencyLimit,
-    /// RequestSlots that exist, content_state or not. Follows the limit; one that is content_state goes when it is given back.
+    /// RequestSlots that exist, taken or not. Follows the limit; one that is taken goes when it is given back.
     existing: usize,
 }
 
-/// A slot that was content_state. Given back when dropped.
+/// A slot that was taken. Given back when dropped.
 pub struct RequestSlot<'a> {
     slots: &'a RequestSlots,
     permit: Option<SemaphorePermit<'a>>,
@@ -216,10 +216,10 @@ mod tests {
     #[tokio::test]
     async fn places_follow_the_pace_even_while_they_are_taken() {
         let slots = RequestSlots::new(4);
-        let content_state = [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
+        let taken = [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
         let wish = Duration::from_millis(100);
-        content_state[0].record_load(ServerLoad::Overloaded(Some(wish)));
-        drop(content_state);
+        taken[0].record_load(ServerLoad::Overloaded(Some(wish)));
+        drop(taken);
         assert_eq!(slots.semaphore.available_permits(), 2);
         let before = Instant::now();
         let held = slots.take().await;

@@ -73,7 +73,7 @@ pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
         return Health::failed(
             names.reason_or("NamesNotAccepted"),
-            names.message_or("its names are content_state"),
+            names.message_or("its names are taken"),
         );
     }
     match find(object, "Established") {

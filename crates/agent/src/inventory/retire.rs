@@ -34,7 +34,6 @@ pub async fn keep_one(
 /// Takes our finalizer off this very version, and deletes it unless that was asked for already.
 pub async fn release(
     api: &Api<DynamicObject>,
-    agent: AgentId,
     object: DynamicObject,
 ) -> Result<(), RequestError> {
     let name = object.name_any();

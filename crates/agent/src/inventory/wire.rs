@@ -142,7 +142,7 @@ pub fn record_name(stack_name: &str, stack: StackId) -> String {
     format!("{stack_name}-{}", tail(stack))
 }
 
-/// Where a record goes whose name is content_state by one that is on its way out.
+/// Where a record goes whose name is taken by one that is on its way out.
 #[must_use]
 pub fn other_name(name: &str) -> String {
     name.strip_suffix(OTHER).map_or_else(|| format!("{name}{OTHER}"), ToOwned::to_owned)

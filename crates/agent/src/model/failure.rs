@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// ApplyReason a step did not succeed.
+/// Why a step did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub class: FailureClass,
@@ -40,7 +40,7 @@ pub struct RetryState {
 /// The longest message of a cause: controllers put whole stack traces into theirs.
 const LONGEST: usize = 400;
 
-/// ApplyReason a workload is not ready.
+/// Why a workload is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// One word in CamelCase, as Kubernetes has it where it has one: `ImagePullBackOff`.

@@ -53,7 +53,7 @@ pub struct Failures {
     pub objects: BTreeMap<Key, RetryState>,
     /// Failures to put an earlier content back. They say nothing about the newest content.
     pub put_back: BTreeMap<Key, RetryState>,
-    /// ApplyReason the content could not be fetched or read.
+    /// Why the content could not be fetched or read.
     pub fetch: Option<RetryState>,
 }
 

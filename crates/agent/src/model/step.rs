@@ -30,7 +30,7 @@ pub enum Step {
     WriteRecord(Box<Record>),
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
-    /// ContentCache of this stack that are no longer needed, but for this one.
+    /// Contents of this stack that are no longer needed, but for this one.
     ForgetContents {
         keep: SequenceId,
     },
@@ -71,7 +71,7 @@ pub enum Step {
         desired: Arc<DesiredObject>,
         stamp: Stamp,
     },
-    /// ApplyReason is it not ready? Its Pods know.
+    /// Why is it not ready? Its Pods know.
     Diagnose {
         desired: Arc<DesiredObject>,
     },
@@ -89,7 +89,7 @@ pub enum Step {
     },
 }
 
-/// ApplyReason an object stays there, as receipts tell it.
+/// Why an object stays there, as receipts tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftReason {
     /// The stack was deleted without what it brought.
@@ -165,7 +165,7 @@ impl Step {
     }
 }
 
-/// ApplyReason something is applied.
+/// Why something is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyReason {
     /// It is part of a delivery.

@@ -69,7 +69,7 @@ enum Phase {
     Watch { version: String, lines: Option<Lines> },
 }
 
-/// ApplyReason a phase broke off, and with which to go on.
+/// Why a phase broke off, and with which to go on.
 struct Broken(Refusal, Phase);
 
 impl Follower {

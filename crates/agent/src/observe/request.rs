@@ -35,7 +35,7 @@ pub struct Source {
     pub timing: WatchTiming,
 }
 
-/// ApplyReason the API server did not do as asked.
+/// Why the API server did not do as asked.
 #[derive(Debug)]
 pub enum Refusal {
     /// 410: what the watch would go on from is no longer kept.

@@ -33,7 +33,7 @@ pub struct Watches {
     shared: Arc<Shared>,
     running: HashMap<KindName, Vec<Running>>,
     blocked_on: HashMap<Prerequisite, Running>,
-    /// HealthReport to stop; a new watch of the same kind begins after their last word.
+    /// Reported to stop; a new watch of the same kind begins after their last word.
     ending: HashMap<KindName, Vec<JoinHandle<()>>>,
 }
 

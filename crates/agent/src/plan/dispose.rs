@@ -154,7 +154,7 @@ fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
 
-/// CachedContent in the record after a prune: another stack is to take it over, and has not yet.
+/// Kept in the record after a prune: another stack is to take it over, and has not yet.
 pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
     let ours = situation
         .observed

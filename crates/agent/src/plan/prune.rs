@@ -31,7 +31,7 @@ fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a
     record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
 }
 
-/// Whether something waits to be content_state over by another stack, or was, and is not forgotten yet.
+/// Whether something waits to be taken over by another stack, or was, and is not forgotten yet.
 pub(super) fn lingers(record: &Record, content: &Content) -> bool {
     record.inventory.len() > content.objects.len()
 }

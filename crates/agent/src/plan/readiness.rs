@@ -1,4 +1,4 @@
-//! F6: what was applied is not ready before it is seen to be. HealthReport when it changes, with the nearest cause.
+//! F6: what was applied is not ready before it is seen to be. Reported when it changes, with the nearest cause.
 
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
 use brokkr_manifest::Key;

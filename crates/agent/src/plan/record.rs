@@ -80,7 +80,7 @@ pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen:
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// D1 is done: the namespaces are gone, or had to be left, and are not content_state back a second time.
+/// D1 is done: the namespaces are gone, or had to be left, and are not taken back a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     for key in std::mem::take(&mut record.made.prerequisites) {

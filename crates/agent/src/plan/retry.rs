@@ -53,7 +53,7 @@ pub(super) fn requests<'a>(
     if plan.steps.is_empty() && plan.wake_at.is_some() {
         let lasting = overdue(situation);
         if let Some(reason) = lasting.first().map(|note| note.reason.clone()) {
-            // HealthReport while it is still tried: the stage stays what it is.
+            // Reported while it is still tried: the stage stays what it is.
             let told = report::failed(situation, &reason, lasting).wake(plan.wake_at);
             return Some(Plan { stage, blocked_on: plan.blocked_on, ..told });
         }

@@ -1,4 +1,4 @@
-//! Stopping a delivery that cannot go on: reported once, new Namespaces content_state back (D1), tried again in the next cycle.
+//! Stopping a delivery that cannot go on: reported once, new Namespaces taken back (D1), tried again in the next cycle.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn stop_on_failures<'a>(
     Some(stop(situation, &reason, notes))
 }
 
-/// It does not go on by itself: reported once, its new namespaces content_state back, tried again in the next cycle.
+/// It does not go on by itself: reported once, its new namespaces taken back, tried again in the next cycle.
 pub(super) fn stop(situation: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
     let told = report::failed(situation, reason, notes);
     if told.steps.is_empty()
@@ -40,7 +40,7 @@ pub(super) fn stop(situation: &Situation<'_>, reason: &str, notes: Vec<ObjectNot
     told.wake(Some(next_cycle(situation)))
 }
 
-/// HealthReport already; nothing more until the next cycle.
+/// Reported already; nothing more until the next cycle.
 pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
     let told =
         situation.record.and_then(|record| record.outcome.as_ref()).map(|outcome| outcome.message.clone());

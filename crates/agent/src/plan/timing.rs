@@ -20,7 +20,7 @@ pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
 pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 /// What is missing and comes with nobody is told after this.
 pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(3);
-/// What is blocked_on on a watch is tried again after this, should no event have come.
+/// What is parked on a watch is tried again after this, should no event have come.
 pub const PARKED: SignedDuration = SignedDuration::from_secs(600);
 /// Repairs are reported together, at most this often.
 pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);

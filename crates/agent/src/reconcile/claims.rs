@@ -65,7 +65,7 @@ fn among(claims: &BTreeSet<(u64, StackId)>, hash: u64) -> impl Iterator<Item = S
     claims.range((hash, first)..=(hash, last)).map(|(_, stack)| *stack)
 }
 
-/// The other_stacks of one stack.
+/// The neighbours of one stack.
 pub struct OtherStacksView<'a> {
     pub me: StackId,
     pub claims: &'a Claims,

@@ -31,7 +31,7 @@ pub struct Counts {
     pub active: bool,
     /// The target state was heard, or it goes on without.
     pub has_target_state: bool,
-    /// ApplyReason nothing is written, if it had to stop.
+    /// Why nothing is written, if it had to stop.
     pub writes_blocked: Option<&'static str>,
 }
 

@@ -34,14 +34,14 @@ pub struct Surroundings<'a> {
     pub other_stacks: &'a dyn OtherStacks,
 }
 
-/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is content_state up at once; more
+/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is taken up at once; more
 /// than the client lets through, so that it is never idle.
 const WINDOW: usize = 64;
 
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
-    /// A newer goal, content_state up as soon as nothing is in flight.
+    /// A newer goal, taken up as soon as nothing is in flight.
     pub next: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
@@ -220,7 +220,7 @@ impl StackState {
         }
         let applied = self.record.as_ref().and_then(|record| record.applied);
         let (content, fallback) = match self.goal.take() {
-            // CachedContent if only the removal was content_state back.
+            // Kept if only the removal was taken back.
             Some(goal)
                 if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
             {

@@ -246,7 +246,7 @@ impl ReconcilerState {
 
     /// Asks the plan what to do now for one stack.
     pub fn advance(&mut self, id: StackId, who: AgentContext, now: Timestamp) -> Option<Decided> {
-        // ContentState out, so that it can be changed while it looks at its other_stacks.
+        // Taken out, so that it can be changed while it looks at its neighbours.
         let mut stack = self.stacks.remove(&id)?;
         let other_stacks =
             OtherStacksView { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
@@ -315,7 +315,7 @@ impl ReconcilerState {
         self.claims.forget(id);
         self.unread.remove(&id);
         if let Some(stack) = self.stacks.remove(&id) {
-            // DesiredObject again in the meantime: starts from nothing.
+            // Wanted again in the meantime: starts from nothing.
             let desired = stack.next.or(stack.goal.map(|goal| goal.target));
             if let Some(target) = desired.filter(|target| target.removal.is_none()) {
                 self.stacks.entry(id).or_default().set_target(target);

@@ -137,7 +137,7 @@ impl Worker {
                             reason: "RecordFound".into(),
                             message:
                                 "there is a record that this run did not know at its start; restart the \
-                                      agent, so that it is content_state up"
+                                      agent, so that it is taken up"
                                     .into(),
                             retry_after: None,
                         });

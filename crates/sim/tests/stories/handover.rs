@@ -8,8 +8,8 @@ use brokkr_sim::world::World;
 const MOVED: &str = "/ConfigMap/default/moved";
 const STAYS: &str = "/ConfigMap/default/stays";
 
-/// From the first stack to the second, submitted in this order, with so many locks in between.
-fn move_it(receiver_first: bool, locks: usize) -> Scene {
+/// From the first stack to the second, submitted in this order, with so many turns in between.
+fn move_it(receiver_first: bool, turns: usize) -> Scene {
     let mut scene = Scene::with(&[Item::new(MOVED, 1), Item::new(STAYS, 1)]);
     let receiver = World::stack_id(5);
     scene.submit_to(receiver, &[Item::new("/ConfigMap/default/other", 1)]);
@@ -19,12 +19,12 @@ fn move_it(receiver_first: bool, locks: usize) -> Scene {
     let takes = [Item::new("/ConfigMap/default/other", 1), Item::new(MOVED, 2)];
     if receiver_first {
         scene.submit_to(receiver, &takes);
-        scene.world.go_on(locks).unwrap();
+        scene.world.go_on(turns).unwrap();
         scene.submit(&gives);
     } else {
         scene.submit(&gives);
         scene.submit_to(receiver, &takes);
-        scene.world.go_on(locks).unwrap();
+        scene.world.go_on(turns).unwrap();
     }
     scene
 }
@@ -32,12 +32,12 @@ fn move_it(receiver_first: bool, locks: usize) -> Scene {
 #[test]
 fn c4_an_object_moved_between_stacks_is_handed_over_by_one_apply_and_never_deleted() {
     for receiver_first in [true, false] {
-        for locks in 0..40 {
-            let mut scene = move_it(receiver_first, locks);
+        for turns in 0..40 {
+            let mut scene = move_it(receiver_first, turns);
             let uid = scene.object(MOVED).unwrap().uid.clone();
             scene.settle();
             let object = scene.object(MOVED).expect("it is there all the time");
-            let told = format!("{receiver_first} {locks} {:#?}", scene.trace());
+            let told = format!("{receiver_first} {turns} {:#?}", scene.trace());
             assert_eq!(object.uid, uid, "{told}");
             assert_eq!(object.marks.stack, Some(World::stack_id(5).to_string()), "{told}");
             assert!(scene.position(&format!("delete {MOVED}")).is_none(), "{told}");

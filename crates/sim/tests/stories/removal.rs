@@ -134,13 +134,13 @@ fn e2_the_record_of_a_removed_stack_stays_until_the_broker_knows() {
 
 #[test]
 fn e3_a_removal_that_is_taken_back_half_way_turns_round() {
-    for locks in [3, 12, 25, 40] {
+    for turns in [3, 12, 25, 40] {
         let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
         scene.world.broker.target(scene.stack, false);
-        scene.world.go_on(locks).unwrap();
+        scene.world.go_on(turns).unwrap();
         scene.world.broker.target(scene.stack, true);
         scene.settle();
-        assert_eq!(scene.names(), [SETTINGS, SHOP, WEB], "after {locks} locks");
+        assert_eq!(scene.names(), [SETTINGS, SHOP, WEB], "after {turns} turns");
         assert_eq!(scene.record().unwrap().removal, None);
     }
 }

@@ -53,7 +53,7 @@ async fn an_error_in_the_stream_is_not_its_end() {
     rig.server.world().send(MAPS, &json!("no event at all"));
     rig.server.world().put(MAPS, "settings", "1");
     rig.until("seen", |rig| rig.knows(&maps(), "settings")).await;
-    assert_eq!(rig.times("listed"), 1, "content_state up where it was");
+    assert_eq!(rig.times("listed"), 1, "taken up where it was");
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn e4_a_list_that_dies_between_pages_is_never_taken_for_complete() {
     assert_eq!(rig.times("listed"), 1);
     assert!(
         ["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)),
-        "nothing is content_state for gone"
+        "nothing is taken for gone"
     );
     rig.until("complete at last", |rig| rig.times("listed") == 2).await;
 }
