@@ -89,7 +89,7 @@ impl Admin {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection for health checks or metrics could not be accepted");
+                    tracing::warn!(%error, "failed to accept a connection to the admin listener");
                     tokio::time::sleep(BREATH).await;
                 }
             }
@@ -109,19 +109,19 @@ impl Admin {
             .serve_connection(TokioIo::new(stream), service)
             .await;
         if let Err(error) = served {
-            tracing::debug!(%error, "a connection for health checks or metrics ended badly");
+            tracing::debug!(%error, "connection to the admin listener failed");
         }
     }
 
     async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "GET is all there is\n");
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n");
         }
         match path {
             "/livez" => self.health().await.livez(),
             "/readyz" => self.health().await.readyz(),
             "/metrics" => respond(StatusCode::OK, MEDIA_TYPE, self.scrape().await),
-            _ => plain(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+            _ => plain(StatusCode::NOT_FOUND, "not found; use /livez, /readyz or /metrics\n"),
         }
     }
 

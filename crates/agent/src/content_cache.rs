@@ -90,7 +90,7 @@ impl ContentCache {
         let name = self.names(stack).head_name(sequence);
         let Some(first) = with_deadline(self.api.get_opt(&name)).await? else { return Ok(None) };
         let Some(head) = Head::of(&first.metadata) else {
-            tracing::warn!(secret = name, "kept content cannot be read; counts as absent");
+            tracing::warn!(secret = name, "failed to read cached content; treating it as absent");
             return Ok(None);
         };
         let mut shards = Vec::with_capacity(head.shards.len());
@@ -98,7 +98,7 @@ impl ContentCache {
             shards.extend(with_deadline(self.api.get_opt(&shard.name)).await?);
         }
         let Some(bytes) = head.join(first, shards) else {
-            tracing::warn!(secret = name, "kept content is damaged or incomplete; counts as absent");
+            tracing::warn!(secret = name, "cached content is damaged or incomplete; treating it as absent");
             return Ok(None);
         };
         Ok(Some(CachedContent { checksum: head.checksum, parsed_digest: head.parsed_digest, bytes }))

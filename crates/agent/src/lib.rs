@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod backoff;
 pub mod broker_link;
 pub mod content_cache;
 pub mod diagnose;

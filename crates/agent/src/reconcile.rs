@@ -182,14 +182,14 @@ impl Reconciler {
         }
         let may_write = self.active && self.writes_blocked.is_none();
         if self.worker.cluster.allow_writes(may_write) != may_write && may_write {
-            self.state.stand_up();
+            self.state.resume_writing();
         }
     }
 
     fn continue_without_broker(&mut self) {
         tracing::warn!(
             stacks = self.state.stacks.len(),
-            "the broker is away: keeping and repairing what was applied last"
+            "the broker is unreachable; keeping the last applied state"
         );
         (self.active, self.has_target_state) = (true, true);
         self.state.continue_without_broker();
@@ -199,16 +199,16 @@ impl Reconciler {
         self.active = envelope.status == AgentStatus::Active;
         self.has_target_state = true;
         if !self.active {
-            tracing::info!("this agent is not ACTIVE: nothing is changed in the cluster");
+            tracing::info!("this agent is not ACTIVE; the cluster is not changed");
             return;
         }
         self.state.set_targets(envelope.stacks, |id| self.worker.holds.contains(id));
     }
 
     fn on_change(&mut self, change: Change) {
-        if let Change::PrerequisiteChanged(ground, name) = &change {
-            tracing::debug!(?ground, name, "stirred");
-            self.state.on_prerequisite_changed(*ground, name, Timestamp::now());
+        if let Change::PrerequisiteChanged(prerequisite, name) = &change {
+            tracing::debug!(?prerequisite, name, "prerequisite changed");
+            self.state.on_prerequisite_changed(*prerequisite, name, Timestamp::now());
         } else if self.state.on_change(change) {
             self.report_orphans();
         }
@@ -222,8 +222,7 @@ impl Reconciler {
             }
             tracing::warn!(
                 object = %orphan.key.for_people(), uid = %orphan.uid, stack.id = orphan.stack.map(|id| id.to_string()),
-                "carries this agent's marks and is in no record: left over from something that went wrong; \
-                 delete it by hand, or apply a stack that names it"
+                "object has this agent's metadata but is in no record; delete it, or apply a stack that contains it"
             );
         }
     }
@@ -237,7 +236,7 @@ impl Reconciler {
             let ended = self.passes.end(done.stack, Outcome::Removed, Instant::now());
             self.count_pass(ended);
             self.watch_prerequisite(done.stack, &BTreeSet::new());
-            self.worker.holds.let_go(done.stack);
+            self.worker.holds.forget(done.stack);
         }
     }
 
@@ -255,13 +254,13 @@ impl Reconciler {
 
     /// Definitions and namespaces are watched only while somebody waits for one.
     fn watch_prerequisite(&mut self, id: StackId, on: &BTreeSet<Prerequisite>) {
-        for ground in [Prerequisite::Definitions, Prerequisite::Namespaces] {
-            let waiting = self.blocked_on.entry(ground).or_default();
-            if on.contains(&ground) {
+        for prerequisite in [Prerequisite::Definitions, Prerequisite::Namespaces] {
+            let waiting = self.blocked_on.entry(prerequisite).or_default();
+            if on.contains(&prerequisite) {
                 waiting.insert(id);
-                self.watches.watch_prerequisite(ground);
+                self.watches.watch_prerequisite(prerequisite);
             } else if waiting.remove(&id) && waiting.is_empty() {
-                self.watches.unwatch_prerequisite(ground);
+                self.watches.unwatch_prerequisite(prerequisite);
             }
         }
     }
@@ -271,12 +270,12 @@ impl Reconciler {
         if !self.active || self.writes_blocked.is_some() {
             return;
         }
-        let who = AgentContext {
+        let context = AgentContext {
             agent: self.worker.agent,
             session: self.worker.session,
             held: self.worker.holds.contains(id),
         };
-        let Some(decided) = self.state.advance(id, who, Timestamp::now()) else { return };
+        let Some(decided) = self.state.advance(id, context, Timestamp::now()) else { return };
         if let Some(plan) = &decided.plan {
             let ended = self.passes.note(id, plan.stage, Instant::now());
             self.count_pass(ended);
@@ -288,7 +287,7 @@ impl Reconciler {
         self.watch_prerequisite(id, &decided.blocked_on);
         let Some(target) = decided.target else { return };
         if let Some(first) = decided.steps.first() {
-            tracing::debug!(stack.id = %id, steps = decided.steps.len(), first = first.name(), "carrying out");
+            tracing::debug!(stack.id = %id, steps = decided.steps.len(), first = first.name(), "executing steps");
         }
         for step in decided.steps {
             let (worker, answers) = (self.worker.clone(), self.answers.clone());

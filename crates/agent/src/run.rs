@@ -40,7 +40,7 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     tokio::select! {
         done = Box::pin(work(arguments)) => done,
         signal = stopped() => {
-            tracing::info!(signal, "stopping; what is under way is found again at the next start");
+            tracing::info!(signal, "stopping; unfinished work resumes at the next start");
             Ok(())
         }
     }
@@ -99,7 +99,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let sweeping = records.clone();
     tokio::spawn(async move {
         if let Err(error) = sweeping.sweep(session.count, EARLIER_RUN_ENDS).await {
-            tracing::warn!(%error, "shards that a crash may have left were not removed; the next start tries again");
+            tracing::warn!(%error, "failed to delete orphaned inventory shards; will retry at the next start");
         }
     });
     let (news_in, news) = mpsc::unbounded_channel();

@@ -12,10 +12,10 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 
 use crate::admin::Admin;
+use crate::backoff::Backoff;
 use crate::own_objects::with_deadline;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 
 pub struct Start {
     maps: Api<ConfigMap>,
@@ -36,19 +36,21 @@ impl Start {
         attempt: impl Fn() -> F,
     ) -> T {
         self.admin.starting(what);
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0;
         loop {
+            let pause;
             match attempt().await {
                 Ok(done) => return done,
                 Err(error) => {
+                    failures += 1;
+                    pause = BACKOFF.delay(failures);
                     let hop = hop(&error, step);
                     let reason = one_line(&error);
-                    tracing::warn!(%hop, "cannot {what} yet: {reason}; trying again in {pause:?}");
+                    tracing::warn!(%hop, "failed to {what}: {reason}; retrying in {pause:?}");
                     self.tell(Progress { hop, reason, at: Timestamp::now() }).await;
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -63,7 +65,7 @@ impl Start {
             Err(error) => Err(error),
         };
         if let Err(error) = left {
-            tracing::debug!(%error, "what a start that stood still left was not removed");
+            tracing::debug!(%error, "failed to delete the start status ConfigMap");
         }
     }
 
@@ -87,7 +89,7 @@ impl Start {
                 told => told,
             };
         if let Err(error) = told {
-            tracing::debug!(%error, "where the start stands was not left in the cluster");
+            tracing::debug!(%error, "failed to write the start status ConfigMap");
         }
     }
 }

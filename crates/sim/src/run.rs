@@ -75,8 +75,8 @@ impl Run {
     pub fn on_prerequisite_changed(&mut self, key: &Key, now: Timestamp) {
         if is_prerequisite(key) {
             let namespace = KindName::of(key).is_namespace();
-            let ground = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
-            self.state.on_prerequisite_changed(ground, &key.name, now);
+            let prerequisite = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
+            self.state.on_prerequisite_changed(prerequisite, &key.name, now);
         }
     }
 
@@ -91,8 +91,9 @@ impl Run {
 
     /// Asks the plan what to do now for one stack.
     pub fn advance(&mut self, id: StackId, now: Timestamp) -> Option<Plan> {
-        let who = AgentContext { agent: self.agent, session: self.session, held: self.held.contains(&id) };
-        let decided = self.state.advance(id, who, now)?;
+        let context =
+            AgentContext { agent: self.agent, session: self.session, held: self.held.contains(&id) };
+        let decided = self.state.advance(id, context, now)?;
         self.to_watch.extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().cloned()));
         let target = decided.target?;
         let request = |step| Request { stack: id, step, target: target.clone() };

@@ -280,13 +280,13 @@ impl Server {
     }
 
     /// What lives in this namespace, or is of this definition.
-    pub fn inside<'a>(&'a self, ground: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
-        let namespace = KindName::of(ground).is_namespace();
+    pub fn inside<'a>(&'a self, prerequisite: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
+        let namespace = KindName::of(prerequisite).is_namespace();
         self.objects.iter().filter(move |(key, _)| {
             if namespace {
-                key.namespace.as_deref() == Some(&ground.name)
+                key.namespace.as_deref() == Some(&prerequisite.name)
             } else {
-                defines(ground, &KindName::of(key))
+                defines(prerequisite, &KindName::of(key))
             }
         })
     }

@@ -110,7 +110,7 @@ impl HeldStacks {
     }
 
     /// Nothing of the stack is left here; the broker learns it with the next poll.
-    pub fn let_go(&self, stack: StackId) {
+    pub fn forget(&self, stack: StackId) {
         self.records().remove(&stack);
         self.held.send_modify(|held| {
             held.stacks.remove(&stack);

@@ -85,7 +85,7 @@ pub async fn identify(
         .patch(IDENTITY, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .context("store the agent's id")?;
-    tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined");
+    tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined the broker");
     let identity =
         AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
     Ok(Identified { identity, key_since, next_key })

@@ -19,15 +19,14 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::identity::{Identified, KEY, KEY_SINCE, NEXT_KEY, key_in};
+use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::with_deadline;
 
 /// When a new key is made, as a part of the life of the old one; a fleet that joined in an hour does not rotate in one.
 const FROM: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
-/// Between two attempts: so long after the first that failed, doubled with each, up to so long.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
 
 /// Why the key is replaced now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -86,16 +85,16 @@ impl Keys {
         match self.replace().await {
             Ok(()) => {
                 (self.failures, self.not_before) = (0, None);
-                tracing::info!(because = <&str>::from(because), "the agent has a new key");
+                tracing::info!(because = <&str>::from(because), "replaced the agent's key");
             }
             Err(error) => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
-                self.failures += 1;
+                self.failures = self.failures.saturating_add(1);
+                let pause = BACKOFF.delay(self.failures);
                 self.not_before = Some(Instant::now() + pause);
                 tracing::warn!(
                     because = <&str>::from(because),
                     retry_in = pause.as_secs(),
-                    "the key was not replaced, and the old one is kept: {error:#}"
+                    "failed to replace the agent's key: {error:#}; keeping the old one"
                 );
             }
         }

@@ -8,14 +8,16 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{Session, Want};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use brokkr_client::{Client as Broker, ClientError, Poll, PollRequest};
-use rand::RngExt as _;
 use tokio::sync::{mpsc, watch};
 
 use super::holds::{Held, HeldStacks};
 use super::keys::Keys;
 use super::memory::{Memory, open_session};
+use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::RequestError;
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
 /// What the link tells the reconciler.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ impl BrokerLink {
                             self.position = self.position.max(position);
                             self.may_continue_without_broker = false;
                             if let Err(error) = self.remember(envelope.status).await {
-                                tracing::warn!(%error, "position not kept; asking again");
+                                tracing::warn!(%error, "failed to store the position; polling again");
                                 self.pause(&mut failures, None).await;
                                 continue;
                             }
@@ -102,26 +104,28 @@ impl BrokerLink {
                                 return;
                             }
                             if ahead {
-                                self.tell_holds().await;
+                                self.report_holds().await;
                             }
                             self.give(wants).await;
                         }
-                        Poll::HoldsWanted => self.tell_holds().await,
+                        Poll::HoldsWanted => self.report_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
                         Poll::Held { retry_after } => {
-                            tracing::warn!("the broker is on hold; keeping and repairing what is there");
+                            tracing::warn!(
+                                "the broker is on hold after a restore; keeping the last known state"
+                            );
                             self.continue_without_broker();
                             self.pause(&mut failures, retry_after).await;
                         }
                         Poll::Superseded => {
-                            self.stand_down(&mut writes_blocked, "a newer session serves").await
+                            self.stop_writing(&mut writes_blocked, "a newer session serves").await
                         }
                         Poll::Tied => {
-                            self.stand_down(&mut writes_blocked, "another process has the same session")
+                            self.stop_writing(&mut writes_blocked, "another process has the same session")
                                 .await;
                         }
                         Poll::Ahead => {
-                            self.stand_down(
+                            self.stop_writing(
                                 &mut writes_blocked,
                                 "the broker's database is older than what was seen",
                             )
@@ -129,7 +133,7 @@ impl BrokerLink {
                         }
                     }
                 }
-                Err(error) => self.complain(&error, &mut failures).await,
+                Err(error) => self.on_poll_failed(&error, &mut failures).await,
             }
         }
     }
@@ -141,14 +145,11 @@ impl BrokerLink {
             match open_session(&self.broker, self.agent, self.session).await {
                 Ok(SessionVerdict::Serves) => return,
                 Ok(verdict) => {
-                    tracing::error!(
-                        ?verdict,
-                        "another process claims to be this agent; the broker will say so at each poll"
-                    );
+                    tracing::error!(?verdict, "another process uses this agent's identity");
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!("cannot open a session yet: {error:#}");
+                    tracing::warn!("failed to open a session: {error:#}; retrying");
                     self.metrics.unheard();
                     // A broker that answers with a refusal is not away.
                     let refused = matches!(
@@ -183,16 +184,16 @@ impl BrokerLink {
         self.memory.keep_status(status).await
     }
 
-    async fn tell_holds(&mut self) {
-        if let Err(error) = self.holds.tell().await {
-            tracing::warn!(%error, "the list of held stacks was not delivered");
+    async fn report_holds(&mut self) {
+        if let Err(error) = self.holds.report().await {
+            tracing::warn!(%error, "failed to send the list of held stacks; retrying");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
-    async fn stand_down(&mut self, writes_blocked: &mut bool, why: &'static str) {
+    async fn stop_writing(&mut self, writes_blocked: &mut bool, why: &'static str) {
         if !*writes_blocked {
-            tracing::error!(why, "retry down: nothing is written until this is settled");
+            tracing::error!(why, "writes are suspended");
             *writes_blocked = true;
             let _ = self.news.send(BrokerMessage::StopWriting(why));
         }
@@ -200,8 +201,8 @@ impl BrokerLink {
     }
 
     /// The answer was wrong or did not come: nothing changes, and it is asked again.
-    async fn complain(&mut self, error: &ClientError, failures: &mut u32) {
-        tracing::warn!(%error, "no target state; keeping what is there");
+    async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
+        tracing::warn!(%error, "failed to get the target state; keeping the last known state");
         self.metrics.unheard();
         if error.code() == Some(ErrorCode::BRK1001) {
             self.keys.refused().await;
@@ -209,12 +210,10 @@ impl BrokerLink {
         self.pause(failures, error.retry_after()).await;
     }
 
-    /// Jitter after the cap, so that a fleet does not come back in step.
+    /// Waits before the next attempt, with jitter, so that a fleet does not come back at the same moment.
     async fn pause(&mut self, failures: &mut u32, asked: Option<Duration>) {
-        *failures = (*failures + 1).min(6);
-        let backoff = Duration::from_millis(250).saturating_mul(1 << *failures).min(Duration::from_secs(15));
-        let jitter = rand::rng().random_range(0.5..1.0);
-        tokio::time::sleep(asked.unwrap_or_default().max(backoff.mul_f64(jitter))).await;
+        *failures = failures.saturating_add(1);
+        tokio::time::sleep(asked.unwrap_or_default().max(BACKOFF.jittered(*failures))).await;
     }
 }
 

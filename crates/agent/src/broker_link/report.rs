@@ -9,9 +9,10 @@ use brokkr_api::{AgentId, ErrorCode, EventId};
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::mpsc;
 
+use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Takes reports in, sends them in batches, and says which need not be kept any longer.
 pub async fn run(
@@ -36,28 +37,28 @@ pub async fn run(
                 Ok(receipt) => {
                     (attempt, batch) = (0, BATCH);
                     if receipt.accepted.len() + receipt.duplicates.len() + receipt.refused.len() == 0 {
-                        tracing::warn!("the broker settled nothing of a batch; sending it again");
+                        tracing::warn!("the broker acknowledged none of a batch of reports; retrying");
                         tokio::time::sleep(pause(1, None)).await;
                     }
                     if !receipt.refused.is_empty() {
-                        tracing::error!(reports = ?receipt.refused, "the broker refused reports; they are dropped");
+                        tracing::error!(reports = ?receipt.refused, "the broker refused reports; dropping them");
                     }
                     receipt.accepted.into_iter().chain(receipt.duplicates).chain(receipt.refused).collect()
                 }
                 // One report that the broker will never take must not hold up the others.
                 Err(error) if is_refusal(&error) && sent.len() > 1 => {
-                    tracing::warn!(%error, reports = sent.len(), "batch refused, sending smaller ones");
+                    tracing::warn!(%error, reports = sent.len(), "the broker refused a batch of reports; retrying with smaller batches");
                     batch = sent.len() / 2;
                     Vec::new()
                 }
                 Err(error) if is_refusal(&error) => {
-                    tracing::error!(%error, report = %sent[0], "the broker refused a report; it is dropped");
+                    tracing::error!(%error, report = %sent[0], "the broker refused a report; dropping it");
                     batch = BATCH;
                     sent
                 }
                 Err(error) => {
                     attempt += 1;
-                    tracing::warn!(%error, reports = waiting.len(), attempt, "reports not delivered, kept");
+                    tracing::warn!(%error, reports = waiting.len(), attempt, "failed to send reports; retrying");
                     tokio::time::sleep(pause(attempt, error.retry_after())).await;
                     Vec::new()
                 }
@@ -85,6 +86,5 @@ fn oldest(waiting: &BTreeMap<EventId, Report>, count: usize) -> Vec<Report> {
 }
 
 fn pause(attempt: u32, asked: Option<Duration>) -> Duration {
-    let own = Duration::from_millis(500).saturating_mul(1 << attempt.min(6)).min(LONGEST_PAUSE);
-    asked.unwrap_or_default().max(own)
+    asked.unwrap_or_default().max(BACKOFF.delay(attempt))
 }

@@ -171,7 +171,8 @@ fn note(kind: &Kind, namespace: Option<&str>, verbs: &[&str], user: Option<&str>
         [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
         verbs => verbs.concat(),
     };
-    let who = user.map_or_else(|| "this agent".to_owned(), |user| format!("this agent, acting as {user},"));
+    let context =
+        user.map_or_else(|| "this agent".to_owned(), |user| format!("this agent, acting as {user},"));
     ObjectNote {
         object: format!("{resource} {place}"),
         reason: NO_RIGHT.into(),

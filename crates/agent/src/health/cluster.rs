@@ -71,10 +71,7 @@ pub(super) fn namespace(object: &ObjectView<'_>, _: Timestamp) -> Health {
 
 pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
-        return Health::failed(
-            names.reason_or("NamesNotAccepted"),
-            names.message_or("its names are taken"),
-        );
+        return Health::failed(names.reason_or("NamesNotAccepted"), names.message_or("its names are taken"));
     }
     match find(object, "Established") {
         Some(established) if established.is_true() => Health::ready("Established", "established"),

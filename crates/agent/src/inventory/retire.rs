@@ -24,7 +24,11 @@ pub async fn keep_one(
         return Ok(chosen);
     }
     let name = other_name(&chosen.name_any());
-    tracing::warn!(record = chosen.name_any(), copy = name, "record was deleted by hand: made again");
+    tracing::warn!(
+        record = chosen.name_any(),
+        copy = name,
+        "record was deleted by someone else; created it again"
+    );
     let copy = object(&name, agent, None, chosen.data.clone());
     let copy = with_deadline(api.create(&PostParams::default(), &copy)).await?;
     release(api, chosen).await?;
@@ -32,10 +36,7 @@ pub async fn keep_one(
 }
 
 /// Takes our finalizer off this very version, and deletes it unless that was asked for already.
-pub async fn release(
-    api: &Api<DynamicObject>,
-    object: DynamicObject,
-) -> Result<(), RequestError> {
+pub async fn release(api: &Api<DynamicObject>, object: DynamicObject) -> Result<(), RequestError> {
     let name = object.name_any();
     let others: Vec<&String> =
         object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();

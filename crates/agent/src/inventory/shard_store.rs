@@ -97,7 +97,7 @@ impl ShardStore {
         let done: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
         let failed = |(shard, done): (Shard, Result<(), RequestError>)| {
             let error = done.err()?;
-            tracing::warn!(shard = shard.name, %error, "old inventory shard not removed; tried again later");
+            tracing::warn!(shard = shard.name, %error, "failed to delete an old inventory shard; will retry");
             Some(shard)
         };
         garbage.into_iter().zip(done).filter_map(failed).collect()

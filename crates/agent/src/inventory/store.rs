@@ -89,7 +89,7 @@ impl Records {
                 Err(error @ (RecordError::Request(_) | RecordError::Stale)) => return Err(error),
                 // One record that cannot be read stops its own stack, not the agent.
                 Err(error) => {
-                    tracing::error!(stack.id = %stack, %error, "record cannot be read; stack left alone");
+                    tracing::error!(stack.id = %stack, %error, "failed to read the record; the stack is not changed");
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use brokkr_api::{AgentId, StackId};
 use brokkr_manifest::Key;
+use hex::FromHex as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -31,7 +32,7 @@ impl Fingerprint {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -50,10 +51,7 @@ impl From<Fingerprint> for String {
 impl From<String> for Fingerprint {
     /// Records once held the longer text that is hashed now; hashing it makes the two equal.
     fn from(text: String) -> Self {
-        match u128::from_str_radix(&text, 16) {
-            Ok(number) if text.len() == 32 => Self(number.to_be_bytes()),
-            _ => Self::of(&text),
-        }
+        <[u8; 16]>::from_hex(&text).map_or_else(|_| Self::of(&text), Self)
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub sequence: SequenceId,
-    pub ground: BTreeSet<Key>,
+    pub prerequisites: BTreeSet<Key>,
 }
 
 /// The last thing that was reported, so that only transitions are.

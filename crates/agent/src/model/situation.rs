@@ -27,7 +27,7 @@ pub trait OtherStacks {
     fn successor(&self, key: &Key) -> Option<String>;
     /// Whether another stack's newest content names something that stands on this Namespace or definition: it may put it
     /// there at any moment, also after the inside was listed.
-    fn is_prerequisite_of_another_stack(&self, ground: &Key) -> bool;
+    fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
     /// Whether the newest content of some other stack is still on its way: it may name anything.
     fn unread(&self) -> bool;
 }

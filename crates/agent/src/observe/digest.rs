@@ -16,7 +16,7 @@ impl<'de> Deserialize<'de> for FieldsDigest {
         let mut hash = Sha256::new();
         deserializer.deserialize_any(Feed(&mut hash))?;
         let digest = hash.finalize();
-        Ok(Self(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(hex::encode(&digest[..16])))
     }
 }
 

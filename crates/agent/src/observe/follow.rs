@@ -114,7 +114,7 @@ impl Follower {
         if streaming {
             return match self.list_by_stream().await {
                 Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
-                    tracing::debug!(kind = %self.source.kind, why, "no streaming lists; listed in pages");
+                    tracing::debug!(kind = %self.source.kind, why, "streaming lists are refused; listing in pages");
                     self.history.streaming = Some(false);
                     Ok(Phase::List)
                 }
@@ -154,7 +154,7 @@ impl Follower {
     async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
         self.send_change(Change::Listed).await;
         if self.history.trouble.take().is_some() {
-            tracing::info!(kind = %self.source.kind, "watched again");
+            tracing::info!(kind = %self.source.kind, "watch is working again");
         }
         Phase::Watch { version, lines }
     }
@@ -188,7 +188,7 @@ impl Follower {
         match why {
             // At once the first time; a server that answers nothing else is not asked in a loop.
             Refusal::Expired => {
-                tracing::debug!(%kind, "what the watch knew is too old; listing again");
+                tracing::debug!(%kind, "watch expired; listing again");
                 self.pause(timing.backoff(failures - 1)).await;
                 Phase::List
             }
@@ -196,7 +196,7 @@ impl Follower {
                 match served::find(&self.source).await {
                     Ok(None) => self.wait_until_served().await,
                     Ok(Some(found)) if found != kind => {
-                        tracing::info!(%kind, now = %found, "served in another version; following that");
+                        tracing::info!(%kind, now = %found, "kind is served in another version; watching that one");
                         self.source.kind = found;
                         self.pause(timing.backoff(failures - 1)).await;
                     }
@@ -209,7 +209,7 @@ impl Follower {
             }
             Refusal::Denied(why) => {
                 if self.history.trouble.as_ref() != Some(&why) {
-                    tracing::warn!(%kind, why, "may not be watched; asked for again from time to time");
+                    tracing::warn!(%kind, why, "failed to watch: forbidden; retrying");
                     self.history.trouble = Some(why.clone());
                     self.send_change(|part| Change::Unwatchable(part, why)).await;
                 }
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
-        tracing::warn!(kind = %self.source.kind, why, "watch failed; trying again in {pause:?}");
+        tracing::warn!(kind = %self.source.kind, why, "watch failed; retrying in {pause:?}");
         let asked = self.pause(pause).await;
         if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
@@ -235,7 +235,7 @@ impl Follower {
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
         if self.history.trouble.as_deref() != Some(UNSERVED) {
-            tracing::info!(kind = %self.source.kind, "not served; asked for again from time to time");
+            tracing::info!(kind = %self.source.kind, "kind is not served; retrying");
             self.history.trouble = Some(UNSERVED.into());
             self.send_change(Change::Unserved).await;
         }
@@ -260,7 +260,9 @@ impl Follower {
             Line::Gone(key, uid) => {
                 let change = match &self.consumer {
                     Consumer::Index(_) => Change::Gone(key, uid),
-                    Consumer::Prerequisites(ground) => Change::PrerequisiteChanged(*ground, key.name),
+                    Consumer::Prerequisites(prerequisite) => {
+                        Change::PrerequisiteChanged(*prerequisite, key.name)
+                    }
                 };
                 self.send(change).await;
             }
@@ -274,12 +276,12 @@ impl Follower {
         }
         let change = match &self.consumer {
             Consumer::Index(_) => Change::Present(key, Box::new(seen)),
-            Consumer::Prerequisites(ground) => Change::PrerequisiteChanged(*ground, key.name),
+            Consumer::Prerequisites(prerequisite) => Change::PrerequisiteChanged(*prerequisite, key.name),
         };
         self.send(change).await;
     }
 
-    /// About the kind as a whole; those who wait for ground only hear of what moves there.
+    /// About the kind as a whole; those who wait for prerequisites only hear of what moves there.
     pub async fn send_change(&self, change: impl FnOnce(Arc<Part>) -> Change) {
         if let Consumer::Index(part) = &self.consumer {
             self.send(change(part.clone())).await;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 
+use crate::backoff::Backoff;
+
 #[derive(Clone, Copy, Debug)]
 pub struct WatchTiming {
     /// After a failure, doubled up to `longest`.
@@ -40,12 +42,12 @@ impl WatchTiming {
     /// How long to wait after so many failures in a row; not at all after none.
     #[must_use]
     pub fn backoff(&self, failures: u32) -> Duration {
-        grown(self.first, self.longest, failures)
+        Backoff::new(self.first, self.longest).jittered(failures)
     }
 
     #[must_use]
     pub fn slow(&self, failures: u32) -> Duration {
-        grown(self.slow_first, self.slow_longest, failures)
+        Backoff::new(self.slow_first, self.slow_longest).jittered(failures)
     }
 
     /// How long the next watch is to last: not the same for all, or they would all end at once.
@@ -53,11 +55,4 @@ impl WatchTiming {
     pub fn watch(&self) -> Duration {
         rand::rng().random_range(self.watch_least..=self.watch_most)
     }
-}
-
-/// Jitter comes after the cap, or everything that waits for long would wait equally long.
-fn grown(first: Duration, longest: Duration, failures: u32) -> Duration {
-    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
-    let grown = first.saturating_mul(1 << doublings.min(16)).min(longest);
-    grown.mul_f64(rand::rng().random_range(0.5..1.0))
 }

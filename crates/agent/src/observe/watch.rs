@@ -108,7 +108,7 @@ impl Watches {
             if desired.contains(name) {
                 return true;
             }
-            tracing::debug!(kind = name.kind, group = name.group, "no longer watched");
+            tracing::debug!(kind = name.kind, group = name.group, "stopped watching");
             let ends = ending.entry(name.clone()).or_default();
             for part in parts.drain(..) {
                 part.stop.cancel();
@@ -145,17 +145,17 @@ impl Watches {
 
     /// Tells of everything that happens to definitions or namespaces, from now until [`Self::unwatch_prerequisite`].
     /// What is there already is told first, so that nothing falls between waiting and watching.
-    pub fn watch_prerequisite(&mut self, ground: Prerequisite) {
-        if self.blocked_on.contains_key(&ground) {
+    pub fn watch_prerequisite(&mut self, prerequisite: Prerequisite) {
+        if self.blocked_on.contains_key(&prerequisite) {
             return;
         }
-        let source = self.source(ground.kind(), None, true, false);
-        let running = self.start(source, Consumer::Prerequisites(ground), Vec::new());
-        self.blocked_on.insert(ground, running);
+        let source = self.source(prerequisite.kind(), None, true, false);
+        let running = self.start(source, Consumer::Prerequisites(prerequisite), Vec::new());
+        self.blocked_on.insert(prerequisite, running);
     }
 
-    pub fn unwatch_prerequisite(&mut self, ground: Prerequisite) {
-        if let Some(running) = self.blocked_on.remove(&ground) {
+    pub fn unwatch_prerequisite(&mut self, prerequisite: Prerequisite) {
+        if let Some(running) = self.blocked_on.remove(&prerequisite) {
             running.stop.cancel();
         }
     }
@@ -203,7 +203,7 @@ async fn supervise(mut follower: Follower, stop: CancellationToken, after: Vec<J
         let following = AssertUnwindSafe(follower.follow()).catch_unwind();
         match stop.run_until_cancelled(following).await {
             Some(Err(_)) => {
-                tracing::error!(kind = %follower.source.kind, "a watch broke down; started anew");
+                tracing::error!(kind = %follower.source.kind, "watch task panicked; restarting it");
                 tokio::time::sleep(follower.source.timing.first).await;
             }
             Some(Ok(())) => return,

@@ -34,11 +34,11 @@ pub fn absorb(
         (Step::WriteRecord(written), StepResult::RecordWritten { version }) => {
             let mut written = (**written).clone();
             written.version = Some(version.clone());
-            let told_repairs = written.reports.iter().any(|report| {
+            let reported_repairs = written.reports.iter().any(|report| {
                 report.transition == Transition::Repaired
                     && progress.repairs.reported_at.is_none_or(|last| report.at > last)
             });
-            if told_repairs {
+            if reported_repairs {
                 progress.repairs.count = 0;
                 progress.repairs.reported_at = Some(now);
             }

@@ -1,17 +1,20 @@
 //! Drift, and objects that somebody else changes as often as they are repaired.
 
 use std::fmt;
+use std::time::Duration;
 
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::timing::due;
+use crate::backoff::Backoff;
 use crate::model::{Fight, Rival, Situation};
 
 /// The number of repairs of one object, without a quiet minute in between, from which on it counts as contested.
 pub(super) const CONTESTED_AFTER: u32 = 6;
 /// The number of repairs of one object that are made without delay; later ones slow down.
 const FREE_ROUNDS: u32 = 20;
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(256));
 /// The quiet time after which earlier repairs of an object are forgotten.
 pub(super) const TRUCE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -30,7 +33,7 @@ pub struct Contested<'a> {
 
 impl fmt::Display for Contested<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = self.rival.map_or("somebody", |rival| &rival.manager);
+        let context = self.rival.map_or("somebody", |rival| &rival.manager);
         let what = self.rival.map(|rival| rival.fields.join(", ")).unwrap_or_else(|| "it".to_owned());
         write!(
             f,
@@ -88,8 +91,7 @@ pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key
 /// Until when an object that is fought over has to wait.
 pub(super) fn slowed(fight: Option<&Fight>, now: Timestamp) -> Option<Timestamp> {
     let fight = fight.filter(|fight| fight.rounds >= FREE_ROUNDS)?;
-    let exponent = (fight.rounds - FREE_ROUNDS).min(8);
-    let until = fight.last + SignedDuration::from_secs(1 << exponent);
+    let until = fight.last + BACKOFF.delay(fight.rounds - FREE_ROUNDS + 1);
     (!due(until, now)).then_some(until)
 }
 

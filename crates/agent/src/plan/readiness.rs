@@ -108,14 +108,14 @@ pub(super) fn tell(situation: &Situation<'_>, content: &Content, record: &Record
             true
         }
         None => record.ready != ready,
-        Some(worst) => tell_unready(situation, record, &mut next, &worst, &mut told.wake_at),
+        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut told.wake_at),
     };
-    changed |= tell_repairs(situation, record, &mut next, &mut told.wake_at);
+    changed |= report_repairs(situation, record, &mut next, &mut told.wake_at);
     told.step = changed.then_some(next);
     told
 }
 
-fn tell_unready(
+fn report_unready(
     situation: &Situation<'_>,
     record: &Record,
     next: &mut Record,
@@ -148,7 +148,7 @@ fn tell_unready(
 }
 
 /// Repairs are told together; a fight is told when it begins and when it is over.
-fn tell_repairs(
+fn report_repairs(
     situation: &Situation<'_>,
     record: &Record,
     next: &mut Record,

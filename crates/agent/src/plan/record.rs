@@ -40,8 +40,9 @@ pub(super) fn intention<'a>(
     if record.made.sequence != content.sequence {
         let absent =
             |desired: &&Arc<DesiredObject>| is_prerequisite(&desired.key) && existing(&desired.key).is_none();
-        let ground = content.objects.values().filter(absent).map(|desired| desired.key.clone()).collect();
-        record.made = Made { sequence: content.sequence, ground };
+        let prerequisites =
+            content.objects.values().filter(absent).map(|desired| desired.key.clone()).collect();
+        record.made = Made { sequence: content.sequence, prerequisites };
     }
     record.grant.clone_from(&target.grant);
     record.sequence = content.sequence;

@@ -43,7 +43,7 @@ pub(super) fn requests<'a>(
     for desired in objects {
         match situation.progress.failures.objects.get(&desired.key) {
             Some(retry) if !due(retry.retry_at, situation.now) => {
-                plan = block_on_prerequisite(plan, &retry.failure).wake(Some(tell_at(retry)));
+                plan = block_on_prerequisite(plan, &retry.failure).wake(Some(report_at(retry)));
                 plan = plan.wake(Some(retry.retry_at));
                 plan.waiting_for = Some(format!("{}: {}", desired.key.for_people(), retry.failure.message));
             }
@@ -71,8 +71,8 @@ pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
 #[must_use]
 pub fn waits_for(failure: &Failure) -> Option<Prerequisite> {
     let namespace = failure.reason.starts_with("Namespace");
-    let ground = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
-    (failure.class == FailureClass::Missing).then_some(ground)
+    let prerequisite = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
+    (failure.class == FailureClass::Missing).then_some(prerequisite)
 }
 
 pub(super) fn is_final(failure: &Failure) -> bool {
@@ -88,14 +88,14 @@ pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool 
 /// (a namespace that comes with nobody) is told sooner: it seldom passes by itself.
 #[must_use]
 pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
-    if !situation.progress.failures.objects.values().any(|retry| due(tell_at(retry), situation.now)) {
+    if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {
         return Vec::new();
     }
     // B2: all of them, not only the one that lasts.
     situation.progress.failures.objects.iter().map(|(key, retry)| report::note(key, &retry.failure)).collect()
 }
 
-fn tell_at(retry: &RetryState) -> jiff::Timestamp {
+fn report_at(retry: &RetryState) -> jiff::Timestamp {
     let patience = match retry.failure.class {
         FailureClass::Missing => MISSING_PATIENCE,
         _ => TRANSIENT_PATIENCE,

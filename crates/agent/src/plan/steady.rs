@@ -58,7 +58,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     if let Some(kind) = plan.watch.first() {
         plan.waiting_for = Some(format!("the watch on {kind}"));
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
-        let told = readiness::tell(situation, content, record);
+        let told = readiness::report_health(situation, content, record);
         plan.steps.extend(told.step.map(|record| Step::WriteRecord(Box::new(record))));
         plan.unready = told.unready;
         plan = plan.wake(told.wake_at);

@@ -1,6 +1,12 @@
 //! How long to wait for what.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
+
+use crate::backoff::Backoff;
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// How long a finalizer may hold an object before it is reported as what blocks.
 pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
@@ -29,10 +35,9 @@ pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 /// 1 s first, doubled, 60 s at most; what the server asks for counts if it is longer.
 #[must_use]
-pub fn backoff(attempts: u32, retry_after: Option<std::time::Duration>) -> SignedDuration {
-    let own =
-        SignedDuration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(SignedDuration::from_secs(60));
-    retry_after.map_or(own, |asked| own.max(SignedDuration::try_from(asked).unwrap_or(own)))
+pub fn backoff(attempts: u32, retry_after: Option<Duration>) -> SignedDuration {
+    let delay = BACKOFF.delay(attempts.max(1)).max(retry_after.unwrap_or_default());
+    SignedDuration::try_from(delay).unwrap_or(SignedDuration::from_secs(60))
 }
 
 /// Returns whether a time has come.

@@ -93,8 +93,8 @@ impl OtherStacks for OtherStacksView<'_> {
         self.stacks.get(&other).map(StackState::name)
     }
 
-    fn is_prerequisite_of_another_stack(&self, ground: &Key) -> bool {
-        self.stacks.iter().any(|(other, state)| *other != self.me && state.desires_object_in(ground))
+    fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool {
+        self.stacks.iter().any(|(other, state)| *other != self.me && state.desires_object_in(prerequisite))
     }
 
     fn unread(&self) -> bool {

@@ -29,7 +29,7 @@ pub struct AgentContext {
 
 /// What a stack sees of the rest of the agent.
 pub struct Surroundings<'a> {
-    pub who: AgentContext,
+    pub context: AgentContext,
     pub index: &'a Index,
     pub other_stacks: &'a dyn OtherStacks,
 }
@@ -79,7 +79,7 @@ impl StackState {
         if older {
             tracing::warn!(
                 stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
-                "refused to go back to an older deployment object"
+                "refused an older deployment object than the recorded one"
             );
             // A run that has heard of nothing else keeps and repairs what the record says.
             self.set_target_from_record();
@@ -165,10 +165,10 @@ impl StackState {
 
     /// Whether its content names something inside this namespace, or of this definition.
     #[must_use]
-    pub fn desires_object_in(&self, ground: &Key) -> bool {
+    pub fn desires_object_in(&self, prerequisite: &Key) -> bool {
         let goal = self.goal.as_ref().filter(|goal| goal.target.removal.is_none());
         let content = goal.and_then(|goal| goal.content.as_ref());
-        content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, ground)))
+        content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, prerequisite)))
     }
 
     /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
@@ -249,7 +249,7 @@ impl StackState {
     }
 
     /// Refusals that were our own are over.
-    pub fn stand_up(&mut self) {
+    pub fn resume_writing(&mut self) {
         self.progress.failures.objects.retain(|_, retry| retry.failure.reason != STOOD_DOWN);
         self.progress.lookups.contained.clear();
         self.retry_after_failure = None;
@@ -318,11 +318,11 @@ impl StackState {
         }
         let goal = self.goal.as_ref()?;
         let situation = Situation {
-            agent: around.who.agent,
-            session: around.who.session,
+            agent: around.context.agent,
+            session: around.context.session,
             goal,
             record: self.record.as_ref(),
-            held: around.who.held,
+            held: around.context.held,
             progress: &self.progress,
             observed: around.index,
             other_stacks: around.other_stacks,
@@ -375,9 +375,9 @@ impl StackState {
     }
 
     /// What it waited for may be there now: what was missing because of it is tried again.
-    pub fn on_prerequisite_changed(&mut self, ground: Prerequisite, name: &str, now: Timestamp) {
+    pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
         let failures = self.progress.failures.objects.iter_mut();
-        let waits = |key: &Key| match ground {
+        let waits = |key: &Key| match prerequisite {
             Prerequisite::Namespaces => key.namespace.as_deref() == Some(name),
             Prerequisite::Definitions => name.ends_with(&format!(".{}", key.group)),
         };

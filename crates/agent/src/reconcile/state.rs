@@ -98,8 +98,8 @@ impl ReconcilerState {
     }
 
     /// Refusals that were our own are over.
-    pub fn stand_up(&mut self) {
-        self.stacks.values_mut().for_each(StackState::stand_up);
+    pub fn resume_writing(&mut self) {
+        self.stacks.values_mut().for_each(StackState::resume_writing);
         self.mark_all_dirty();
     }
 
@@ -204,9 +204,11 @@ impl ReconcilerState {
     }
 
     /// Something happened to a definition or namespace: who waits for it tries again.
-    pub fn on_prerequisite_changed(&mut self, ground: Prerequisite, name: &str, now: Timestamp) {
-        for (id, stack) in self.stacks.iter_mut().filter(|(_, stack)| stack.blocked_on.contains(&ground)) {
-            stack.on_prerequisite_changed(ground, name, now);
+    pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
+        for (id, stack) in
+            self.stacks.iter_mut().filter(|(_, stack)| stack.blocked_on.contains(&prerequisite))
+        {
+            stack.on_prerequisite_changed(prerequisite, name, now);
             self.dirty.insert(*id);
         }
     }
@@ -245,12 +247,12 @@ impl ReconcilerState {
     // ── decisions and their answers ──
 
     /// Asks the plan what to do now for one stack.
-    pub fn advance(&mut self, id: StackId, who: AgentContext, now: Timestamp) -> Option<Decided> {
+    pub fn advance(&mut self, id: StackId, context: AgentContext, now: Timestamp) -> Option<Decided> {
         // Taken out, so that it can be changed while it looks at its neighbours.
         let mut stack = self.stacks.remove(&id)?;
         let other_stacks =
             OtherStacksView { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
-        let around = Surroundings { who, index: &self.index, other_stacks: &other_stacks };
+        let around = Surroundings { context, index: &self.index, other_stacks: &other_stacks };
         let had_next = stack.next.is_some();
         let plan = stack.plan(&around, now);
         let steps = stack.release();

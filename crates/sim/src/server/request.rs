@@ -143,8 +143,8 @@ impl Server {
 
     /// As the agent lists it: everything that no controller would collect.
     #[must_use]
-    pub fn list_contained(&self, ground: &Key) -> StepResult {
-        let lost = self.inside(ground).filter(|(_, object)| object.owner.is_none());
+    pub fn list_contained(&self, prerequisite: &Key) -> StepResult {
+        let lost = self.inside(prerequisite).filter(|(_, object)| object.owner.is_none());
         StepResult::Contained(lost.map(|(key, _)| key.for_people().to_string()).collect())
     }
 

@@ -55,9 +55,11 @@ impl Server {
     }
 
     /// Everything inside was told to go, and has not gone yet.
-    fn waits_for_its_inside(&self, ground: &Key) -> bool {
-        let mut inside = self.inside(ground).peekable();
-        is_prerequisite(ground) && inside.peek().is_some() && inside.all(|(_, object)| object.is_deleting())
+    fn waits_for_its_inside(&self, prerequisite: &Key) -> bool {
+        let mut inside = self.inside(prerequisite).peekable();
+        is_prerequisite(prerequisite)
+            && inside.peek().is_some()
+            && inside.all(|(_, object)| object.is_deleting())
     }
 
     /// Lets controllers do what is due.

@@ -87,7 +87,9 @@ impl Rig {
             Change::Unserved(_) => "unserved".into(),
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
-            Change::PrerequisiteChanged(ground, name) => format!("definition_changed {ground:?} {name}"),
+            Change::PrerequisiteChanged(prerequisite, name) => {
+                format!("definition_changed {prerequisite:?} {name}")
+            }
         });
         self.index.absorb(change);
     }

@@ -48,7 +48,7 @@ async fn an_error_in_the_stream_is_not_its_end() {
         let error = json!({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}});
         rig.server.world().send(MAPS, &error);
         rig.until("asked again", |rig| !rig.server.world().watched(MAPS)).await;
-        rig.until("watched again", |rig| rig.server.world().watched(MAPS)).await;
+        rig.until("watch is working again", |rig| rig.server.world().watched(MAPS)).await;
     }
     rig.server.world().send(MAPS, &json!("no event at all"));
     rig.server.world().put(MAPS, "settings", "1");
@@ -188,10 +188,7 @@ async fn e4_a_list_that_dies_between_pages_is_never_taken_for_complete() {
     rig.watches.relist_all();
     rig.until("begun four times", |rig| rig.times("listing") >= 4).await;
     assert_eq!(rig.times("listed"), 1);
-    assert!(
-        ["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)),
-        "nothing is taken for gone"
-    );
+    assert!(["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)), "nothing is taken for gone");
     rig.until("complete at last", |rig| rig.times("listed") == 2).await;
 }
 
