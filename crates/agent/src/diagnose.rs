@@ -10,6 +10,7 @@ mod selector;
 #[cfg(test)]
 mod tests;
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use evidence::{Weight, condition, name, newest, text};
 use serde_json::Value;
@@ -80,10 +81,11 @@ fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
     if scheduled["status"] != "False" || scheduled["reason"] != "Unschedulable" {
         return None;
     }
-    let told = text(scheduled, "message");
-    let claim = told.contains("PersistentVolumeClaim") || told.contains("persistentvolumeclaim");
-    let reason = if claim { "VolumeClaimPending" } else { "Unschedulable" };
-    let message = if told.is_empty() { "no node fits" } else { told };
+    let words = text(scheduled, "message");
+    // The scheduler has no word of its own for a claim that is not bound.
+    let claim = words.contains("PersistentVolumeClaim") || words.contains("persistentvolumeclaim");
+    let reason = if claim { Reason::VolumeClaimPending } else { Reason::Unschedulable };
+    let message = if words.is_empty() { "no node fits" } else { words };
     Some((Weight::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
 }
 
@@ -91,23 +93,27 @@ fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
 fn mount(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
     let event = newest(events, name(pod), &["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])?;
     let message = format!("pod {}: {}", name(pod), text(event, "message"));
-    Some((Weight::Mount, Cause::new(text(event, "reason"), &message)))
+    Some((Weight::Mount, Cause::new(Reason::from_kubernetes(text(event, "reason")), &message)))
 }
 
-/// Quota, admission, a missing account: there is no Pod to look at, because none may be made.
+/// Quota, admission, a missing account: there is no Pod to look at, because none can be created.
 fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
     let failing = evidence.replica_sets.iter().find_map(|set| {
         let failure = condition(&set["status"], "ReplicaFailure")?;
         (failure["status"] == "True").then(|| (text(failure, "reason"), text(failure, "message")))
     });
-    let told = failing.or_else(|| {
+    let reported = failing.or_else(|| {
         let event = newest(evidence.events, &workload.name, &["FailedCreate"])?;
         Some((text(event, "reason"), text(event, "message")))
     });
-    let (reason, message) = told?;
-    let reason = if message.contains("exceeded quota") { "QuotaExceeded" } else { reason };
-    let reason = if reason.is_empty() { "FailedCreate" } else { reason };
-    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be made: {message}"))))
+    let (word, message) = reported?;
+    // The controller says `FailedCreate` whatever the API server's reason was.
+    let reason = if message.contains("exceeded quota") {
+        Reason::QuotaExceeded { quota: None }
+    } else {
+        Reason::from_kubernetes(word).or(Reason::Other("FailedCreate".to_owned()))
+    };
+    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be created: {message}"))))
 }
 
 fn is_ready(pod: &Value) -> bool {

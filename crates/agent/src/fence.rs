@@ -19,8 +19,8 @@ const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
 
 /// Makes sure that the fence stands and knows this agent. Fails until it does.
-pub async fn stand(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
-    introduce(client, namespace, agent).await?;
+pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+    register_agent(client, namespace, agent).await?;
     let asked = |label| probe(client, namespace, None, label);
     ensure!(
         asked(None).await?.is_refused(),
@@ -32,7 +32,7 @@ pub async fn stand(client: &Client, namespace: &str, agent: AgentId) -> anyhow::
     Ok(())
 }
 
-async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let map = maps.get_opt(FENCE).await.context("read the fence's ConfigMap")?;
     let map = map.with_context(|| {
@@ -89,7 +89,7 @@ pub async fn probe(
     let request = request.body(map.to_string().into_bytes())?;
     match client.request::<Value>(request).await {
         Ok(_) => Ok(Verdict::Passed),
-        Err(kube::Error::Api(status)) if status.code == 422 => match said(&status.message) {
+        Err(kube::Error::Api(status)) if status.code == 422 => match refusal_message(&status.message) {
             Some(words) => Ok(Verdict::Refused(words.to_owned())),
             None => Err(kube::Error::Api(status)).context("ask the fence"),
         },
@@ -99,7 +99,7 @@ pub async fn probe(
 
 /// What the fence said, if a refusal of the API server is the fence's.
 #[must_use]
-pub fn said(message: &str) -> Option<&str> {
+pub fn refusal_message(message: &str) -> Option<&str> {
     let words = message.split_once("ValidatingAdmissionPolicy 'brokkr-fence")?.1;
     Some(words.split_once("denied request: ").map_or(words, |(_, words)| words))
 }
@@ -112,9 +112,9 @@ mod tests {
     fn only_the_fences_own_refusals_are_taken_for_it() {
         let ours = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'brokkr-fence-agent' with binding \
                     'brokkr-fence-agent.brokkr-system' denied request: this object belongs to agent 7";
-        assert_eq!(said(ours), Some("this object belongs to agent 7"));
+        assert_eq!(refusal_message(ours), Some("this object belongs to agent 7"));
         let theirs = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied \
                       request: no";
-        assert_eq!(said(theirs), None);
+        assert_eq!(refusal_message(theirs), None);
     }
 }

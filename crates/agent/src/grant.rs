@@ -5,16 +5,15 @@
 //! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
 
 use brokkr_api::envelope::{Grant, TargetStack};
+use brokkr_api::reason::{Reason, Uncovered};
 use brokkr_api::report::ObjectNote;
 use brokkr_install::may_be_acted_as;
 use brokkr_manifest::Key;
 
-use crate::model::{Failure, FailureClass};
+use crate::resource::object_ref;
 
 /// The project whose stacks the agent applies with its own role.
 pub const DEFAULT_PROJECT: &str = "default";
-pub const NO_GRANT: &str = "NoGrant";
-pub const NOT_GRANTED: &str = "NotGranted";
 
 /// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,45 +39,17 @@ impl ActingAs {
     }
 }
 
-/// Why nothing may be written for a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl Refusal {
-    /// The same as what became of a step.
-    #[must_use]
-    pub fn into_failure(self) -> Failure {
-        Failure {
-            class: FailureClass::Permanent,
-            reason: self.reason.into(),
-            message: self.message,
-            retry_after: None,
-        }
-    }
-}
-
 /// As whom this agent acts for a stack, or why it does nothing for it.
-pub fn acting(target: &TargetStack) -> Result<ActingAs, Refusal> {
-    let refused = |message: String| Err(Refusal { reason: NO_GRANT, message });
+pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
                 Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
-            _ => refused(format!(
-                "the grant of project {} names the account {account}; the fence holds only for accounts \
-                 NAMESPACE/brokkr-NAME, so this agent acts as no other",
-                target.project
-            )),
+            _ => Err(Reason::AccountNotAllowed { project: target.project.clone(), account: account.to_owned() }),
         },
         None if target.project == DEFAULT_PROJECT => Ok(ActingAs(As::Agent)),
-        None => refused(format!(
-            "project {} has no account on this agent: an administrator grants it one",
-            target.project
-        )),
+        None => Err(Reason::NoAccount { project: target.project.clone() }),
     }
 }
 
@@ -95,21 +66,15 @@ pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a 
 }
 
 fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
-    let note = |what: String| {
-        Some(ObjectNote {
-            object: key.for_people().to_string(),
-            reason: NOT_GRANTED.into(),
-            message: format!("the project's grant on this agent does not cover {what}"),
-        })
+    let note = |what: Uncovered| {
+        let reason = Reason::NotCovered(what);
+        Some(ObjectNote { object: object_ref(key), message: reason.message(), reason })
     };
     let is_namespace = key.group.is_empty() && key.kind == "Namespace";
     let place = if is_namespace { Some(key.name.as_str()) } else { key.namespace.as_deref() };
     let in_place = |granted: &String| granted == "*" || Some(granted.as_str()) == place;
     if !grant.namespaces.iter().any(in_place) {
-        return note(place.map_or_else(
-            || "objects outside namespaces".to_owned(),
-            |place| format!("the namespace {place}"),
-        ));
+        return note(place.map_or(Uncovered::ClusterScoped, |place| Uncovered::Namespace(place.to_owned())));
     }
     let kind = if key.group.is_empty() { key.kind.clone() } else { format!("{}.{}", key.kind, key.group) };
     let of_kind = |granted: &String| {
@@ -118,7 +83,7 @@ fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
             || granted.strip_prefix("*.").is_some_and(|group| !group.is_empty() && group == key.group)
     };
     if !grant.kinds.iter().any(of_kind) {
-        return note(format!("the kind {kind}"));
+        return note(Uncovered::Kind(kind));
     }
     None
 }

@@ -24,4 +24,5 @@ pub use object::{Fingerprint, Owner, SeenObject, Uid};
 pub use progress::{Fight, Progress, Rival};
 pub use record::{Entry, Made, Origin, Outcome, Record};
 pub use situation::{Holder, Intent, Observed, OtherStacks, Situation};
-pub use step::{ApplyReason, LeftReason, Plan, Prerequisite, Stage, Step, StepResult};
+pub use brokkr_api::reason::Prerequisite;
+pub use step::{ApplyReason, Plan, Stage, Step, StepResult, prerequisite_kind};

@@ -254,7 +254,7 @@ impl Reconciler {
 
     /// Definitions and namespaces are watched only while somebody waits for one.
     fn watch_prerequisite(&mut self, id: StackId, on: &BTreeSet<Prerequisite>) {
-        for prerequisite in [Prerequisite::Definitions, Prerequisite::Namespaces] {
+        for prerequisite in [Prerequisite::Definition, Prerequisite::Namespace] {
             let waiting = self.blocked_on.entry(prerequisite).or_default();
             if on.contains(&prerequisite) {
                 waiting.insert(id);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
+use brokkr_api::reason::ObjectRef;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +133,17 @@ pub fn is_prerequisite(key: &Key) -> bool {
         (key.group.as_str(), key.kind.as_str()),
         ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
     )
+}
+
+/// Returns the object that a key names, for reports.
+#[must_use]
+pub fn object_ref(key: &Key) -> ObjectRef {
+    ObjectRef {
+        group: key.group.clone(),
+        kind: key.kind.clone(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+    }
 }
 
 /// Whether an object is in this Namespace, or of the kind that this definition makes known.

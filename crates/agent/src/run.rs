@@ -69,8 +69,8 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
     let agent = found.identity.agent_id;
     start
-        .retry_until_done(Hop::Fence, "stand behind the fence", || {
-            fence::stand(&requests, &arguments.namespace, agent)
+        .retry_until_done(Hop::Fence, "check the fence", || {
+            fence::ensure_active(&requests, &arguments.namespace, agent)
         })
         .await;
 

@@ -75,7 +75,7 @@ impl Run {
     pub fn on_prerequisite_changed(&mut self, key: &Key, now: Timestamp) {
         if is_prerequisite(key) {
             let namespace = KindName::of(key).is_namespace();
-            let prerequisite = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
+            let prerequisite = if namespace { Prerequisite::Namespace } else { Prerequisite::Definition };
             self.state.on_prerequisite_changed(prerequisite, &key.name, now);
         }
     }

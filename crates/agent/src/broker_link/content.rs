@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
 use brokkr_client::Client as Broker;
 use brokkr_manifest::{Budget, parse};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ impl ContentSource {
     /// A9: what is returned was kept in the cluster before, so that it can be put back without the broker.
     pub async fn fetch(&self, cluster: &Cluster, target: &TargetStack) -> Result<Arc<Content>, Failure> {
         let kept = self.contents.load(target.stack_id, target.sequence_id).await;
-        let kept = kept.map_err(|error| not_kept(&error))?.filter(|kept| kept.checksum == target.checksum);
+        let kept = kept.map_err(|error| not_cached(&error))?.filter(|kept| kept.checksum == target.checksum);
         if let Some(kept) = kept {
             return read(cluster, &self.kinds, target, &kept.bytes, kept.parsed_digest).await;
         }
@@ -36,7 +37,7 @@ impl ContentSource {
         self.contents
             .keep(target.stack_id, target.sequence_id, target.checksum, target.parsed_digest, &bytes)
             .await
-            .map_err(|error| not_kept(&error))?;
+            .map_err(|error| not_cached(&error))?;
         Ok(content)
     }
 
@@ -47,7 +48,7 @@ impl ContentSource {
         target: &TargetStack,
         sequence: SequenceId,
     ) -> Result<Option<Arc<Content>>, Failure> {
-        let kept = self.contents.load(target.stack_id, sequence).await.map_err(|error| not_kept(&error))?;
+        let kept = self.contents.load(target.stack_id, sequence).await.map_err(|error| not_cached(&error))?;
         let Some(kept) = kept else { return Ok(None) };
         let target = TargetStack { sequence_id: sequence, checksum: kept.checksum, ..target.clone() };
         Ok(read(cluster, &self.kinds, &target, &kept.bytes, kept.parsed_digest).await.ok())
@@ -56,23 +57,14 @@ impl ContentSource {
     async fn ask(&self, target: &TargetStack) -> Result<bytes::Bytes, Failure> {
         let asked = self.broker.deployment_object(target.sequence_id).await;
         let bytes = asked.map_err(|error| Failure {
-            class: FailureClass::Transient,
-            reason: "FetchFailed".into(),
-            message: format!("cannot fetch deployment object {}: {error}", target.sequence_id),
             retry_after: error.retry_after(),
+            ..Failure::with_words(FailureClass::Transient, Reason::FetchFailed, &error)
         })?;
         let found = Checksum::of(&bytes);
         if found != target.checksum {
             // May be a cut-off or altered answer on the way, so it is fetched again; never applied.
-            return Err(Failure {
-                class: FailureClass::Transient,
-                reason: "ChecksumMismatch".into(),
-                message: format!(
-                    "the content's checksum is {found}, the broker announced {}",
-                    target.checksum
-                ),
-                retry_after: None,
-            });
+            let reason = Reason::ChecksumMismatch { expected: target.checksum, found };
+            return Err(Failure::new(FailureClass::Transient, reason));
         }
         Ok(bytes)
     }
@@ -80,13 +72,8 @@ impl ContentSource {
 
 /// The content must be kept before it is applied, and forgotten before its record is.
 #[must_use]
-pub fn not_kept(error: &ContentCacheError) -> Failure {
-    Failure {
-        class: FailureClass::Transient,
-        reason: "ContentNotKept".into(),
-        message: error.to_string(),
-        retry_after: None,
-    }
+pub fn not_cached(error: &ContentCacheError) -> Failure {
+    Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)
 }
 
 async fn read(
@@ -97,36 +84,23 @@ async fn read(
     announced: Checksum,
 ) -> Result<Arc<Content>, Failure> {
     let fetched = Timestamp::now();
-    let permanent = |reason: &str, message: String| Failure {
-        class: FailureClass::Permanent,
-        reason: reason.into(),
-        message,
-        retry_after: None,
-    };
     let manifest = parse(bytes, &Budget::default())
-        .map_err(|errors| permanent("Unreadable", format!("this agent cannot read the content: {errors}")))?;
+        .map_err(|errors| Failure::with_words(FailureClass::Permanent, Reason::Unreadable, errors))?;
     let digest = Checksum(manifest.digest());
     if digest != announced {
-        return Err(permanent(
-            "ReadDifferently",
-            "this agent reads the content differently from the broker; upgrade the older of the two".into(),
-        ));
+        return Err(Failure::new(FailureClass::Permanent, Reason::ParsedDifferently));
     }
     let objects = kinds.resolve_all(cluster, &manifest).await.map_err(|error| match error {
         // Its definition may come with another stack.
-        ResolveError::UnknownKind(_) => Failure {
-            class: FailureClass::Missing,
-            reason: "UnknownKind".into(),
-            message: error.to_string(),
-            retry_after: None,
-        },
-        ResolveError::NotNamespaced { .. } => permanent("NotNamespaced", error.to_string()),
-        ResolveError::Unreachable(_) => Failure {
-            class: FailureClass::Transient,
-            reason: "DiscoveryFailed".into(),
-            message: error.to_string(),
-            retry_after: None,
-        },
+        ResolveError::UnknownKind { kind } => {
+            Failure::new(FailureClass::Missing, Reason::UnknownKind { kind })
+        }
+        ResolveError::NotNamespaced { object, kind } => {
+            Failure::with_words(FailureClass::Permanent, Reason::NotNamespaced { kind }, object)
+        }
+        ResolveError::Unreachable(words) => {
+            Failure::with_words(FailureClass::Transient, Reason::DiscoveryFailed, words)
+        }
     })?;
     let verified = Timestamp::now();
     Ok(Arc::new(Content {

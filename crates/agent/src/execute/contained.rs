@@ -1,5 +1,6 @@
 //! What is inside a namespace or definition: listed at the moment before it would be deleted, and only then.
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use serde::Deserialize;
 
@@ -227,10 +228,5 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
 
 /// Not knowing what is inside is a reason to wait, never a reason to delete.
 fn unreadable(what: &str) -> Failure {
-    Failure {
-        class: FailureClass::Transient,
-        reason: "CannotLookInside".into(),
-        message: what.to_owned(),
-        retry_after: None,
-    }
+    Failure::with_words(FailureClass::Transient, Reason::CannotInspect, what)
 }

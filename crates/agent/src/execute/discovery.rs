@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::order::{WAVE, rank};
 use brokkr_manifest::{Identity, Manifest};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -27,13 +28,12 @@ pub struct Kinds {
     known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
 }
 
-#[derive(Debug, thiserror::Error)]
+/// Why the objects of a manifest cannot be addressed.
+#[derive(Debug)]
 pub enum ResolveError {
-    #[error("the cluster does not know {0}; its definition is not in this stack either")]
-    UnknownKind(String),
-    #[error("{object} names a namespace, and {kind} is not namespaced")]
+    UnknownKind { kind: String },
     NotNamespaced { object: String, kind: String },
-    #[error("discovery failed: {0}")]
+    /// What the API server, or the connection to it, said.
     Unreachable(String),
 }
 
@@ -72,7 +72,8 @@ impl Kinds {
                 Err(ResolveError::Unreachable(status.message.clone()))
             }
             Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
-                Err(ResolveError::UnknownKind(format!("{} {}", identity.api_version(), identity.kind)))
+                let kind = format!("{} {}", identity.api_version(), identity.kind);
+                Err(ResolveError::UnknownKind { kind })
             }
             Err(error) => Err(ResolveError::Unreachable(error.to_string())),
         }
@@ -85,12 +86,8 @@ impl Kinds {
             let desired = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
             while let Err(error) = pinned_kind(cluster.client(), &desired).await {
                 if tokio::time::Instant::now() > deadline {
-                    return StepResult::Failed(Failure {
-                        class: FailureClass::Transient,
-                        reason: "NotServed".into(),
-                        message: format!("{kind} is established and not served yet: {error}"),
-                        retry_after: None,
-                    });
+                    let reason = Reason::NotServed { kind: kind.to_string() };
+                    return StepResult::Failed(Failure::with_words(FailureClass::Transient, reason, error));
                 }
                 tokio::time::sleep(SERVED_CHECKS).await;
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -40,9 +41,6 @@ pub struct Cluster {
     may_write: Arc<AtomicBool>,
     metrics: Metrics,
 }
-
-/// The reason of a request that was not sent because this agent must not write now.
-pub const STOOD_DOWN: &str = "StoodDown";
 
 /// An answer that is not a success is not an error here: the caller knows what it means.
 pub(super) struct Reply {
@@ -115,12 +113,7 @@ impl Cluster {
         if self.may_write.load(Ordering::SeqCst) {
             return Ok(());
         }
-        Err(Failure {
-            class: FailureClass::Transient,
-            reason: STOOD_DOWN.into(),
-            message: "this agent must not write now".into(),
-            retry_after: None,
-        })
+        Err(Failure::new(FailureClass::Transient, Reason::WritesSuspended))
     }
 
     #[must_use]

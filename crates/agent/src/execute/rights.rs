@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
 use serde::Deserialize;
 use serde_json::json;
@@ -21,7 +22,6 @@ use crate::observe::Scope;
 use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-pub const NO_RIGHT: &str = "NoRight";
 const FRESH: Duration = Duration::from_secs(5);
 /// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
 const ANY_NAMESPACE: &str = "brokkr-nowhere";
@@ -162,22 +162,22 @@ async fn review(cluster: &Cluster, user: Option<&str>, namespace: &str) -> Resul
     Ok(review.status)
 }
 
-/// `may not create or patch deployments.apps in namespace shop`
 fn note(kind: &Kind, namespace: Option<&str>, verbs: &[&str], user: Option<&str>) -> ObjectNote {
     let resource =
         if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
-    let place = namespace.map_or_else(|| "in the cluster".to_owned(), |name| format!("in namespace {name}"));
-    let verbs = match verbs {
-        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
-        verbs => verbs.concat(),
+    let reason = Reason::Forbidden {
+        account: user.map(ToOwned::to_owned),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        resource: Some(resource),
+        namespace: namespace.map(ToOwned::to_owned),
     };
-    let context =
-        user.map_or_else(|| "this agent".to_owned(), |user| format!("this agent, acting as {user},"));
-    ObjectNote {
-        object: format!("{resource} {place}"),
-        reason: NO_RIGHT.into(),
-        message: format!("{who} may not {verbs} {resource} {place}"),
-    }
+    let object = ObjectRef {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        namespace: namespace.map(ToOwned::to_owned),
+        name: String::new(),
+    };
+    ObjectNote { object, message: reason.message(), reason }
 }
 
 #[cfg(test)]
@@ -229,10 +229,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_verb_by_verb() {
         let told = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
-        assert_eq!(told.message, "this agent may not create or patch deployments.apps in namespace shop");
+        assert_eq!(told.message.to_string(), "this agent may not create or patch deployments.apps in namespace shop");
         let told = note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
         assert_eq!(
-            told.message,
+            told.message.to_string(),
             "this agent, acting as system:serviceaccount:a:brokkr-b, may not patch namespaces in the cluster"
         );
     }

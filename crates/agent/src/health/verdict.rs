@@ -1,7 +1,9 @@
 //! The verdict on one object, and helpers that the rules share.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
+use brokkr_api::reason::{Message, Reason};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +13,9 @@ pub const STATUS_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long the scheduler may find no node for a Pod before that counts as a failure.
 pub const SCHEDULING_GRACE: SignedDuration = SignedDuration::from_secs(15);
+
+/// Controllers put whole stack traces into messages; a report carries thousands of these.
+const LONGEST_MESSAGE: usize = 512;
 
 /// What the rules look at: borrowed, so that a watch event can be judged without copying it.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +37,14 @@ pub struct ObjectView<'a> {
 }
 
 /// A verdict, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     pub state: HealthState,
-    /// One word in CamelCase, for machines and narrow columns.
-    pub reason: String,
+    #[serde(flatten)]
+    pub reason: Reason,
     /// A few words for people, such as "2/3 replicas ready".
-    pub message: String,
+    pub message: Message,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,7 +66,8 @@ pub enum HealthState {
 
 impl Health {
     pub(super) fn new(state: HealthState, reason: &str, message: impl AsRef<str>) -> Self {
-        Self { state, reason: reason.to_owned(), message: shortened(message.as_ref()) }
+        let message = Message::new(message.as_ref()).clipped(LONGEST_MESSAGE);
+        Self { state, reason: Reason::from_kubernetes(reason), message }
     }
 
     pub(super) fn ready(reason: &str, message: impl AsRef<str>) -> Self {
@@ -77,12 +83,10 @@ impl Health {
     }
 }
 
-/// Controllers put whole stack traces into messages; a report carries thousands of these.
-pub(super) fn shortened(message: &str) -> String {
-    const LONGEST: usize = 512;
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
+/// Health is interned: equal verdicts are stored once.
+impl Hash for Health {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.state, self.reason.code(), &self.message).hash(hasher);
     }
 }
 

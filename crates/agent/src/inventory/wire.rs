@@ -2,6 +2,7 @@
 
 use brokkr_api::envelope::{Grant, Removal};
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff::Timestamp;
@@ -69,7 +70,7 @@ struct Status {
     /// `3/3`, for the column.
     readiness: String,
     state: String,
-    message: String,
+    message: Message,
     hops: Hops,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
@@ -85,8 +86,9 @@ struct Status {
 struct WireCondition {
     r#type: ConditionKind,
     status: ConditionStatus,
-    reason: String,
-    message: String,
+    #[serde(flatten)]
+    reason: Reason,
+    message: Message,
     observed_sequence: SequenceId,
     last_transition_time: Timestamp,
 }
@@ -94,7 +96,7 @@ struct WireCondition {
 impl From<&Condition> for WireCondition {
     fn from(condition: &Condition) -> Self {
         Self {
-            r#type: condition.kind,
+            r#type: condition.kind.clone(),
             status: condition.status,
             reason: condition.reason.clone(),
             message: condition.message.clone(),

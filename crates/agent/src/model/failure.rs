@@ -1,13 +1,14 @@
 //! Failed requests and when to try them again; and the causes of unready workloads.
 
+use brokkr_api::reason::{Message, Reason};
 use jiff::Timestamp;
 
 /// Why a step did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub class: FailureClass,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
     /// The server's own wish for how long to wait.
     pub retry_after: Option<std::time::Duration>,
 }
@@ -37,26 +38,34 @@ pub struct RetryState {
     pub retry_at: Timestamp,
 }
 
+impl Failure {
+    /// Returns a failure with the sentence of its reason.
+    #[must_use]
+    pub fn new(class: FailureClass, reason: Reason) -> Self {
+        Self { class, message: reason.message(), reason, retry_after: None }
+    }
+
+    /// The same, followed by what others said about it.
+    #[must_use]
+    pub fn with_words(class: FailureClass, reason: Reason, words: impl std::fmt::Display) -> Self {
+        Self { class, message: reason.message_with(words), reason, retry_after: None }
+    }
+}
+
 /// The longest message of a cause: controllers put whole stack traces into theirs.
 const LONGEST: usize = 400;
 
 /// Why a workload is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// One word in CamelCase, as Kubernetes has it where it has one: `ImagePullBackOff`.
-    pub reason: String,
-    /// One sentence for people.
-    pub message: String,
+    pub reason: Reason,
+    /// One sentence for people, in the words of the kubelet or the controller.
+    pub message: Message,
 }
 
 impl Cause {
     #[must_use]
-    pub fn new(reason: &str, message: &str) -> Self {
-        let message = message.trim();
-        let message = match message.char_indices().nth(LONGEST) {
-            Some((end, _)) => format!("{}…", &message[..end]),
-            None => message.to_owned(),
-        };
-        Self { reason: reason.to_owned(), message }
+    pub fn new(reason: Reason, message: &str) -> Self {
+        Self { reason, message: Message::new(message.trim()).clipped(LONGEST) }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use brokkr_api::reason::LeftBecause;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -63,7 +64,7 @@ pub struct Cleanup {
     /// Deletions that the server accepted.
     pub deleted: HashSet<Key>,
     /// Objects that stay in the cluster on purpose, with the reason.
-    pub left: BTreeMap<Key, String>,
+    pub left: BTreeMap<Key, LeftBecause>,
 }
 
 /// Repairs of objects that others changed.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, Hops, Report, Transition};
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -81,8 +82,9 @@ pub struct Made {
 pub struct Outcome {
     pub transition: Transition,
     pub sequence: SequenceId,
-    pub reason: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub reason: Reason,
+    pub message: Message,
 }
 
 impl Record {

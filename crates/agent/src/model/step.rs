@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
+use brokkr_api::reason::{LeftBecause, Message, Prerequisite};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -85,36 +86,8 @@ pub enum Step {
         key: Key,
         kind: Kind,
         uid: Uid,
-        because: LeftReason,
+        because: LeftBecause,
     },
-}
-
-/// Why an object stays there, as receipts tell it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeftReason {
-    /// The stack was deleted without what it brought.
-    AsAsked,
-    /// Its annotation says so.
-    CachedContent,
-    BeforeBrokkr,
-    /// Something of this stack that stays lives in it, or is of its kind.
-    Needed(Box<Key>),
-    /// The same of another stack.
-    NeededByAnother,
-    Contains(Vec<String>),
-}
-
-impl std::fmt::Display for LeftReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AsAsked => f.write_str("left, as asked"),
-            Self::CachedContent => f.write_str("left, because of brokkr.io/prune: keep"),
-            Self::BeforeBrokkr => f.write_str("left, because it was there before Brokkr"),
-            Self::Needed(key) => write!(f, "left, because {} stays", key.for_people()),
-            Self::NeededByAnother => f.write_str("left, because another stack needs it"),
-            Self::Contains(foreign) => write!(f, "contains {}", foreign.join(", ")),
-        }
-    }
 }
 
 impl Step {
@@ -227,13 +200,6 @@ pub enum Stage {
     Done,
 }
 
-/// What others stand on, and wait for: it comes with an event of another kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Prerequisite {
-    Definitions,
-    Namespaces,
-}
-
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub stage: Stage,
@@ -246,7 +212,7 @@ pub struct Plan {
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
     /// What is being waited for, for people.
-    pub waiting_for: Option<String>,
+    pub waiting_for: Option<Message>,
     /// Something that was applied is not ready.
     pub unready: bool,
     /// It depends on what other stacks of this agent mean to do: plan again when they decide.
@@ -274,7 +240,7 @@ impl Plan {
     }
 
     #[must_use]
-    pub fn waiting(stage: Stage, what: impl Into<String>) -> Self {
+    pub fn waiting(stage: Stage, what: impl Into<Message>) -> Self {
         Self { waiting_for: Some(what.into()), ..Self::new(stage) }
     }
 
@@ -288,22 +254,20 @@ impl Plan {
     }
 }
 
-impl Prerequisite {
-    /// Returns the kind to watch.
-    #[must_use]
-    pub fn kind(self) -> Kind {
-        let (group, kind, plural) = match self {
-            Self::Definitions => {
-                ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
-            }
-            Self::Namespaces => ("", "Namespace", "namespaces"),
-        };
-        Kind::from(Served {
-            group: group.into(),
-            version: "v1".into(),
-            kind: kind.into(),
-            plural: plural.into(),
-            namespaced: false,
-        })
-    }
+/// Returns the kind to watch for a prerequisite.
+#[must_use]
+pub fn prerequisite_kind(prerequisite: Prerequisite) -> Kind {
+    let (group, kind, plural) = match prerequisite {
+        Prerequisite::Definition => {
+            ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+        }
+        Prerequisite::Namespace => ("", "Namespace", "namespaces"),
+    };
+    Kind::from(Served {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        namespaced: false,
+    })
 }

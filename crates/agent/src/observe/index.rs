@@ -235,7 +235,7 @@ mod tests {
             deleting: false,
             finalizers: Vec::new(),
             fields: None,
-            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() }
+            health: Health { state: HealthState::Ready, reason: Reason::None, message: Message::default() }
                 .into(),
             later: None,
             writer: None,

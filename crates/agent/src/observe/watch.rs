@@ -17,7 +17,7 @@ use super::follow::{Consumer, Follower, Shared, WatchHistory};
 use super::request::Source;
 use super::timing::WatchTiming;
 use crate::health;
-use crate::model::Prerequisite;
+use crate::model::{Prerequisite, prerequisite_kind};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, KindName};
 
@@ -149,7 +149,7 @@ impl Watches {
         if self.blocked_on.contains_key(&prerequisite) {
             return;
         }
-        let source = self.source(prerequisite.kind(), None, true, false);
+        let source = self.source(prerequisite_kind(prerequisite), None, true, false);
         let running = self.start(source, Consumer::Prerequisites(prerequisite), Vec::new());
         self.blocked_on.insert(prerequisite, running);
     }

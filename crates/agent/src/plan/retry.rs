@@ -71,7 +71,7 @@ pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
 #[must_use]
 pub fn waits_for(failure: &Failure) -> Option<Prerequisite> {
     let namespace = failure.reason.starts_with("Namespace");
-    let prerequisite = if namespace { Prerequisite::Namespaces } else { Prerequisite::Definitions };
+    let prerequisite = if namespace { Prerequisite::Namespace } else { Prerequisite::Definition };
     (failure.class == FailureClass::Missing).then_some(prerequisite)
 }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::counts::StackPhase;
-use crate::execute::request::STOOD_DOWN;
 use crate::model::{FailureClass, Goal, Progress, Record, Situation};
 use crate::model::{Plan, Prerequisite, Stage, Step, StepResult};
 use crate::observe::Index;
@@ -250,7 +250,7 @@ impl StackState {
 
     /// Refusals that were our own are over.
     pub fn resume_writing(&mut self) {
-        self.progress.failures.objects.retain(|_, retry| retry.failure.reason != STOOD_DOWN);
+        self.progress.failures.objects.retain(|_, retry| retry.failure.reason != Reason::WritesSuspended);
         self.progress.lookups.contained.clear();
         self.retry_after_failure = None;
     }
@@ -378,8 +378,8 @@ impl StackState {
     pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
         let failures = self.progress.failures.objects.iter_mut();
         let waits = |key: &Key| match prerequisite {
-            Prerequisite::Namespaces => key.namespace.as_deref() == Some(name),
-            Prerequisite::Definitions => name.ends_with(&format!(".{}", key.group)),
+            Prerequisite::Namespace => key.namespace.as_deref() == Some(name),
+            Prerequisite::Definition => name.ends_with(&format!(".{}", key.group)),
         };
         let missing = failures.filter(|(key, _)| waits(key)).map(|(_, retry)| retry);
         for retry in missing.chain(&mut self.progress.failures.fetch) {
@@ -415,8 +415,8 @@ impl StackState {
                 tracing::warn!(
                     step = step.name(),
                     object = step.key().map(ToString::to_string),
-                    reason = failure.reason,
-                    message = failure.message,
+                    reason = failure.reason.code(),
+                    message = %failure.message,
                     "step failed"
                 );
                 if step.key().is_none() && !matches!(step, Step::Fetch) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
+use brokkr_api::reason::Reason;
 
 use crate::broker_link::content::{self, ContentSource};
 use crate::broker_link::holds::HeldStacks;
@@ -46,7 +47,7 @@ impl Worker {
             Step::ForgetContents { keep } => {
                 match self.content.contents.forget(target.stack_id, &[*keep]).await {
                     Ok(()) => StepResult::ContentsForgotten,
-                    Err(error) => StepResult::Failed(content::not_kept(&error)),
+                    Err(error) => StepResult::Failed(content::not_cached(&error)),
                 }
             }
             Step::ReadObject { key, kind } => self.cluster.read_object(kind, key).await,
@@ -90,7 +91,7 @@ impl Worker {
     fn writes(&self, target: &TargetStack) -> Result<Writes, StepResult> {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
-            Err(refusal) => Err(StepResult::Failed(refusal.into_failure())),
+            Err(reason) => Err(StepResult::Failed(Failure::new(FailureClass::Permanent, reason))),
         }
     }
 
@@ -108,10 +109,8 @@ impl Worker {
         match self.holds.hold(target.stack_id).await {
             Ok(()) => StepResult::Held,
             Err(error) => StepResult::Failed(Failure {
-                class: FailureClass::Transient,
-                reason: "BrokerUnreachable".into(),
-                message: format!("the broker could not be told that the stack is held: {error}"),
                 retry_after: error.retry_after(),
+                ..Failure::with_words(FailureClass::Transient, Reason::BrokerUnreachable, &error)
             }),
         }
     }
@@ -132,15 +131,7 @@ impl Worker {
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
                     Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {
-                        return StepResult::Failed(Failure {
-                            class: FailureClass::Permanent,
-                            reason: "RecordFound".into(),
-                            message:
-                                "there is a record that this run did not know at its start; restart the \
-                                      agent, so that it is taken up"
-                                    .into(),
-                            retry_after: None,
-                        });
+                        return StepResult::Failed(Failure::new(FailureClass::Permanent, Reason::UnknownRecord));
                     }
                     Ok(found) => record.version = found.and_then(|found| found.version),
                     Err(error) => return StepResult::Failed(record_failure(&error)),
@@ -154,7 +145,7 @@ impl Worker {
     /// The record goes last: whatever a crash leaves, it is still named.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
         if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
-            return StepResult::Failed(content::not_kept(&error));
+            return StepResult::Failed(content::not_cached(&error));
         }
         let (name, stack) = (&target.stack_name, target.stack_id);
         for _ in 0..3 {
@@ -178,21 +169,11 @@ fn forgets(record: &Record, found: &Record) -> bool {
 }
 
 fn superseded() -> StepResult {
-    StepResult::Failed(Failure {
-        class: FailureClass::Permanent,
-        reason: "Superseded".into(),
-        message: "a newer run of this agent writes this record".into(),
-        retry_after: None,
-    })
+    StepResult::Failed(Failure::new(FailureClass::Permanent, Reason::Superseded))
 }
 
 fn record_failure(error: &RecordError) -> Failure {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let cause: String = causes.map(|cause| format!(": {cause}")).collect();
-    Failure {
-        class: FailureClass::Transient,
-        reason: "RecordNotWritten".into(),
-        message: format!("{error}{cause}"),
-        retry_after: None,
-    }
+    Failure::with_words(FailureClass::Transient, Reason::RecordNotWritten, format!("{error}{cause}"))
 }

@@ -81,14 +81,14 @@ async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
 async fn ground_is_watched_only_while_something_waits_for_it() {
     const NAMESPACES: &str = "/api/v1/namespaces";
     let mut rig = Rig::new();
-    rig.watches.watch_prerequisite(Prerequisite::Namespaces);
-    rig.watches.watch_prerequisite(Prerequisite::Namespaces);
+    rig.watches.watch_prerequisite(Prerequisite::Namespace);
+    rig.watches.watch_prerequisite(Prerequisite::Namespace);
     rig.until("watched", |rig| rig.server.world().watched(NAMESPACES)).await;
     rig.server.world().put(NAMESPACES, "shop", "1");
     rig.until("definition_changed", |rig| rig.times("definition_changed Namespaces shop") == 1).await;
     assert_eq!(rig.server.asked(Ask::List), 1);
     assert!(rig.server.world().asked.iter().all(|(_, uri)| !uri.contains("labelSelector")));
-    rig.watches.unwatch_prerequisite(Prerequisite::Namespaces);
+    rig.watches.unwatch_prerequisite(Prerequisite::Namespace);
     rig.until("quiet", |rig| !rig.server.world().watched(NAMESPACES)).await;
 }
 
