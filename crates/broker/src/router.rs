@@ -103,13 +103,11 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "DELETE /api/v1/grants/{grant}",                 routes!(grants::delete::delete_grant)),
         route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview::preview_selector)),
 
-        route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get::get_system)),
-        route(Token(Admin),        "GET /api/v1/system/ahead",                      routes!(system::ahead::list_ahead)),
-        route(Token(Admin),        "GET /api/v1/system/unknown",                    routes!(system::unknown::list_unknown)),
-        route(Token(Admin),        "POST /api/v1/system/stacks/{stack}/settlement", routes!(system::settle::settle_stack)),
-        route(Agent,               "GET /api/v1/agents/{agent}/wanted-contents",    routes!(agents::wanted_contents::list_wanted_contents)),
-        route(Agent,               "PUT /api/v1/agents/{agent}/wanted-contents/{stack}", routes!(agents::hand_over::hand_over_content)),
-        route(Agent,               "DELETE /api/v1/agents/{agent}/wanted-contents/{stack}", routes!(agents::hand_over_not::refuse_content)),
+        route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get_system)),
+        route(Token(Admin),        "GET /api/v1/system/ahead",                      routes!(system::list_ahead)),
+        route(Token(Admin),        "GET /api/v1/system/unknown",                    routes!(system::list_unknown)),
+        route(Token(Admin),        "GET /api/v1/system/stacks/{stack}/holders",    routes!(system::list_holders)),
+        route(Token(Admin),        "POST /api/v1/system/stacks/{stack}/settlement", routes!(system::settle_stack)),
 
         route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list::list_events)),
 
@@ -140,7 +138,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
         // Inside the guard: it has to be known who calls.
-        let methods = methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::unless_held));
+        let methods =
+            methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
         let guarded = methods
             .route_layer(from_fn_with_state((Arc::clone(&broker), permission, Bucket::of(name)), guard));
         router = router.route(&path, guarded);

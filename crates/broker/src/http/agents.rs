@@ -2,8 +2,6 @@
 
 mod change;
 pub mod get;
-pub mod hand_over;
-pub mod hand_over_not;
 pub mod holds;
 pub mod leave;
 pub mod list;
@@ -18,5 +16,4 @@ pub mod session;
 pub mod target_state;
 pub mod targets;
 pub mod visible;
-pub mod wanted_contents;
 pub mod why;

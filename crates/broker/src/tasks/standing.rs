@@ -1,5 +1,4 @@
-//! How the installation stands since a restore: is it on hold, who has still to tell what it holds, from whom is a
-//! content wanted. In memory, because every poll asks; empty in an installation that was never restored.
+//! How the installation stands since a restore: is it on hold, who has still to tell what it holds. In memory, because every poll asks; empty in an installation that was never restored.
 //!
 //! Looks every half second. It also notices by itself when the database has gone back under a running replica.
 
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
 use crate::store::installation::{installation_hold, installation_standing};
-use crate::store::restore::{restore_agents_to_tell, restore_agents_wanted};
+use crate::store::restore::restore_agents_to_report;
 
 const EVERY: Duration = Duration::from_millis(500);
 /// What was told to other replicas is looked up this often: asking an agent twice does no harm.
@@ -28,8 +27,6 @@ pub struct Asks {
     pub held: bool,
     /// The agent is to tell what it holds.
     pub list: bool,
-    /// A content is wanted of the agent.
-    pub content: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +40,6 @@ struct Now {
     hold: Option<Hold>,
     asked: i64,
     to_tell: HashSet<AgentId>,
-    wanted: HashSet<AgentId>,
     /// The highest that the database ever was, as this process saw it.
     highest: Position,
     looks: u32,
@@ -53,12 +49,7 @@ impl Standing {
     #[must_use]
     pub fn asks_of(&self, agent: AgentId) -> Asks {
         let now = self.read();
-        Asks {
-            epoch: now.epoch,
-            held: now.hold.is_some(),
-            list: now.to_tell.contains(&agent),
-            content: now.wanted.contains(&agent),
-        }
+        Asks { epoch: now.epoch, held: now.hold.is_some(), list: now.to_tell.contains(&agent) }
     }
 
     #[must_use]
@@ -72,10 +63,6 @@ impl Standing {
 
     pub fn note_told(&self, agent: AgentId) {
         self.write().to_tell.remove(&agent);
-    }
-
-    pub fn note_wanted(&self, agent: AgentId) {
-        self.write().wanted.insert(agent);
     }
 
     /// Looks once.
@@ -94,13 +81,11 @@ impl Standing {
             let now = self.read();
             now.asked != found.asked || (!now.to_tell.is_empty() && now.looks >= LOOKS_BETWEEN_LISTS)
         };
-        let to_tell = if list_due { Some(restore_agents_to_tell(pool).await?) } else { None };
-        let wanted = restore_agents_wanted(pool).await?;
+        let to_tell = if list_due { Some(restore_agents_to_report(pool).await?) } else { None };
         let mut now = self.write();
         now.highest = highest.max(Position { epoch: found.epoch, horizon: found.ceiling });
         now.epoch = found.epoch;
         now.hold = found.hold;
-        now.wanted = wanted;
         now.asked = found.asked;
         now.looks += 1;
         if let Some(to_tell) = to_tell {

@@ -129,9 +129,6 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
 
 /// What is wanted of the agent first.
 fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
-    if broker.standing.asks_of(agent).content {
-        return Some(Want::Contents);
-    }
     broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
