@@ -9,10 +9,10 @@ use brokkr_api::objects::DeploymentObject;
 use http::StatusCode;
 
 use super::wanted_contents::Wanted;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
 use crate::http::deployment_objects::submit::read;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
 use crate::store::outbox::Doorbell;
@@ -30,7 +30,7 @@ pub async fn hand_over_content(
     change: Change,
 ) -> Result<Response, ApiError> {
     let (agent, stack) = (change.caller()?.agent()?.id, wanted.stack()?);
-    if broker.standing.hold().is_some() {
+    if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
     let reading = read(change.body.clone()).await?;

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::wanted_contents::Wanted;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::restore::restore_refuse_on_conn;

@@ -10,8 +10,8 @@ use brokkr_api::StackId;
 use serde::Deserialize;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::restore::restore_wanted_of;
 
 /// Of which stack a content is wanted: the path of those who hand it over.

@@ -9,9 +9,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::hold::passes_while_held;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 pub async fn unless_held(
     State(broker): State<Arc<Broker>>,
@@ -21,7 +21,7 @@ pub async fn unless_held(
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
     if person
         && !passes_while_held(request.method(), request.uri().path())
-        && broker.standing.hold().is_some()
+        && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

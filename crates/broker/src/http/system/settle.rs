@@ -11,9 +11,9 @@ use brokkr_api::system::{Settled, Settlement};
 use brokkr_api::{ErrorCode, Name, StackId};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::{
@@ -38,7 +38,7 @@ pub async fn settle_stack(
     let settlement: Settlement = change.json()?;
     let caller = change.caller()?;
     let (project, by) = (caller.project(), caller.token()?.name.clone());
-    if broker.standing.hold().is_some() {
+    if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
     let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
@@ -78,7 +78,7 @@ pub async fn settle_stack(
                     write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.0)).await?;
                     let settled = Settled { object: None, waiting_for: Some(agent.1) };
                     // Before the answer is awaited, so that this replica's agents are asked at once.
-                    broker.standing.note_wanted(agent.0);
+                    broker.restore.note_wanted(agent.0);
                     return write.finish(StatusCode::OK, &settled).await;
                 }
             }
