@@ -2,6 +2,7 @@
 //! document and the test of wrong principals are all made.
 
 mod examples;
+pub mod openapi;
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
-use crate::access::guard::guard;
 use crate::access::limits::Bucket;
-use crate::broker::Broker;
+use crate::http::guard::guard;
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
-    join_tokens, openapi, projects, prune_approvals, selectors, stacks, streams, system, webhooks, whoami,
+    join_tokens, projects, prune_approvals, selectors, stacks, streams, system, webhooks, whoami,
 };
+use crate::state::Broker;
 use examples::Examples;
 
 /// One line of the table.
@@ -138,8 +139,7 @@ pub fn router(broker: Arc<Broker>) -> Router {
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
         // Inside the guard: it has to be known who calls.
-        let methods =
-            methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
+        let methods = methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
         let guarded = methods
             .route_layer(from_fn_with_state((Arc::clone(&broker), permission, Bucket::of(name)), guard));
         router = router.route(&path, guarded);
@@ -220,4 +220,19 @@ fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod
     let (method, word, _) = methods.into_iter().find(|(_, _, there)| *there).expect("a handler has a method");
     assert_eq!(name, format!("{word} {path}"), "the table and the handler name the same route");
     (path.clone(), method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::hold::FREE;
+
+    #[test]
+    fn every_noun_that_stays_writable_on_hold_has_a_route() {
+        let routes = table();
+        for noun in FREE {
+            let path = format!(" /api/v1/{noun}");
+            assert!(routes.iter().any(|route| route.name.contains(&path)), "no route for {noun}");
+        }
+    }
 }

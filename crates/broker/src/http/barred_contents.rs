@@ -6,7 +6,7 @@ pub mod list;
 use brokkr_api::ErrorCode;
 use brokkr_api::objects::BarredContent;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 /// Why a content is refused, and by whom.
 pub fn refusal(bar: &BarredContent) -> ApiError {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::IntoParams;
 
 use super::change::Change;
-use super::error::ApiError;
+use crate::error::ApiError;
 use super::headers::text;
 use super::write::{Write, digest};
 use crate::store::stacks::{LockedStack, StackRef, stack_fetch};

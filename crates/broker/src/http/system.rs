@@ -16,10 +16,10 @@ use http::StatusCode;
 use sqlx::PgConnection;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::hold::passes_while_held;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::http::write::{self, Keep, Write};
 use crate::store::Doing as _;
@@ -27,7 +27,7 @@ use crate::store::agents::agent_versions;
 use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_content, deployment_object_insert_on_conn,
 };
-use crate::store::installation::{installation_raised, installation_standing};
+use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::Doorbell;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
@@ -41,16 +41,16 @@ const VERSIONS: i64 = 20;
 /// Show the installation: epoch, hold, and what is left to settle after a restore.
 #[utoipa::path(get, path = "/api/v1/system", tag = "system", responses((status = 200, body = System)))]
 pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System>, ApiError> {
-    let standing = installation_standing(&broker.pool).await?;
+    let state = installation_state(&broker.pool).await?;
     let counts = restore_count(&broker.pool).await?;
     Ok(Json(System {
         installation: broker.installation,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: PROTOCOL_VERSION,
         oldest_protocol: OLDEST_PROTOCOL_VERSION,
-        epoch: standing.epoch,
+        epoch: state.epoch,
         position: broker.index.position().to_string(),
-        hold: standing.hold,
+        hold: state.hold,
         agents_to_tell: counts.to_report.cast_unsigned(),
         stacks_ahead: counts.ahead.cast_unsigned(),
         stacks_unknown: counts.unknown.cast_unsigned(),
@@ -123,7 +123,7 @@ pub async fn settle_stack(
     let settlement: Settlement = change.json()?;
     let caller = change.caller()?;
     let (project, by) = (caller.project(), caller.token()?.name.as_str());
-    if broker.standing.hold().is_some() {
+    if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
     write::run(&broker, &change, Keep::Plain, async |mut write| {
@@ -280,7 +280,7 @@ pub async fn refuse_while_on_hold(
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
     if person
         && !passes_while_held(request.method(), request.uri().path())
-        && broker.standing.hold().is_some()
+        && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

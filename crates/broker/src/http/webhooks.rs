@@ -16,10 +16,10 @@ use brokkr_api::webhooks::{Webhook, WebhookFilter};
 use url::Url;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::filter;
 use crate::domain::webhooks::vault::Vault;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::store::webhooks::{WebhookRef, webhook_fetch};
 
 /// The path of an address often is a secret: whoever may not change a webhook sees only where it goes.

@@ -3,7 +3,7 @@
 use axum::Json;
 use brokkr_api::tokens::WhoAmI;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 use crate::access::Caller;
 
 /// Who the token is, and what it may do.

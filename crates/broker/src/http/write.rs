@@ -25,14 +25,13 @@ use subtle::ConstantTimeEq as _;
 use tracing::Instrument as _;
 
 use super::change::Change;
-use super::error::ApiError;
+use crate::error::ApiError;
 use super::headers;
 use crate::access::Caller;
-use crate::access::audit::Deed;
+use crate::domain::audit::AuditRecord;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::happening::Happening;
-use crate::seeded::{Bug, has};
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{
@@ -115,9 +114,6 @@ struct Key {
 
 impl Key {
     fn of(change: &Change) -> Option<Self> {
-        if has(Bug::RetryWithoutIdempotencyKey) {
-            return None;
-        }
         let caller = change.caller.as_ref()?;
         let clear = change.key.clone()?;
         let hash = Sha256::digest(clear.as_bytes()).into();
@@ -181,24 +177,19 @@ impl<'a> Write<'a> {
 
     /// The entry in the audit log. What agents tell of themselves all day is in events, sessions and holds
     /// already; of their changes, only those that are noted are here.
-    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<Deed> {
+    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<AuditRecord> {
         if matches!(self.caller, Some(Caller::Agent(_))) && self.noted.is_none() {
             return None;
         }
         // A result that holds a secret is in no log, not even by its digest.
         let shown = self.keep == Keep::Plain && !body.is_empty();
         let after = self.noted.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
-        let deed = Deed::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
-        Some(Deed { before: self.before, after, ..deed })
+        let deed = AuditRecord::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
+        Some(AuditRecord { before: self.before, after, ..deed })
     }
 
     /// Says what happened to the project's webhooks.
     pub async fn happened(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
-        if has(Bug::WebhookOutsideTransaction) {
-            let mut beside = self.broker.pool.acquire().await.doing("tell the webhooks")?;
-            self.told |= webhook_notify_on_conn(&mut beside, project, happening).await?;
-            return Ok(());
-        }
         self.told |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
         Ok(())
     }
@@ -241,10 +232,10 @@ impl<'a> Write<'a> {
         self.transaction.commit().instrument(span).await.doing("commit")?;
         let position = position(self.broker, xid);
         if self.told {
-            self.broker.webhooks.poke();
+            self.broker.webhooks.notify();
         }
         if self.rang {
-            self.broker.poke.committed(xid);
+            self.broker.tail.committed(xid);
             let span = tracing::info_span!(target: TRACES, "shown by this replica");
             self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;
         }

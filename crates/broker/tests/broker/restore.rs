@@ -215,7 +215,7 @@ async fn a_running_replica_notices_that_its_database_has_gone_back() -> Result<(
     // As far as a replica can tell, an epoch that sinks is a restore to before it was raised.
     epoch(&house.database, &["raise"]).await?;
     eventually(SOON, "the epoch to be seen", async || house.server.broker.index.position().epoch > 1).await?;
-    house.server.broker.standing.look(&house.server.broker.pool).await?;
+    house.server.broker.restore.refresh(&house.server.broker.pool).await?;
     let mut connection = house.database.connect().await?;
     sqlx::query("UPDATE installation SET epoch = 1").execute(&mut connection).await?;
     eventually(SOON, "the replica to hold", async || is_held(&house.admin).await.unwrap_or(false)).await

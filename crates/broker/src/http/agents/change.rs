@@ -5,7 +5,7 @@ use brokkr_api::agents::Agent;
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::Write;
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::Doorbell;

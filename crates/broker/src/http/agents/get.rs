@@ -8,8 +8,8 @@ use brokkr_api::agents::Agent;
 
 use super::visible::sees;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::agents::{AgentRef, agent_fetch};
 
 /// Read an agent.

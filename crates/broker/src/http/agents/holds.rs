@@ -9,11 +9,11 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header};
 use brokkr_api::{AgentId, StackId};
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::session::refusal;
 use crate::domain::targeting::reaches;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::optional;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::agent_lock_on_conn;
@@ -52,7 +52,7 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
         write.ring(project, Doorbell::Stack(*stack)).await?;
     }
     let answered = write.finish_empty().await?;
-    broker.standing.note_told(agent);
+    broker.restore.holds_reported(agent);
     Ok(answered)
 }
 

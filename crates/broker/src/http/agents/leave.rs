@@ -8,9 +8,9 @@ use brokkr_api::agents::{AbandonAgent, Agent};
 
 use super::change::{find, finish};
 use super::revoke_keys::nobodys_key;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
 use crate::store::agent_leave::{agent_abandon_on_conn, agent_untarget_on_conn};

@@ -18,8 +18,8 @@ use utoipa::IntoParams;
 
 use super::visible::sees_all;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit, selector, walk};
 use crate::index::{Picture, Place};

@@ -10,9 +10,9 @@ use brokkr_api::names::{DEFAULT_PROJECT, check_annotations, check_labels};
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write, digest};

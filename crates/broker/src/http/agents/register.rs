@@ -13,9 +13,9 @@ use http::StatusCode;
 use subtle::ConstantTimeEq as _;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::agent_insert_on_conn;

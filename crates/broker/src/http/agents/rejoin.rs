@@ -10,9 +10,9 @@ use brokkr_api::tokens::JoinToken;
 use http::StatusCode;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::join_tokens::create::expiry;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};

@@ -11,11 +11,11 @@ use brokkr_api::{AgentId, EventId, StackId};
 use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::envelope::wanted;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::events::{event_insert_on_conn, event_lock_agent_on_conn};
 use crate::store::reasons::reason_insert_on_conn;

@@ -11,9 +11,9 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 
 use super::register::read_public_key;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::{agent_keys_lock_on_conn, agent_keys_rotate_on_conn};
 use crate::store::outbox::Doorbell;

@@ -7,9 +7,9 @@ use axum::response::Response;
 use brokkr_api::agents::Agent;
 
 use super::change::{find, finish};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_ask_on_conn;
 

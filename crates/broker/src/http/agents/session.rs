@@ -9,9 +9,9 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 use http::header::USER_AGENT;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::Doorbell;

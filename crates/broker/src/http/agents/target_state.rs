@@ -5,7 +5,7 @@ mod poll;
 
 use std::sync::Arc;
 
-use again::{Again, Told, WaitsOutside};
+use again::RepeatedPoll;
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
@@ -24,9 +24,10 @@ use poll::{Has, poll};
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::state::Broker;
+use crate::state::long_poll::{PollResult, WaitInListener};
 use crate::domain::envelope::wanted;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::{optional, position, preferred_wait, text};
 use crate::store::agents::AgentRef;
 
@@ -54,7 +55,7 @@ pub async fn target_state(
 ) -> Result<Response, ApiError> {
     // Headers taken, not copied: fifty thousand polls wait.
     let parts = request.into_parts().0;
-    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitsOutside>().is_some());
+    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
     let ask = Ask::read(&headers)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
@@ -72,8 +73,8 @@ pub async fn target_state(
             && response.status() == StatusCode::NOT_MODIFIED
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
-            let again = Arc::new(Again::new(broker, caller, ask, etag.to_owned()).await);
-            let told = if waits_outside { Told::Nothing(again) } else { Told::Answer(again) };
+            let again = Arc::new(RepeatedPoll::new(broker, caller, ask, etag.to_owned()).await);
+            let told = if waits_outside { PollResult::Parked(again) } else { PollResult::Answered(again) };
             response.extensions_mut().insert(told);
         }
         return Ok(response);

@@ -11,9 +11,9 @@ use http::HeaderMap;
 
 use super::visible::{sees, sees_all};
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::targeting::{reasons, released_to};
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging};
 use crate::store::agents::AgentRef;

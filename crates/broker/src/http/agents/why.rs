@@ -11,11 +11,11 @@ use http::HeaderMap;
 
 use super::visible::sees;
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::envelope::wanted;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::stacks::why::{agent_facts, pasts, seen, told};
 use crate::store::presence::presence_events;

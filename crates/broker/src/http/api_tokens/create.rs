@@ -9,10 +9,10 @@ use brokkr_api::{ErrorCode, TokenId};
 use http::StatusCode;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
-use crate::http::quota::{Added, quota_check_on_conn};
+use crate::error::ApiError;
+use crate::state::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::api_tokens::{self, api_token_insert_on_conn};
 

@@ -8,8 +8,8 @@ use brokkr_api::tokens::ApiToken;
 
 use super::scope;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::api_tokens::api_token_fetch;
 
 /// Read an API token of the project.

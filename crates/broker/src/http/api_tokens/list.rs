@@ -9,8 +9,8 @@ use brokkr_api::tokens::ApiToken;
 
 use super::scope;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::store::api_tokens::api_token_list;
 

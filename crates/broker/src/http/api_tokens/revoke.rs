@@ -6,9 +6,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 
 use super::scope;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::api_tokens::api_token_revoke_on_conn;
 
@@ -29,7 +29,7 @@ pub async fn revoke_api_token(
     };
     let hash = api_token_revoke_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
     let response = write.finish_empty().await?;
-    broker.tokens.forget(&hash).await;
+    broker.access.tokens.forget(&hash).await;
     tracing::info!(token_id = %id, "API token revoked");
     Ok(response)
 }

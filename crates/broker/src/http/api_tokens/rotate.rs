@@ -14,11 +14,11 @@ use jiff::SignedDuration;
 
 use super::scope;
 use crate::access::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::rotation::{ends, is_valid};
 use crate::http::change::Change;
-use crate::http::error::ApiError;
-use crate::http::quota::{Added, quota_check_on_conn};
+use crate::error::ApiError;
+use crate::state::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write, digest};
 use crate::store::api_tokens::{
     NewApiToken, api_token_end_on_conn, api_token_insert_on_conn, api_token_lock_on_conn,
@@ -69,7 +69,7 @@ pub async fn rotate_api_token(
     let made = RotatedApiToken { token: secret.expose().to_owned(), info, replaces };
     let response = write.finish(StatusCode::CREATED, &made).await?;
     // What is remembered of it here has its old end.
-    broker.tokens.forget(&hash).await;
+    broker.access.tokens.forget(&hash).await;
     Ok(response)
 }
 

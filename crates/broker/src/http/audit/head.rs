@@ -8,8 +8,8 @@ use brokkr_api::audit::AuditHead;
 
 use crate::access::Caller;
 use crate::access::audit::ROOT;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::audit::audit_heads;
 
 /// The head of the project's audit chain: number and hash of its newest link. Kept elsewhere, it proves later

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, cursor, limit};
 use crate::store::audit::{AuditFilter, audit_list};
 

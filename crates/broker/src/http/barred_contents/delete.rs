@@ -6,9 +6,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ids::Checksum;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::barred_contents::barred_content_delete_on_conn;
 use crate::store::stacks::{StackRef, stack_lock_on_conn};

@@ -16,10 +16,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::envelope::wanted;
-use crate::http::contents::present;
-use crate::http::error::ApiError;
+use crate::state::contents::present;
+use crate::error::ApiError;
 use crate::http::headers::{has_already, position, text};
 use crate::http::reading::reading;
 use crate::store::deployment_objects::StoredObject;

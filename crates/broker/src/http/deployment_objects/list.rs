@@ -8,8 +8,8 @@ use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::store::deployment_objects::deployment_object_list;
 use crate::store::stacks::{StackRef, stack_fetch};

@@ -12,11 +12,11 @@ use brokkr_manifest::{Budget, ManifestErrors};
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::precondition;
 use crate::http::reading::reading;
 use crate::http::write::{Begun, Keep, Write};

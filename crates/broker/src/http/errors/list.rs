@@ -10,8 +10,8 @@ use brokkr_api::page::Page;
 use brokkr_api::status::ErrorGroup;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging};
 use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::{GroupPlace, error_group_list};

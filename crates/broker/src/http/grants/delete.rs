@@ -6,10 +6,10 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 
 use super::put::with;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::grants::ProjectGrants;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::grants::ProjectGrant;
 
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::grants::grant_fetch;
 
 /// Read a grant.

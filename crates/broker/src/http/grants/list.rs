@@ -7,8 +7,8 @@ use axum::extract::State;
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::page::Page;
 
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging};
 use crate::store::grants::grant_list;
 

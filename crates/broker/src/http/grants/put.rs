@@ -10,10 +10,10 @@ use brokkr_api::names::BadName;
 use brokkr_api::{GrantId, Name};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};

@@ -12,9 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::join_tokens::{NewJoinToken, join_token_insert_on_conn};

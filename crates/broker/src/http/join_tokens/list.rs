@@ -7,8 +7,8 @@ use axum::extract::State;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::JoinTokenInfo;
 
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::store::join_tokens::join_token_list;
 

@@ -7,9 +7,9 @@ use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::names::DEFAULT_PROJECT;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::projects::{Deleted, project_delete_on_conn, project_fetch};
 
@@ -41,6 +41,6 @@ pub async fn delete_project(
         Deleted::InUse(what) => return Err(in_use(what)),
     }
     let response = write.finish_empty().await?;
-    broker.tokens.forget_project(&project).await;
+    broker.access.tokens.forget_project(&project).await;
     Ok(response)
 }

@@ -7,8 +7,8 @@ use axum::extract::{Path, State};
 use brokkr_api::projects::Project;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::store::projects::project_fetch;
 
 /// Read a project, with its quotas and what it uses of them.

@@ -8,8 +8,8 @@ use brokkr_api::page::Page;
 use brokkr_api::projects::Project;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging};
 use crate::store::projects::project_list;
 

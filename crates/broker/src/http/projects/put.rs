@@ -9,9 +9,9 @@ use brokkr_api::names::BadName;
 use brokkr_api::projects::{Project, PutProject};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::projects::{project_fetch, project_put_on_conn};
 

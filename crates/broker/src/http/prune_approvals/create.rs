@@ -8,10 +8,10 @@ use brokkr_api::ErrorCode;
 use brokkr_api::approvals::{ApprovePrune, PruneApproval};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::agents::visible::sees;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::Doorbell;

@@ -10,8 +10,8 @@ use brokkr_api::page::Page;
 use uuid::Uuid;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::store::prune_approvals::prune_approval_list;
 use crate::store::stacks::{StackRef, stack_fetch};

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit};
 use crate::index::{Picture, Place};

@@ -11,10 +11,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::paging::Asked;
 use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};

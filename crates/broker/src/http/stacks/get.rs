@@ -7,8 +7,8 @@ use axum::response::Response;
 use brokkr_api::stacks::Stack;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::precondition::tagged;
 use crate::store::stacks::{StackRef, stack_fetch};
 

@@ -9,11 +9,11 @@ use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::{ErrorCode, Name, StackId};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::precondition;
-use crate::http::quota::{Added, quota_check_on_conn};
+use crate::state::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{

@@ -10,10 +10,10 @@ use brokkr_api::{AgentId, ErrorCode, Selector, StackId};
 use http::StatusCode;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::agents::visible::sees;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::precondition;

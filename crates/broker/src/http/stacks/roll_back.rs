@@ -9,12 +9,12 @@ use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
-use crate::http::contents::present;
-use crate::http::error::ApiError;
+use crate::state::contents::present;
+use crate::error::ApiError;
 use crate::http::precondition;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};

@@ -18,10 +18,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::envelope::{Wanted, wanted};
 use crate::domain::status::{LastReport, state};
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit, selector, walk};
 use crate::index::Picture;

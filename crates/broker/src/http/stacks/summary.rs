@@ -8,9 +8,9 @@ use brokkr_api::status::{SequenceCounts, StackSummary};
 use http::HeaderMap;
 
 use crate::access::Caller;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::status::by_sequence;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::status_counts_of_stack;

@@ -16,12 +16,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::access::Caller;
-use crate::access::guard::authenticate;
+use crate::http::guard::authenticate;
 use crate::access::origin::Origin;
-use crate::broker::{Broker, Progress};
-use crate::http::error::ApiError;
+use crate::state::{Broker, Progress};
+use crate::error::ApiError;
 use crate::store::events::{EventPlace, event_follow};
-use crate::tasks::event_tail::{Ticket, Told};
+use crate::state::streams::{StreamPermit, StreamedEvent};
 
 /// How long a right that was looked at counts.
 const RIGHT_COUNTS: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn takes(&self, project: &str, told: &Told) -> bool {
+    fn takes(&self, project: &str, told: &StreamedEvent) -> bool {
         told.event.project == project
             && self.stack.is_none_or(|stack| stack == told.event.stack_id)
             && self.agent.is_none_or(|agent| agent == told.event.agent_id)
@@ -69,16 +69,16 @@ pub struct Follow {
     origin: Arc<Origin>,
     filter: Filter,
     epoch: i64,
-    receiver: broadcast::Receiver<Arc<Told>>,
+    receiver: broadcast::Receiver<Arc<StreamedEvent>>,
     /// Read from the database up to here; the rest is told.
     told_from: u64,
     after: EventPlace,
     catching_up: bool,
-    waiting: VecDeque<Arc<Told>>,
+    waiting: VecDeque<Arc<StreamedEvent>>,
     looked_at: Instant,
     /// The reader's place is of another history: that is said first.
     is_reset: bool,
-    _ticket: Ticket,
+    _permit: StreamPermit,
 }
 
 impl Follow {
@@ -103,7 +103,7 @@ impl Follow {
                 }
             }
         };
-        let ticket = broker.streams.ticket(caller.principal()).ok_or_else(|| {
+        let ticket = broker.streams.open(caller.principal()).ok_or_else(|| {
             ApiError::new(ErrorCode::BRK2020, "this replica has as many open streams as it allows")
                 .retry_after(5)
         })?;
@@ -123,7 +123,7 @@ impl Follow {
             waiting: VecDeque::new(),
             looked_at: Instant::now(),
             is_reset: resume.is_some() && known.is_none(),
-            _ticket: ticket,
+            _permit: ticket,
         })
     }
 
@@ -132,7 +132,7 @@ impl Follow {
     }
 
     /// The next event that the caller still may see; none when the stream is over.
-    async fn next(&mut self) -> Option<Arc<Told>> {
+    async fn next(&mut self) -> Option<Arc<StreamedEvent>> {
         loop {
             if let Some(told) = self.waiting.pop_front() {
                 if !self.may_still().await {
@@ -145,7 +145,7 @@ impl Follow {
                 continue;
             }
             let received = tokio::select! {
-                () = self.broker.draining.cancelled() => return None,
+                () = self.broker.shutdown.draining.cancelled() => return None,
                 () = self.broker.streams.history_changed(self.epoch) => return None,
                 received = self.receiver.recv() => Some(received.ok()?),
                 () = tokio::time::sleep_until(self.looked_at + RIGHT_COUNTS) => None,
@@ -172,7 +172,7 @@ impl Follow {
         self.catching_up = batch.len() == BATCH;
         for recorded in batch {
             self.after = recorded.place;
-            let told = Told::new(recorded);
+            let told = StreamedEvent::new(recorded);
             if self.filter.takes(project, &told) {
                 self.waiting.push_back(Arc::new(told));
             }
@@ -198,7 +198,7 @@ impl Follow {
 /// The stream as it travels. `told` makes a message of an event; none is passed over.
 pub fn answer<F, R>(follow: Follow, told: F) -> Sse<impl Stream<Item = Result<Message, axum::Error>>>
 where
-    F: Fn(Arc<Broker>, Arc<Told>) -> R + Send + 'static,
+    F: Fn(Arc<Broker>, Arc<StreamedEvent>) -> R + Send + 'static,
     R: Future<Output = Option<Result<Message, axum::Error>>> + Send,
 {
     let state = (follow, told);

@@ -13,13 +13,13 @@ use http::HeaderMap;
 use super::follow::{Filter, Follow, answer};
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::stacks::status::{Known, status};
 use crate::store::StoreError;
 use crate::store::stack_status::stack_status_fetch;
 use crate::store::stacks::{StackRef, stack_fetch};
-use crate::tasks::event_tail::Told;
+use crate::state::streams::StreamedEvent;
 
 /// Follow the status of a stack: server-sent events named `status`, each the JSON of its state on one agent, as of now.
 /// Resumable as the stream of events is.
@@ -49,7 +49,7 @@ pub async fn stream_status(
 }
 
 /// How it is now: the event only says that something was reported.
-async fn current(broker: &Broker, stack: &Stack, told: &Told) -> Result<StackStatus, StoreError> {
+async fn current(broker: &Broker, stack: &Stack, told: &StreamedEvent) -> Result<StackStatus, StoreError> {
     let agent = told.event.agent_id;
     let fetch = async || {
         let mut reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent]).await?;

@@ -10,12 +10,12 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use super::{cannot_seal, check_filter, check_url, vault};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::Place;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
-use crate::http::quota::{Added, quota_check_on_conn};
+use crate::error::ApiError;
+use crate::state::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhooks::{
     NewWebhook, webhook_count_on_conn, webhook_insert_on_conn, webhook_secret_insert_on_conn,

@@ -11,8 +11,8 @@ use utoipa::IntoParams;
 
 use super::find;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, cursor, limit};
 use crate::store::webhook_deliveries::webhook_delivery_list;
 

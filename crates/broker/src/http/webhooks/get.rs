@@ -8,8 +8,8 @@ use brokkr_api::webhooks::Webhook;
 
 use super::{find, shown};
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 
 /// Read a webhook. Its secret is never shown, its address only to owners.
 #[utoipa::path(get, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",

@@ -9,8 +9,8 @@ use brokkr_api::webhooks::Webhook;
 
 use super::shown;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::state::Broker;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, Paging};
 use crate::store::webhooks::webhook_list;
 

@@ -8,9 +8,9 @@ use brokkr_api::webhooks::{Webhook, WebhookPatch};
 use http::StatusCode;
 
 use super::{check_filter, check_url};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhook_deliveries::webhook_delivery_give_up_on_conn;
 use crate::store::webhooks::{WebhookRef, webhook_fetch, webhook_patch_on_conn};

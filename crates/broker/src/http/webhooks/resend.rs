@@ -6,9 +6,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::DeliveryId;
 
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhook_deliveries::webhook_delivery_resend_on_conn;
 use crate::store::webhooks::{WebhookRef, webhook_fetch};

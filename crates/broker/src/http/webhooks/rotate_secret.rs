@@ -8,11 +8,11 @@ use brokkr_api::webhooks::{RotateSecret, WebhookWithSecret};
 use http::StatusCode;
 
 use super::{cannot_seal, vault};
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::Place;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::webhooks::{
     WebhookRef, webhook_fetch, webhook_secret_insert_on_conn, webhook_secrets_retire_on_conn,

@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use super::find;
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::state::Broker;
 use crate::domain::webhooks::happening::Happening;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 /// Send a signed ping to a webhook and answer what came of it. It is not tried again.
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/test", tag = "webhooks",

@@ -13,8 +13,8 @@ use brokkr_broker::domain::webhooks::signature::WebhookSecret;
 use brokkr_broker::store::webhook_deliveries::{
     Next, webhook_delivery_claim, webhook_delivery_finish_on_conn,
 };
-use brokkr_broker::tasks::webhooks::lookup::Lookup;
-use brokkr_broker::tasks::webhooks::send::{Message, Sender, Sent};
+use brokkr_broker::state::webhooks::lookup::Lookup;
+use brokkr_broker::state::webhooks::send::{Message, Sender, Sent};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Launch, Port, Postgres, Process, Scratch};
 use futures::FutureExt as _;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_trait::async_trait;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -16,23 +17,11 @@ use super::{Ask, ROUTE};
 use crate::access::Caller;
 use crate::access::caller::AgentCaller;
 use crate::access::limits::{Allowance, Bucket};
-use crate::broker::Broker;
-
-/// Told by whoever sends a request into the router and waits for the poll itself.
-#[derive(Clone, Copy, Debug)]
-pub struct WaitsOutside;
-
-/// What an answer is to whoever waits outside.
-#[derive(Clone)]
-pub enum Told {
-    /// It goes out.
-    Answer(Arc<Again>),
-    /// There is nothing to tell yet: the poll waits.
-    Nothing(Arc<Again>),
-}
+use crate::state::Broker;
+use crate::state::long_poll::RepeatPoll;
 
 /// What is known of the poll.
-pub struct Again {
+pub struct RepeatedPoll {
     broker: Arc<Broker>,
     caller: Caller,
     allowance: Allowance,
@@ -40,15 +29,17 @@ pub struct Again {
     etag: String,
 }
 
-impl Again {
+impl RepeatedPoll {
     pub(super) async fn new(broker: Arc<Broker>, caller: AgentCaller, ask: Ask, etag: String) -> Self {
         let caller = Caller::Agent(caller);
-        let allowance = broker.limits.allowance(Bucket::Polling, &caller).await;
+        let allowance = broker.access.limits.allowance(Bucket::Polling, &caller).await;
         Self { broker, caller, allowance, ask, etag }
     }
+}
 
-    /// The answer, if it is that there is nothing new. None: everything is to be looked at.
-    pub async fn answer(&self) -> Option<Response> {
+#[async_trait]
+impl RepeatPoll for RepeatedPoll {
+    async fn answer(&self) -> Option<Response> {
         let Caller::Agent(agent) = &self.caller else { return None };
         let started = Instant::now();
         if Timestamp::now().as_second() >= agent.until || self.allowance.check().is_err() {

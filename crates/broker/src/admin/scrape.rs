@@ -9,8 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::broker::Broker;
 use crate::listener::Connections;
+use crate::state::Broker;
 use crate::store::failures;
 
 /// Longer than this, a connection to the database is not waited for.
@@ -47,12 +47,12 @@ fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) 
         "Agents that asked this replica since it started",
         broker.presence.count(),
     );
-    gauge(registry, "draining", "1 once told to stop", usize::from(broker.leaving.is_cancelled()));
+    gauge(registry, "draining", "1 once told to stop", usize::from(broker.shutdown.leaving.is_cancelled()));
     gauge(
         registry,
         "on_hold",
         "1 while the installation is on hold, because its database went back in time",
-        usize::from(broker.standing.hold().is_some()),
+        usize::from(broker.restore.hold().is_some()),
     );
 }
 

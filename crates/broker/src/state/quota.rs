@@ -10,7 +10,7 @@ use brokkr_api::ErrorCode;
 use brokkr_api::projects::{Project, Quotas};
 use sqlx::{PgConnection, PgPool};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 use crate::store::StoreError;
 use crate::store::projects::project_fetch;
 

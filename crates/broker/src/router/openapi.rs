@@ -1,13 +1,11 @@
-//! The description of this API, as it is served.
+//! Serves the OpenAPI document.
 
 use std::sync::LazyLock;
 
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
 
-use crate::router;
-
-static DOCUMENT: LazyLock<String> = LazyLock::new(router::openapi_json);
+static DOCUMENT: LazyLock<String> = LazyLock::new(super::openapi_json);
 
 /// The OpenAPI document.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "health", responses((status = 200, description = "This document.")))]

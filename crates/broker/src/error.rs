@@ -1,4 +1,4 @@
-//! The one error of handlers: a problem document to be, with what caused it for the log.
+//! The API error: a problem document for the caller and a cause for the log.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,8 +8,6 @@ use brokkr_api::{ErrorCode, Problem};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 
-use crate::store::StoreError;
-
 #[derive(Debug)]
 pub struct ApiError {
     problem: Problem,
@@ -17,9 +15,9 @@ pub struct ApiError {
     cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Travels from the error to the frame, which knows the request id and logs once.
+/// Response extension: carries the problem and its cause to the outermost middleware, which adds the request id and logs.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct ProblemReport {
     pub problem: Problem,
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -45,7 +43,7 @@ impl ApiError {
         StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// Where HTTP has a more fitting status than the code's own.
+    /// Replaces the status of the error code where HTTP has a more specific one.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.problem.status = status.as_u16();
@@ -58,7 +56,7 @@ impl ApiError {
         self
     }
 
-    /// Tells the number that the same request may come with.
+    /// Sets the number that the caller has to confirm when it repeats the request.
     #[must_use]
     pub fn expecting(mut self, number: u64) -> Self {
         self.problem.expect = Some(number);
@@ -71,31 +69,17 @@ impl ApiError {
         self
     }
 
+    /// Attaches the cause, for the log only.
     #[must_use]
-    pub fn because(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
-        self.cause = Some(Arc::new(cause));
+    pub fn because(self, cause: impl Error + Send + Sync + 'static) -> Self {
+        self.because_shared(Arc::new(cause))
+    }
+
+    /// Attaches a cause that several requests share.
+    #[must_use]
+    pub fn because_shared(mut self, cause: Arc<dyn Error + Send + Sync>) -> Self {
+        self.cause = Some(cause);
         self
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        Arc::new(error).into()
-    }
-}
-
-/// A failure that several requests share.
-impl From<Arc<StoreError>> for ApiError {
-    fn from(error: Arc<StoreError>) -> Self {
-        let mut told = if error.is_unavailable() {
-            Self::new(ErrorCode::BRK3003, "the database does not answer, or is too busy").retry_after(1)
-        } else if error.is_unwritable() {
-            Self::unreadable("a text has a NUL character in it")
-        } else {
-            Self::new(ErrorCode::BRK9001, "the broker could not do this")
-        };
-        told.cause = Some(error);
-        told
     }
 }
 
@@ -107,7 +91,7 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response.extensions_mut().insert(Trouble { problem: self.problem, cause: self.cause });
+        response.extensions_mut().insert(ProblemReport { problem: self.problem, cause: self.cause });
         response
     }
 }

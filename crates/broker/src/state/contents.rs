@@ -5,7 +5,7 @@ use std::sync::Arc;
 use brokkr_api::{ErrorCode, SequenceId};
 use sqlx::PgPool;
 
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::store::StoreError;
 use crate::store::deployment_objects::{StoredObject, deployment_object_fetch_content};
 
