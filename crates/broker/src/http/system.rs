@@ -16,12 +16,12 @@ use http::StatusCode;
 use sqlx::PgConnection;
 
 use crate::access::Caller;
-use crate::state::Broker;
 use crate::domain::hold::passes_while_held;
-use crate::http::change::Change;
 use crate::error::ApiError;
+use crate::http::change::Change;
 use crate::http::paging::{Asked, Paging, cursor};
 use crate::http::write::{self, Keep, Write};
+use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::agents::agent_versions;
 use crate::store::deployment_objects::{
@@ -278,9 +278,7 @@ pub async fn refuse_while_on_hold(
     next: Next,
 ) -> Result<Response, ApiError> {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
-    if person
-        && !passes_while_held(request.method(), request.uri().path())
-        && broker.restore.hold().is_some()
+    if person && !passes_while_held(request.method(), request.uri().path()) && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

@@ -25,13 +25,13 @@ use subtle::ConstantTimeEq as _;
 use tracing::Instrument as _;
 
 use super::change::Change;
-use crate::error::ApiError;
 use super::headers;
 use crate::access::Caller;
-use crate::domain::audit::AuditRecord;
 use crate::access::origin::Origin;
-use crate::state::Broker;
+use crate::domain::audit::AuditRecord;
 use crate::domain::webhooks::happening::Happening;
+use crate::error::ApiError;
+use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{

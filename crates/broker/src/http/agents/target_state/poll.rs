@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::Ask;
 use crate::access::Caller;
-use crate::state::Broker;
 use crate::domain::envelope::Answer;
 use crate::domain::session::refusal;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
 use crate::index::Waiting;
+use crate::state::Broker;
 
 /// What the caller has.
 pub enum Has {
