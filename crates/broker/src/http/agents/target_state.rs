@@ -5,7 +5,6 @@ pub mod repeated;
 
 use std::sync::Arc;
 
-use repeated::RepeatedPoll;
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
@@ -21,6 +20,7 @@ use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use poll::{Has, poll};
+use repeated::RepeatedPoll;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
@@ -74,7 +74,8 @@ pub async fn target_state(
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
             let repeated = Arc::new(RepeatedPoll::new(broker, caller, ask, etag.to_owned()).await);
-            let told = if waits_outside { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
+            let told =
+                if waits_outside { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
             response.extensions_mut().insert(told);
         }
         return Ok(response);
