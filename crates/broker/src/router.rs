@@ -74,7 +74,7 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)),
-        route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::ask_for_key)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::register::rejoin_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::retirement::retire_agent)),
@@ -146,11 +146,11 @@ pub fn router(broker: Arc<Broker>) -> Router {
         router = router.route(&path, guarded);
     }
     router
-        .fallback(frame::unknown_route)
-        .method_not_allowed_fallback(frame::unknown_method)
+        .fallback(middleware::unknown_route)
+        .method_not_allowed_fallback(middleware::unknown_method)
         .layer(CompressionLayer::new())
-        .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn_with_state(Arc::clone(&broker), frame::frame))
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(Arc::clone(&broker), middleware::request_scope))
         .with_state(broker)
 }
 

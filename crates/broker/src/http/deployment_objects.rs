@@ -29,10 +29,10 @@ use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::headers::{has_already, position, text};
-use crate::http::paging::{Asked, Paging, cursor};
+use crate::http::manifest_pool;
+use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
-use crate::http::reading::reading;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::barred_content_find_on_conn;
@@ -42,14 +42,16 @@ use crate::store::deployment_objects::{
 use crate::store::outbox::Doorbell;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_fetch, stack_lock_on_conn};
 
-/// What a manifest turned out to be.
+/// Checksums and size of a parsed manifest.
 pub struct Reading {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub resources: i32,
 }
 
-/// Submit a new version of a stack: the complete YAML, kept exactly as it is.
+/// Submit a new version of a stack.
+///
+/// The body is the complete YAML. It is stored byte for byte.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
     request_body(content = String, content_type = "application/yaml"),
@@ -61,13 +63,13 @@ pub async fn submit_deployment_object(
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    if let Some(again) = write::first_result(&broker, &change, Keep::Plain).await? {
+    if let Some(again) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
         return Ok(again);
     }
     let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
     broker.usage.submission(&broker.pool, project, bytes).await?;
     let reading = read(change.body.clone()).await?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
         let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
         if locked.deleted_at.is_some() {
@@ -88,12 +90,15 @@ pub async fn submit_deployment_object(
         };
         let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
         stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-        write.noting(None, Some(object.checksum));
+        write.audit_digests(None, Some(object.checksum));
         write.ring(project, Doorbell::Stack(locked.id)).await?;
         let stack = NamedStack { id: locked.id, name: locked.name };
         let event = WebhookEvent::ObjectSubmitted;
         write
-            .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
+            .notify_webhooks(
+                project,
+                &Happening::to_stack(event, object.created_at, stack, object.sequence_id),
+            )
             .await?;
         write.finish(StatusCode::CREATED, &object).await
     })
@@ -101,7 +106,7 @@ pub async fn submit_deployment_object(
 }
 
 pub async fn read(body: Bytes) -> Result<Reading, ApiError> {
-    let read = reading("the manifest could not be read", move || {
+    let read = manifest_pool::run("failed to parse the manifest", move || {
         brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
             checksum: Checksum::of(&body),
             parsed_digest: Checksum(manifest.digest()),
@@ -129,7 +134,7 @@ pub async fn list_deployment_objects(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<DeploymentObject>>, ApiError> {
     let project = caller.project();
     let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
@@ -139,8 +144,10 @@ pub async fn list_deployment_objects(
     Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))
 }
 
-/// The bytes of a deployment object, exactly as submitted. They never change. Whoever may not submit does not get
-/// values of Secrets: then what is answered are the objects as read, with these values hidden.
+/// Get the content of a deployment object, byte for byte as submitted.
+///
+/// The content never changes. Callers without permission to submit get the parsed objects with the values of Secrets
+/// hidden.
 #[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
     params(("sequence_id" = i64, Path, description = "Sequence id")),
     responses((status = 200, body = serde_json::Value, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
@@ -158,7 +165,7 @@ pub async fn deployment_object_content(
         Caller::Token(_) if caller.project() == stored.object.project => {}
         Caller::Token(_) => return Err(missing()),
         Caller::Agent(agent) => {
-            // Only a no may be a matter of being behind.
+            // Only a refusal can be wrong because this replica is behind.
             if !concerns(&broker, agent.id, &stored) {
                 broker.catch_up_for(&caller, position(&headers)?).await?;
                 if !concerns(&broker, agent.id, &stored) {
@@ -192,24 +199,25 @@ pub async fn deployment_object_content(
     Ok(response)
 }
 
-/// The objects with the values of Secrets hidden; none if there is nothing to hide.
+/// Returns the objects with the values of Secrets hidden; none if there are none to hide.
 async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, ApiError> {
     if stored.object.is_deletion_marker {
         return Ok(None);
     }
-    let failed = "the content could not be prepared";
-    let shown = reading(failed, move || {
+    let failed = "failed to hide the values of Secrets";
+    let shown = manifest_pool::run(failed, move || {
         let manifest = brokkr_manifest::parse(&stored.content, &Budget::default())?;
         let shown: Vec<_> = manifest.objects.iter().map(|object| redacted(&object.body)).collect();
         let hidden = manifest.objects.iter().zip(&shown).any(|(object, shown)| object.body != *shown);
-        // JSON is YAML.
+        // JSON is valid YAML.
         let text = shown.iter().map(|shown| format!("---\n{shown:#}\n")).collect::<String>();
         Ok::<_, ManifestErrors>(hidden.then_some(text))
     });
     shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
-/// An active agent may read what is in its target state, and any version of what it holds.
+/// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
+/// holds.
 fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
     let picture = broker.index.picture();
     let Some(agent) = picture.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {

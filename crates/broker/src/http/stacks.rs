@@ -24,10 +24,10 @@ use crate::access::Caller;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::Asked;
+use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::precondition::tagged;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::deployment_objects::{
@@ -39,7 +39,10 @@ use crate::store::stacks::{
     stack_lock_on_conn,
 };
 
-/// Read a stack. Its tag goes into `If-Match` of a change.
+/// Get a stack.
+///
+/// A deleted stack is found by id, or by name if no other stack has the name. Use its `ETag` as `If-Match` of a
+/// change.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = Stack)))]
 pub async fn get_stack(
@@ -52,7 +55,9 @@ pub async fn get_stack(
     Ok(tagged(&stack))
 }
 
-/// Create or change a stack. Under the name of a deleted one, a new stack begins.
+/// Create or change a stack.
+///
+/// The name of a deleted stack can be used again: it names a new stack then.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
     params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
     responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
@@ -70,7 +75,7 @@ pub async fn put_stack(
     }
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let created = match &named {
             StackRef::Id(_) => false,
             StackRef::Name(name) => {
@@ -86,7 +91,7 @@ pub async fn put_stack(
         let locked = stack_lock_on_conn(write.conn(), project, &named).await?;
         let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
         if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
+            return Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name)));
         }
         if !created {
             precondition::stack_itself(&mut write, &change, &locked).await?;
@@ -100,28 +105,31 @@ pub async fn put_stack(
     .await
 }
 
-/// How a stack goes.
+/// How to delete a stack.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Parting {
-    /// Leave what agents have of it in their clusters: it loses Brokkr's marks and keeps its values.
+pub struct DeleteStackQuery {
+    /// Keep its resources in the clusters: agents only remove Brokkr's metadata from them.
     #[serde(default)]
     pub keep_resources: bool,
 }
 
-/// Delete a stack. Answers with the deletion marker; deleting again answers with the same one.
+/// Delete a stack.
+///
+/// Agents that hold it remove its resources. The response is the deletion marker; deleting again returns the same
+/// one.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, Parting), responses((status = 200, body = DeploymentObject)))]
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, DeleteStackQuery), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
     State(broker): State<Arc<Broker>>,
     Path(stack): Path<String>,
-    Asked(parting): Asked<Parting>,
+    QueryParams(query): QueryParams<DeleteStackQuery>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
     let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
     let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
     if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
@@ -135,7 +143,7 @@ pub async fn delete_stack(
         checksum: nothing,
         parsed_digest: nothing,
         is_deletion_marker: true,
-        keeps_resources: parting.keep_resources,
+        keeps_resources: query.keep_resources,
         resources: 0,
         content: b"",
         submitted_by: &token.name,
@@ -147,7 +155,7 @@ pub async fn delete_stack(
     let stack = NamedStack { id: locked.id, name: locked.name };
     let event = WebhookEvent::StackDeleted;
     write
-        .happened(project, &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id))
+        .notify_webhooks(project, &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id))
         .await?;
     write.finish(StatusCode::OK, &marker).await
     })

@@ -19,8 +19,8 @@ use crate::access::Caller;
 use crate::domain::hold::passes_while_held;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep, Write};
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::agents::agent_versions;
@@ -65,7 +65,7 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_ahead(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Ahead, &paging).await
 }
@@ -75,7 +75,7 @@ pub async fn list_ahead(
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_unknown(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Unknown, &paging).await
 }
@@ -98,7 +98,7 @@ pub async fn list_holders(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<Holder>>, ApiError> {
     let mut connection = broker.pool.acquire().await.doing("get a connection")?;
     let (id, _) = find(&mut connection, caller.project(), &stack).await?;
@@ -126,7 +126,7 @@ pub async fn settle_stack(
     if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (id, known) = find(write.conn(), project, &stack).await?;
         let settled = match (settlement, known) {
             (Settlement::PublishRestored, Some(project)) => {

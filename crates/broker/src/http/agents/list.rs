@@ -1,7 +1,7 @@
-//! Lists agents: those that fit, in the order that is asked for, page by page, and how many they are.
+//! Lists agents: filtered, sorted, paged and counted.
 //!
-//! Names, labels and status are asked of the index, whatever the size of the fleet. Who is there is not in it, because
-//! that changes all the time: the database tells it.
+//! Names, labels and status come from the index, whatever the size of the fleet. Presence changes all the time and is
+//! read from the database.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use roaring::RoaringBitmap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::sees_all;
+use super::can_see_all;
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::headers::position;
-use crate::http::paging::{Asked, limit, selector, walk};
+use crate::http::paging::{QueryParams, limit, selector, walk};
 use crate::index::{Picture, Place};
 use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
@@ -29,32 +29,34 @@ use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present}
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AgentQuery {
-    /// Only names with this in them.
+    /// Only agents with this text in their name.
     pub name: Option<String>,
-    /// Only agents whose labels match, such as `env=prod`.
+    /// Only agents with matching labels, such as `env=prod`.
     pub selector: Option<String>,
     pub status: Option<AgentStatus>,
-    /// Only those that are there, late, silent, or were never seen.
+    /// Only agents with this presence.
     pub presence: Option<Presence>,
     #[param(inline)]
     pub sort: Option<Sort>,
-    /// Tell how many there are in all, too.
+    /// Return the total number, too.
     #[serde(default)]
     pub count: bool,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
-/// List the agents that are granted to the project; admins see all. A page that is filtered by presence may be short, or
-/// empty, and still have more behind it: `next` tells.
+/// List agents.
+///
+/// A token of a project sees the agents granted to the project; admins see all. A page filtered by presence may be
+/// short or empty although more follow: read on while `next` is set.
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, body = Page<Agent>)))]
 pub async fn list_agents(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<AgentQuery>,
+    QueryParams(query): QueryParams<AgentQuery>,
     headers: HeaderMap,
 ) -> Result<Json<Page<Agent>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
@@ -90,14 +92,15 @@ pub async fn list_agents(
     Ok(Json(page))
 }
 
-/// Those that the caller sees and that fit, whether they are there or not.
+/// Returns the agents that the caller sees and that match, whatever their presence.
 fn fitting(
     picture: &Picture,
     caller: &Caller,
     query: &AgentQuery,
     selector: Option<&Selector>,
 ) -> RoaringBitmap {
-    let mut fitting = if sees_all(caller) { picture.everyone() } else { picture.granted(caller.project()) };
+    let mut fitting =
+        if can_see_all(caller) { picture.everyone() } else { picture.granted(caller.project()) };
     if let Some(selector) = selector {
         fitting &= picture.select(selector);
     }
