@@ -26,6 +26,6 @@ pub fn admin_router(broker: Arc<Broker>, connections: Connections) -> Router {
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", metrics)
-        .fallback(frame::unknown_route)
+        .fallback(middleware::unknown_route)
         .with_state(broker)
 }

@@ -67,7 +67,7 @@ const INTRODUCTION_OF_ROUTES: &str = "# REST API\n\n\
 
 fn described(name: &str, permission: Permission, operation: &Value) -> String {
     let summary = operation["summary"].as_str().unwrap_or_default();
-    let mut text = format!("### `{name}`\n\n{}\n\nOpen to: {permission}.\n\n", plain(&one_line(summary)));
+    let mut text = format!("### `{name}`\n\n{}\n\nPermission: {permission}.\n\n", plain(&one_line(summary)));
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     for parameter in parameters.filter(|parameter| parameter["in"] != "path") {
         let kind = if parameter["in"] == "header" { "header " } else { "" };

@@ -18,7 +18,8 @@ use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::agents::agent_lock_on_conn;
 use crate::store::holds::{
-    holds_answer_on_conn, holds_keep_targets_on_conn, holds_replace_on_conn, holds_tell_on_conn,
+    holds_keep_targets_on_conn, holds_mark_reported_on_conn, holds_replace_on_conn,
+    holds_store_versions_on_conn,
 };
 use crate::store::outbox::Doorbell;
 
@@ -66,8 +67,8 @@ async fn keep_as_targets(
     agent: AgentId,
     holds: &Holds,
 ) -> Result<Vec<(String, StackId)>, ApiError> {
-    holds_tell_on_conn(write.conn(), agent, &holds.held).await?;
-    if !holds_answer_on_conn(write.conn(), agent).await? {
+    holds_store_versions_on_conn(write.conn(), agent, &holds.held).await?;
+    if !holds_mark_reported_on_conn(write.conn(), agent).await? {
         return Ok(Vec::new());
     }
     let unreached: Vec<StackId> = {

@@ -76,7 +76,7 @@ pub async fn target_state(
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
             let repeated = Arc::new(RepeatedPoll::new(broker, caller, claims, etag.to_owned()).await);
-            let told =
+            let result =
                 if waits_in_listener { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
             response.extensions_mut().insert(result);
         }

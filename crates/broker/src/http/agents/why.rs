@@ -57,7 +57,8 @@ pub async fn agent_why(
         let (report, past) = (reports.get(&stack.id), past.of(stack.id));
         explain(&Case { agent: &agent, stack, report, seen: &seen, past })
     };
-    let mut stuck: Vec<_> = stacks.values().map(case).filter(|explained| explained.broken.is_some()).collect();
+    let mut stuck: Vec<_> =
+        stacks.values().map(case).filter(|explained| explained.broken.is_some()).collect();
     stuck.sort_by(|one, other| one.stack_name.cmp(&other.stack_name));
     let mut evidence = vec![format!("{} of {} stacks are not as they should be", stuck.len(), stacks.len())];
     evidence.extend(stuck.iter().take(3).filter_map(|explained| {
