@@ -36,7 +36,7 @@ use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
 use crate::tasks::outbox_tail::OutboxTail;
 use crate::tasks::{
-    audit_chain, event_tail, presence, refusals, restore_state, retention, silence, tidy, webhooks,
+    audit_chain, cleanup, event_tail, presence, refusals, restore_state, retention, silent_agents, webhooks,
 };
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
@@ -130,8 +130,8 @@ impl Server {
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
-        tasks.spawn(silence::run(pool(), stop()));
-        tasks.spawn(tidy::run(pool(), stop()));
+        tasks.spawn(silent_agents::run(pool(), stop()));
+        tasks.spawn(cleanup::run(pool(), stop()));
         tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
         tasks.close();
 

@@ -2,7 +2,7 @@
 //! transaction. Rows never leave this folder: functions return API types or domain facts.
 
 pub mod agent_keys;
-pub mod agent_leave;
+pub mod agent_retirement;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;
@@ -10,7 +10,7 @@ pub mod barred_contents;
 pub mod content_retention;
 mod copy;
 pub mod deployment_objects;
-pub mod duties;
+pub mod task_claims;
 mod error;
 pub mod events;
 pub mod facts;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::domain::webhooks::guard::Guard;
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 use crate::domain::webhooks::network::Network;
 use crate::state::webhooks::WebhookOptions;
 
@@ -36,7 +36,7 @@ impl WebhookArgs {
     #[must_use]
     pub fn options(&self) -> WebhookOptions {
         WebhookOptions {
-            guard: Guard {
+            policy: EgressPolicy {
                 networks: self.webhook_networks.clone(),
                 plain_http: self.webhook_http,
                 any_port: self.webhook_any_port,

@@ -14,7 +14,7 @@
 pub mod alarm;
 pub mod backoff;
 pub mod filter;
-pub mod guard;
+pub mod egress_policy;
 pub mod happening;
 pub mod network;
 pub mod signature;

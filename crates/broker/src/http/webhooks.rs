@@ -37,7 +37,7 @@ async fn find(broker: &Broker, caller: &Caller, named: &str) -> Result<Webhook, 
 }
 
 fn check_url(broker: &Broker, url: &str) -> Result<(), ApiError> {
-    let checked = broker.webhooks.guard.url(url).map(|_| ());
+    let checked = broker.webhooks.policy.url(url).map(|_| ());
     checked.map_err(|refusal| ApiError::new(ErrorCode::BRK2016, refusal.to_string()))
 }
 

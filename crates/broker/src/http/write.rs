@@ -38,7 +38,7 @@ use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
 };
-use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
 
 use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 use crate::telemetry::TRACES;
@@ -67,7 +67,7 @@ pub struct Write<'a> {
     transaction: Transaction<'static, Postgres>,
     key: Option<Key>,
     keep: Keep,
-    rang: bool,
+    notified: bool,
     caller: Option<Caller>,
     origin: Arc<Origin>,
     /// What was there before, by digest.
@@ -126,7 +126,7 @@ impl<'a> Write<'a> {
             transaction,
             key,
             keep,
-            rang: false,
+            notified: false,
             told: false,
             caller: change.caller.clone(),
             origin: Arc::clone(&change.origin),
@@ -141,9 +141,9 @@ impl<'a> Write<'a> {
     }
 
     /// Says what changed, so that every replica looks again.
-    pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
-        self.rang = true;
-        Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> Result<(), ApiError> {
+        self.notified = true;
+        Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
     }
 
     /// What is about to be changed, as it is shown. The answer shows it as it became: the audit log has digests of both.
@@ -208,7 +208,7 @@ impl<'a> Write<'a> {
         }
         let xid = match self.deed(status, &body) {
             Some(deed) => audit_insert(&mut *self.transaction, &[deed]).await?,
-            None => outbox_transaction_on_conn(&mut self.transaction).await?,
+            None => outbox_transaction_id_on_conn(&mut self.transaction).await?,
         };
         let span = tracing::info_span!(target: TRACES, "commit");
         self.transaction.commit().instrument(span).await.doing("commit")?;
@@ -216,7 +216,7 @@ impl<'a> Write<'a> {
         if self.told {
             self.broker.webhooks.notify();
         }
-        if self.rang {
+        if self.notified {
             self.broker.tail.committed(xid);
             let span = tracing::info_span!(target: TRACES, "shown by this replica");
             self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;

@@ -20,13 +20,13 @@ const SLICE: u64 = 5000;
 
 /// What changed; the reader looks up how it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Doorbell {
+pub enum OutboxNotification {
     Agent(AgentId),
     Stack(StackId),
     Grant(GrantId),
 }
 
-impl Doorbell {
+impl OutboxNotification {
     /// One that a newer version rings is not for this one.
     fn read(kind: &str, key: Uuid) -> Option<Self> {
         match kind {
@@ -60,15 +60,15 @@ pub struct Snapshot {
 }
 
 /// Rings inside the transaction that changes the thing.
-pub async fn outbox_ring_on_conn(
+pub async fn outbox_insert_on_conn(
     connection: &mut PgConnection,
     project: &str,
-    bell: Doorbell,
+    bell: OutboxNotification,
 ) -> Result<(), StoreError> {
     let kind = match bell {
-        Doorbell::Agent(_) => "agent",
-        Doorbell::Stack(_) => "stack",
-        Doorbell::Grant(_) => "grant",
+        OutboxNotification::Agent(_) => "agent",
+        OutboxNotification::Stack(_) => "stack",
+        OutboxNotification::Grant(_) => "grant",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
@@ -80,8 +80,8 @@ pub async fn outbox_ring_on_conn(
         .doing("write to the outbox")
 }
 
-/// Begins a transaction that is one consistent, read-only picture.
-pub const FROZEN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Begins a transaction that is one consistent, read-only snapshot.
+pub const READ_ONLY_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// What the frozen transaction sees.
 pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Snapshot, StoreError> {
@@ -126,7 +126,7 @@ pub async fn outbox_read_on_conn(
     connection: &mut PgConnection,
     cursor: u64,
     horizon: u64,
-) -> Result<Vec<Doorbell>, StoreError> {
+) -> Result<Vec<OutboxNotification>, StoreError> {
     let rows: Vec<(String, Uuid)> = sqlx::query_as(
         "SELECT kind, key FROM outbox
          WHERE xid >= $1::bigint::text::xid8 AND xid < $2::bigint::text::xid8
@@ -138,22 +138,22 @@ pub async fn outbox_read_on_conn(
     .await
     .doing("read the outbox")?;
     let mut seen = HashSet::new();
-    let bells = rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key));
+    let bells = rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key));
     Ok(bells.filter(|bell| seen.insert(*bell)).collect())
 }
 
-/// Doorbells from `horizon` on that are visible already. What they are about may or may not show in a picture.
+/// Doorbells from `horizon` on that are visible already. What they are about may or may not show in a snapshot.
 pub async fn outbox_above_on_conn(
     connection: &mut PgConnection,
     horizon: u64,
-) -> Result<HashSet<Doorbell>, StoreError> {
+) -> Result<HashSet<OutboxNotification>, StoreError> {
     let rows: Vec<(String, Uuid)> =
         sqlx::query_as("SELECT kind, key FROM outbox WHERE xid >= $1::bigint::text::xid8")
             .bind(horizon.cast_signed())
             .fetch_all(connection)
             .await
             .doing("read the outbox above the horizon")?;
-    Ok(rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key)).collect())
+    Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
 /// The highest transaction from `horizon` on that rang and is visible already; with keys, only of those, and of
@@ -179,7 +179,7 @@ pub async fn outbox_highest_on_conn(
 }
 
 /// The id of the caller's transaction. A reader whose horizon is above it has seen all of it.
-pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
+pub async fn outbox_transaction_id_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
     sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
         .fetch_one(connection)
         .await
@@ -213,7 +213,7 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, Sto
 /// A request that is cut in two, by a network that goes silent between its messages, leaves such a session: it neither runs a
 /// statement nor is it idle, so no timeout of the server ends it, and its transaction holds the horizon back for as long as
 /// the server hopes for the connection. Whole requests come at once: nobody else waits like that for seconds.
-pub async fn outbox_end_cut_off(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
+pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
     sqlx::query_scalar(
         "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE application_name = $1 AND usename = current_user AND datname = current_database()

@@ -22,7 +22,7 @@ pub struct AlarmKey {
 
 /// How it stands, and what was said last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptAlarm {
+pub struct StoredAlarm {
     pub alarm: Alarm,
     pub sequence_id: SequenceId,
     pub reason: String,
@@ -46,7 +46,7 @@ struct AlarmRow {
 }
 
 impl AlarmRow {
-    fn alarm(self) -> Result<(AlarmKey, KeptAlarm), sqlx::Error> {
+    fn alarm(self) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
         let spell = Spell {
             since: self.since.to_jiff(),
             last: self.last.to_jiff(),
@@ -59,7 +59,7 @@ impl AlarmRow {
             agent: AgentId(self.agent_id),
             trouble: known(&self.trouble)?,
         };
-        let kept = KeptAlarm {
+        let kept = StoredAlarm {
             alarm: if self.told { Alarm::Told(spell) } else { Alarm::Suspect(spell) },
             sequence_id: SequenceId(self.sequence_id),
             reason: self.reason,
@@ -74,7 +74,7 @@ pub async fn webhook_alarm_lock_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<AlarmKey, KeptAlarm>, StoreError> {
+) -> Result<HashMap<AlarmKey, StoredAlarm>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
         "SELECT project, stack_id, agent_id, trouble, told, since, last, count, cause, sequence_id, reason, message
          FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
@@ -92,7 +92,7 @@ pub async fn webhook_alarm_lock_on_conn(
 pub async fn webhook_alarm_due_on_conn(
     connection: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(AlarmKey, KeptAlarm)>, StoreError> {
+) -> Result<Vec<(AlarmKey, StoredAlarm)>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
         "SELECT project, stack_id, agent_id, trouble, told, since, last, count, cause, sequence_id, reason, message
          FROM webhook_alarms WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED",
@@ -108,7 +108,7 @@ pub async fn webhook_alarm_due_on_conn(
 pub async fn webhook_alarm_store_on_conn(
     connection: &mut PgConnection,
     key: &AlarmKey,
-    kept: &KeptAlarm,
+    kept: &StoredAlarm,
     grace: Duration,
 ) -> Result<(), StoreError> {
     let (told, spell) = match kept.alarm {

@@ -11,7 +11,7 @@ use super::{Doing as _, StoreError, known};
 
 /// A message that this replica is to send, until the lease ends.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct ClaimedDelivery {
     pub project: String,
     pub webhook: WebhookId,
     pub id: DeliveryId,
@@ -23,7 +23,7 @@ pub struct Claimed {
 
 /// What becomes of a message after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum DeliveryOutcome {
     Done,
     Again(Duration),
     GiveUp,
@@ -37,7 +37,7 @@ pub async fn webhook_delivery_claim(
     each: i64,
     total: i64,
     lease: Duration,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>, StoreError> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
         "WITH due AS (
@@ -60,7 +60,7 @@ pub async fn webhook_delivery_claim(
     .fetch_all(pool)
     .await
     .doing("claim what is due to webhooks")?;
-    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| Claimed {
+    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| ClaimedDelivery {
         project,
         webhook: WebhookId(webhook),
         id: DeliveryId(id),
@@ -74,14 +74,14 @@ pub async fn webhook_delivery_claim(
 /// Stores what came of an attempt; false if the claim was lost meanwhile, and nothing was stored.
 pub async fn webhook_delivery_finish_on_conn(
     connection: &mut PgConnection,
-    claimed: &Claimed,
+    claimed: &ClaimedDelivery,
     attempt: &Attempt,
-    next: Next,
+    next: DeliveryOutcome,
 ) -> Result<bool, StoreError> {
     let (state, wait) = match next {
-        Next::Done => (DeliveryState::Delivered, Duration::ZERO),
-        Next::Again(wait) => (DeliveryState::Pending, wait),
-        Next::GiveUp => (DeliveryState::Dead, Duration::ZERO),
+        DeliveryOutcome::Delivered => (DeliveryState::Delivered, Duration::ZERO),
+        DeliveryOutcome::Retry(wait) => (DeliveryState::Pending, wait),
+        DeliveryOutcome::GiveUp => (DeliveryState::Dead, Duration::ZERO),
     };
     let finished = sqlx::query(
         "UPDATE webhook_deliveries SET state = $5, due_at = now() + make_interval(secs => $6), claim_token = NULL,

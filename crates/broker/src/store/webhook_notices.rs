@@ -13,7 +13,7 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::webhook_alarms::{
-    AlarmKey, KeptAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
+    AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use super::{Doing as _, StoreError};
@@ -66,7 +66,7 @@ pub async fn webhook_notify_reports_on_conn(
             if alarm == before {
                 continue;
             }
-            let kept = KeptAlarm {
+            let kept = StoredAlarm {
                 alarm,
                 sequence_id: report.sequence_id,
                 reason: report.reason.clone(),
@@ -197,7 +197,7 @@ fn alert(
     now: Timestamp,
     stack: &NamedStack,
     agent: &NamedAgent,
-    kept: &KeptAlarm,
+    kept: &StoredAlarm,
 ) -> Happening {
     let (event, spell) = match (trouble, notice) {
         (Trouble::Failure, Notice::Lasts(spell)) => (WebhookEvent::FailureLasts, spell),

@@ -18,12 +18,12 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::index::{Changes, Index, Seen};
+use crate::index::{Changes, Freshness, Index};
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    Doorbell, FROZEN, Snapshot, outbox_end_cut_off, outbox_highest_on_conn, outbox_read_on_conn,
+    OutboxNotification, READ_ONLY_SNAPSHOT, Snapshot, outbox_terminate_abandoned, outbox_highest_on_conn, outbox_read_on_conn,
     outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
@@ -76,7 +76,7 @@ impl OutboxTail {
         let mut rounds = Rounds::new(Instant::now());
         loop {
             self.notifier.beat();
-            let slices = rounds.due(Instant::now(), self.index.picture().agents());
+            let slices = rounds.due(Instant::now(), self.index.snapshot().agents());
             let looked = match slices {
                 Some(slices) => self.check(cursor, slices).await,
                 None => self.step(cursor).await,
@@ -127,7 +127,7 @@ impl OutboxTail {
     /// Takes in what is between the cursor and the horizon, and moves the cursor there.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let reading = async {
-            let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
+            let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
             let next = self.step_on_conn(&mut transaction, cursor).await?;
             transaction.commit().await.doing("end reading the outbox")?;
             Ok(next)
@@ -145,7 +145,7 @@ impl OutboxTail {
 
     /// The horizon has stood still for a while. If that is because a request was cut in two, nobody else ends it.
     async fn end_what_was_cut_off(&self) {
-        match outbox_end_cut_off(&self.pool, CUT_OFF).await {
+        match outbox_terminate_abandoned(&self.pool, CUT_OFF).await {
             Ok(0) => {}
             Ok(sessions) => tracing::warn!(sessions, "ended sessions whose requests were cut off"),
             Err(error) => {
@@ -177,9 +177,9 @@ impl OutboxTail {
         };
         let (changes, highest) = self.look(connection, &bells, snapshot.horizon).await?;
         let mut seen = seen(&snapshot, highest);
-        seen.shown = seen.shown.max(self.index.seen().shown);
+        seen.shown = seen.shown.max(self.index.freshness().shown);
         if bells.is_empty() {
-            self.index.tell(seen);
+            self.index.set_freshness(seen);
         } else {
             let index = Arc::clone(&self.index);
             off_thread(move || index.apply(changes, seen)).await;
@@ -191,7 +191,7 @@ impl OutboxTail {
     async fn look(
         &self,
         connection: &mut PgConnection,
-        bells: &[Doorbell],
+        bells: &[OutboxNotification],
         horizon: u64,
     ) -> Result<(Changes, Option<u64>), StoreError> {
         let mut agents: Vec<AgentId> = Vec::new();
@@ -199,9 +199,9 @@ impl OutboxTail {
         let mut changes = Changes::default();
         for bell in bells {
             match bell {
-                Doorbell::Agent(agent) => agents.push(*agent),
-                Doorbell::Stack(stack) => stacks.push(*stack),
-                Doorbell::Grant(_) => changes.grants = Some(Vec::new()),
+                OutboxNotification::Agent(agent) => agents.push(*agent),
+                OutboxNotification::Stack(stack) => stacks.push(*stack),
+                OutboxNotification::Grant(_) => changes.grants = Some(Vec::new()),
             }
         }
         if let Some(grants) = &mut changes.grants {
@@ -209,7 +209,7 @@ impl OutboxTail {
         }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
-            stacks.extend(self.index.picture().unknown_holds(&changes.agents));
+            stacks.extend(self.index.snapshot().unknown_holds(&changes.agents));
         }
         if !stacks.is_empty() {
             changes.stacks = facts_of_stacks_on_conn(connection, &stacks).await?;
@@ -246,11 +246,11 @@ fn moved(cursor: &Cursor, snapshot: &Snapshot) -> Timestamp {
     snapshot.now
 }
 
-/// How far a picture of this snapshot has seen, if `highest` is the last above the horizon that shows in it.
-fn seen(snapshot: &Snapshot, highest: Option<u64>) -> Seen {
+/// How far a snapshot of this snapshot has seen, if `highest` is the last above the horizon that shows in it.
+fn seen(snapshot: &Snapshot, highest: Option<u64>) -> Freshness {
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
     let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
-    Seen { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
+    Freshness { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
 }
 
 /// What a task came to; its panic is ours.

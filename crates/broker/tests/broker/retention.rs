@@ -143,7 +143,7 @@ async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Re
         Ok(one?.len() + other?.len())
     };
     assert_eq!(both().await?, 0, "nobody has looked for that long yet");
-    sqlx::query("UPDATE duties SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     assert_eq!(both().await?, 1, "one of the two tells it");
     assert_eq!(both().await?, 0);
     assert_eq!(kinds(&mut connection).await?, ["silent"]);

@@ -8,7 +8,7 @@ use http::StatusCode;
 use crate::error::ApiError;
 use crate::http::write::Write;
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// The agent of this name or id, noted as it is before the change.
 pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, ApiError> {
@@ -20,7 +20,7 @@ pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, Ap
 
 /// Tells every replica, and answers with the agent as it is after the change.
 pub(super) async fn finish(mut write: Write<'_>, agent: &Agent) -> Result<Response, ApiError> {
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
     write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await
 }

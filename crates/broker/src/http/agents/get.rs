@@ -21,7 +21,7 @@ pub async fn get_agent(
     Path(agent): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
-    let agent = agent.filter(|agent| sees(&broker.index.picture(), &caller, agent.id));
+    let agent = agent.filter(|agent| sees(&broker.index.snapshot(), &caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Json(broker.presence.shown(agent)))
 }

@@ -8,14 +8,14 @@ use brokkr_api::ErrorCode;
 use brokkr_api::objects::DeploymentObject;
 use http::StatusCode;
 
-use super::wanted_contents::Wanted;
+use super::wanted_contents::DesiredObject;
 use crate::state::Broker;
 use crate::http::change::Change;
 use crate::http::deployment_objects::submit::read;
 use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{restore_fulfil_on_conn, restore_stack_on_conn, restore_told_on_conn};
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
@@ -26,7 +26,7 @@ use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
     responses((status = 201, body = DeploymentObject)))]
 pub async fn hand_over_content(
     State(broker): State<Arc<Broker>>,
-    Path(wanted): Path<Wanted>,
+    Path(wanted): Path<DesiredObject>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let (agent, stack) = (change.caller()?.agent()?.id, wanted.stack()?);
@@ -77,7 +77,7 @@ pub async fn hand_over_content(
     };
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-    write.ring(&locked.project, Doorbell::Stack(locked.id)).await?;
+    write.notify(&locked.project, OutboxNotification::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, %agent, sequence_id = %object.sequence_id, "taken back from an agent");
     write.finish(StatusCode::CREATED, &object).await
 }

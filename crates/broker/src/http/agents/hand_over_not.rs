@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::wanted_contents::Wanted;
+use super::wanted_contents::DesiredObject;
 use crate::state::Broker;
 use crate::http::change::Change;
 use crate::error::ApiError;
@@ -31,7 +31,7 @@ pub struct Refusal {
     responses((status = 204, description = "Noted")))]
 pub async fn refuse_content(
     State(broker): State<Arc<Broker>>,
-    Path(wanted): Path<Wanted>,
+    Path(wanted): Path<DesiredObject>,
     Asked(refusal): Asked<Refusal>,
     change: Change,
 ) -> Result<Response, ApiError> {

@@ -20,7 +20,7 @@ use crate::store::agents::agent_lock_on_conn;
 use crate::store::holds::{
     holds_answer_on_conn, holds_keep_targets_on_conn, holds_replace_on_conn, holds_tell_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// An agent holds this many stacks at most.
 const MOST: usize = 10_000;
@@ -47,9 +47,9 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     }
     holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
     let kept = answer_the_question(&broker, &mut write, agent, &holds).await?;
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
     for (project, stack) in &kept {
-        write.ring(project, Doorbell::Stack(*stack)).await?;
+        write.notify(project, OutboxNotification::Stack(*stack)).await?;
     }
     let answered = write.finish_empty().await?;
     broker.restore.holds_reported(agent);
@@ -69,10 +69,10 @@ async fn answer_the_question(
         return Ok(Vec::new());
     }
     let unreached: Vec<StackId> = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent);
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent);
         let reached = |stack: &StackId| {
-            facts.zip(picture.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
+            facts.zip(snapshot.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
         };
         holds.stacks.iter().copied().filter(|stack| !reached(stack)).collect()
     };

@@ -18,7 +18,7 @@ use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write, digest};
 use crate::index::Losses;
 use crate::store::agents::{AgentRef, agent_fetch, agent_patch_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Change an agent. What is not given stays. Labels that take stacks away need `expect`.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents", request_body = AgentPatch,
@@ -46,7 +46,7 @@ pub async fn patch_agent(
     write.noting(Some(settings(&before)), Some(settings(&agent)));
     // Counted with the row locked: nobody else changes these labels meanwhile.
     expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     write.finish(StatusCode::OK, &agent).await
 }
 
@@ -56,8 +56,8 @@ fn settings(agent: &Agent) -> Checksum {
 }
 
 fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let lost =
-        picture.agent(agent).zip(labels).map(|(agent, labels)| picture.lost_by_labels(agent, labels.into()));
+        snapshot.agent(agent).zip(labels).map(|(agent, labels)| snapshot.lost_by_labels(agent, labels.into()));
     lost.unwrap_or_default()
 }

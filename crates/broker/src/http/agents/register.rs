@@ -20,7 +20,7 @@ use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::agent_insert_on_conn;
 use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// An Ed25519 public key as it travels.
 pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
@@ -74,7 +74,7 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
             agent
         }
     };
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent_id)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent_id)).await?;
     let bad_name = |error: BadName| ApiError::new(ErrorCode::BRK9001, "a stored name is bad").because(error);
     let name: Name = token.agent_name.parse().map_err(bad_name)?;
     let registered = RegisteredAgent { agent_id, name, installation_id: broker.installation };

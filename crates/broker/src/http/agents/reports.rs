@@ -12,7 +12,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use crate::state::Broker;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
 use crate::http::change::Change;
 use crate::error::ApiError;
@@ -68,8 +68,8 @@ async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiEr
     let named: BTreeSet<StackId> = reports.iter().map(|report| report.stack_id).collect();
     let mut projects: HashMap<StackId, String> = HashMap::new();
     {
-        let picture = broker.index.picture();
-        let known = named.iter().filter_map(|stack| picture.stack(*stack));
+        let snapshot = broker.index.snapshot();
+        let known = named.iter().filter_map(|stack| snapshot.stack(*stack));
         projects.extend(known.map(|stack| (stack.id, stack.project.clone())));
     }
     // Deleted and held by nobody, new a moment ago at another replica, or of before a restore.
@@ -83,13 +83,13 @@ async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiEr
 
 /// The broker's own hops: what it knows better than the agent.
 fn fill_hops(broker: &Broker, agent: AgentId, reports: &mut [Report], now: Timestamp) {
-    let picture = broker.index.picture();
-    let agent = picture.agent(agent);
+    let snapshot = broker.index.snapshot();
+    let agent = snapshot.agent(agent);
     for report in reports {
         report.hops.reported = Some(now);
         let known = agent
-            .zip(picture.stack(report.stack_id))
-            .and_then(|(agent, stack)| wanted(agent, stack))
+            .zip(snapshot.stack(report.stack_id))
+            .and_then(|(agent, stack)| desired(agent, stack))
             .filter(|wanted| wanted.sequence_id() == report.sequence_id);
         if let Some(wanted) = known {
             report.hops.published = Some(wanted.object.published_at);

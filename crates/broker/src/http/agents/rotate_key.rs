@@ -16,7 +16,7 @@ use crate::http::change::Change;
 use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agent_keys::{agent_keys_lock_on_conn, agent_keys_rotate_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Register a new key. It counts from now on, and the one that signed this is good for another hour. The same
 /// key again answers the same, so that a lost answer strands nobody.
@@ -45,7 +45,7 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
     } else {
         let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
         write.noting(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
         tracing::info!(agent_id = %agent.id, "agent changed its key");
         Some(until)
     };

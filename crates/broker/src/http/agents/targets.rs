@@ -41,16 +41,16 @@ pub async fn list_targets(
 }
 
 fn targets(broker: &Broker, caller: &Caller, agent: &AgentRef) -> Result<Vec<Target>, ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let agent = match agent {
-        AgentRef::Id(id) => picture.agent(*id),
-        AgentRef::Name(name) => picture.agent_named(name),
+        AgentRef::Id(id) => snapshot.agent(*id),
+        AgentRef::Name(name) => snapshot.agent_named(name),
     };
-    let agent = agent.filter(|agent| sees(&picture, caller, agent.id));
+    let agent = agent.filter(|agent| sees(&snapshot, caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     let all = matches!(caller, Caller::Agent(_)) || sees_all(caller);
     let mut targets = Vec::new();
-    for stack in picture.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
+    for stack in snapshot.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
         for reason in reasons(agent, stack) {
             let stack_name =
                 stack.name.parse().map_err(|_| ApiError::new(ErrorCode::BRK9001, "a stored name is bad"))?;

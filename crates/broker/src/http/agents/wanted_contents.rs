@@ -16,11 +16,11 @@ use crate::store::restore::restore_wanted_of;
 
 /// Of which stack a content is wanted: the path of those who hand it over.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Wanted {
+pub struct DesiredObject {
     stack: String,
 }
 
-impl Wanted {
+impl DesiredObject {
     pub fn stack(&self) -> Result<StackId, ApiError> {
         self.stack.parse().map_err(|_| ApiError::not_found("wanted content"))
     }

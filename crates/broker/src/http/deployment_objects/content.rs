@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::state::Broker;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::state::contents::present;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, position, text};
@@ -96,13 +96,13 @@ async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, Ap
 
 /// An active agent may read what is in its target state, and any version of what it holds.
 fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
-    let picture = broker.index.picture();
-    let Some(agent) = picture.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
+    let snapshot = broker.index.snapshot();
+    let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
         return false;
     };
-    let targeted = picture
+    let targeted = snapshot
         .stack(stored.object.stack_id)
-        .and_then(|stack| wanted(agent, stack))
+        .and_then(|stack| desired(agent, stack))
         .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
     targeted || agent.holds(stored.object.stack_id)
 }

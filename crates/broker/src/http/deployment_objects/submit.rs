@@ -22,7 +22,7 @@ use crate::http::reading::reading;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{NewObject, deployment_object_insert_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
 /// What a manifest turned out to be.
@@ -75,7 +75,7 @@ pub async fn submit_deployment_object(
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
     write.noting(None, Some(object.checksum));
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     let stack = NamedStack { id: locked.id, name: locked.name };
     let event = WebhookEvent::ObjectSubmitted;
     write

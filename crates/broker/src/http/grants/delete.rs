@@ -14,7 +14,7 @@ use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::grants::{grant_delete_on_conn, grant_fetch, grants_lock_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Withdraw a grant. Stacks that agents hold by it stay as they are, frozen: nothing is written, nothing deleted.
 #[utoipa::path(delete, path = "/api/v1/grants/{grant}", tag = "grants",
@@ -35,11 +35,11 @@ pub async fn delete_grant(
     let grant = grant.ok_or_else(|| ApiError::not_found("grant"))?;
     write.was(&grant);
     expect.allow(&{
-        let picture = broker.index.picture();
-        let grants = with(&picture.project_grants(&grant.project), grant.id, None);
-        picture.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))
+        let snapshot = broker.index.snapshot();
+        let grants = with(&snapshot.project_grants(&grant.project), grant.id, None);
+        snapshot.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))
     })?;
     grant_delete_on_conn(write.conn(), grant.id).await?;
-    write.ring(&grant.project, Doorbell::Grant(grant.id)).await?;
+    write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
     write.finish_empty().await
 }

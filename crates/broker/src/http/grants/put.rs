@@ -18,7 +18,7 @@ use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::grants::{grant_count_on_conn, grant_fetch, grant_put_on_conn, grants_lock_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Grants of an installation. Every replica reads all of them when one changes.
 const MOST: i64 = 10_000;
@@ -55,13 +55,13 @@ pub async fn put_grant(
     }
     let id = before.as_ref().map_or_else(GrantId::generate, |before| before.id);
     expect.allow(&{
-        let picture = broker.index.picture();
-        let grants = with(&picture.project_grants(&wanted.project), id, Some(&wanted));
-        picture.lost_by_grants(&wanted.project, &ProjectGrants::new(&wanted.project, grants))
+        let snapshot = broker.index.snapshot();
+        let grants = with(&snapshot.project_grants(&wanted.project), id, Some(&wanted));
+        snapshot.lost_by_grants(&wanted.project, &ProjectGrants::new(&wanted.project, grants))
     })?;
     let grant = grant_put_on_conn(write.conn(), id, name.as_str(), &wanted, &token.name).await?;
     let grant = grant.ok_or_else(|| ApiError::not_found("project"))?;
-    write.ring(&grant.project, Doorbell::Grant(grant.id)).await?;
+    write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
     write.finish(if before.is_none() { StatusCode::CREATED } else { StatusCode::OK }, &grant).await
 }
 

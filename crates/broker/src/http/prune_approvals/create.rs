@@ -14,7 +14,7 @@ use crate::http::change::Change;
 use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::prune_approvals::prune_approval_put_on_conn;
 use crate::store::stacks::{StackRef, stack_lock_on_conn};
 
@@ -37,7 +37,7 @@ pub async fn approve_prune(
         None => None,
         Some(named) => {
             let found = agent_fetch(&broker.pool, &AgentRef::read(named)).await?.map(|agent| agent.id);
-            let seen = found.filter(|agent| sees(&broker.index.picture(), caller, *agent));
+            let seen = found.filter(|agent| sees(&broker.index.snapshot(), caller, *agent));
             Some(seen.ok_or_else(|| ApiError::not_found("agent"))?)
         }
     };
@@ -55,6 +55,6 @@ pub async fn approve_prune(
     let approval =
         prune_approval_put_on_conn(write.conn(), &locked, wanted.sequence_id, agent, objects, &token.name)
             .await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     write.finish(StatusCode::CREATED, &approval).await
 }

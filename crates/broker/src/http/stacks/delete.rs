@@ -21,7 +21,7 @@ use crate::http::write::{Begun, Keep, Write};
 use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
 /// How a stack goes.
@@ -69,7 +69,7 @@ pub async fn delete_stack(
     };
     let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
     stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
     let stack = NamedStack { id: locked.id, name: locked.name };
     let event = WebhookEvent::StackDeleted;

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::http::precondition;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::http::write::{Begun, Keep, Write};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
     StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
 };
@@ -63,7 +63,7 @@ pub async fn put_stack(
         precondition::stack_itself(&mut write, &change, &locked).await?;
     }
     stack_change_on_conn(write.conn(), &locked, &wanted).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await

@@ -19,12 +19,12 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::state::Broker;
-use crate::domain::envelope::{Wanted, wanted};
+use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, state};
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit, selector, walk};
-use crate::index::Picture;
+use crate::index::Snapshot;
 use crate::store::StoreError;
 use crate::store::stack_status::{
     stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
@@ -32,8 +32,8 @@ use crate::store::stack_status::{
 use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::status_counts_of_stack;
 
-/// A stack that more agents have reported on is read in the order of all agents' names: nearly everybody is concerned.
-/// For the others, those concerned are found in the index.
+/// A stack that more agents have reported on is read in the order of all agents' names: nearly everybody is affected.
+/// For the others, those affected are found in the index.
 const MANY: u64 = 20_000;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -55,22 +55,22 @@ pub struct StatusQuery {
 pub struct Known {
     agent: AgentId,
     active: bool,
-    wanted: Option<Wanted>,
+    wanted: Option<DesiredObject>,
     holds: bool,
 }
 
 impl Known {
-    pub fn of(picture: &Picture, stack: StackId, agent: AgentId) -> Self {
-        let facts = picture.agent(agent);
+    pub fn of(snapshot: &Snapshot, stack: StackId, agent: AgentId) -> Self {
+        let facts = snapshot.agent(agent);
         Self {
             agent,
             active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
-            wanted: facts.zip(picture.stack(stack)).and_then(|(facts, stack)| wanted(facts, stack)),
+            wanted: facts.zip(snapshot.stack(stack)).and_then(|(facts, stack)| desired(facts, stack)),
             holds: facts.is_some_and(|facts| facts.holds(stack)),
         }
     }
 
-    fn is_concerned(&self) -> bool {
+    fn is_affected(&self) -> bool {
         self.wanted.is_some() || self.holds
     }
 }
@@ -94,12 +94,12 @@ pub async fn stack_status(
     let source = Source::of(&broker, &stack, query.state).await?;
     let everybody_fits = query.state.is_none() && selector.is_none();
     let fit = |line: Line| {
-        let picture = broker.index.picture();
-        let known = Known::of(&picture, stack.id, line.agent);
+        let snapshot = broker.index.snapshot();
+        let known = Known::of(&snapshot, stack.id, line.agent);
         let selected =
-            |selector: &Selector| picture.agent(line.agent).is_some_and(|agent| agent.matches(selector));
-        let concerned = line.report.is_some() || known.is_concerned();
-        let status = (concerned && selector.as_ref().is_none_or(selected))
+            |selector: &Selector| snapshot.agent(line.agent).is_some_and(|agent| agent.matches(selector));
+        let affected = line.report.is_some() || known.is_affected();
+        let status = (affected && selector.as_ref().is_none_or(selected))
             .then(|| status(&stack, line.name, known, line.report))?;
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
@@ -125,10 +125,10 @@ pub struct Line {
 enum Source {
     /// Those whose last word was this: nobody else can be in the state that is asked for.
     Reported(Transition),
-    /// All agents: nearly everybody is concerned.
+    /// All agents: nearly everybody is affected.
     Everybody,
     /// Whom the index names, and who reported.
-    Concerned,
+    Affected,
 }
 
 impl Source {
@@ -146,7 +146,7 @@ impl Source {
         }
         let counts = status_counts_of_stack(&broker.pool, &stack.project, stack.id).await?;
         let many = counts.iter().map(|(_, _, agents)| agents).sum::<u64>() > MANY;
-        Ok(if many { Self::Everybody } else { Self::Concerned })
+        Ok(if many { Self::Everybody } else { Self::Affected })
     }
 
     async fn lines(
@@ -162,8 +162,8 @@ impl Source {
                 stack_status_by_transition(pool, project, id, transition, after, chunk).await?
             }
             Self::Everybody => stack_status_walk(pool, project, id, after, chunk).await?,
-            Self::Concerned => {
-                let mut names = concerned(broker, id, after, chunk);
+            Self::Affected => {
+                let mut names = affected(broker, id, after, chunk);
                 names.extend(stack_status_reporters(pool, project, id, after, chunk).await?);
                 let names: Vec<(String, AgentId)> = names.into_iter().take(chunk).collect();
                 let agents: Vec<AgentId> = names.iter().map(|(_, agent)| *agent).collect();
@@ -179,11 +179,11 @@ impl Source {
 }
 
 /// The first agents, by name after the given one, that the stack reaches or that hold it.
-fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
-    let picture = broker.index.picture();
-    let Some(stack) = picture.stack(stack) else { return BTreeMap::new() };
-    let mut agents = picture.reached(stack);
-    agents.extend(picture.holders(stack.id));
+fn affected(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
+    let snapshot = broker.index.snapshot();
+    let Some(stack) = snapshot.stack(stack) else { return BTreeMap::new() };
+    let mut agents = snapshot.reached(stack);
+    agents.extend(snapshot.holders(stack.id));
     agents.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
     // Each may be there twice. A stack may reach the whole fleet before anybody reported.
     let enough = 2 * most;

@@ -34,9 +34,9 @@ pub async fn stack_summary(
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
     let (targeted, holding) = {
-        let picture = broker.index.picture();
-        let targeted = picture.stack(stack.id).map_or(0, |stack| picture.reached(stack).len());
-        (targeted as u64, picture.holders(stack.id).count() as u64)
+        let snapshot = broker.index.snapshot();
+        let targeted = snapshot.stack(stack.id).map_or(0, |stack| snapshot.reached(stack).len());
+        (targeted as u64, snapshot.holders(stack.id).count() as u64)
     };
     let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
     let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);

@@ -48,7 +48,7 @@ pub async fn stack_why(
     let seen = seen(&broker, &agent).await?;
     let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
     let past = pasts(&broker, &stack.project, agent.id, &[stack.id]).await?;
-    let facts = broker.index.picture().stack(stack.id).cloned().unwrap_or_else(|| over(&stack));
+    let facts = broker.index.snapshot().stack(stack.id).cloned().unwrap_or_else(|| over(&stack));
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
     let mut told = told(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
     // Grants are for administrators to see, and to change.
@@ -90,7 +90,7 @@ async fn named(
     let agent = agent_facts(broker, agent)?;
     // Whom the stack names is known to its project, whatever was taken from it since.
     let is_named = stack.targets.agents.contains(&agent.name);
-    if !is_named && !sees(&broker.index.picture(), caller, agent.id) {
+    if !is_named && !sees(&broker.index.snapshot(), caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     Ok((stack, agent))
@@ -98,10 +98,10 @@ async fn named(
 
 /// What the index knows about the agent of this name or id.
 pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let agent = match AgentRef::read(named) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
     };
     agent.cloned().ok_or_else(|| ApiError::not_found("agent"))
 }

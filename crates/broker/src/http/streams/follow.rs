@@ -20,7 +20,7 @@ use crate::http::guard::authenticate;
 use crate::access::origin::Origin;
 use crate::state::{Broker, Progress};
 use crate::error::ApiError;
-use crate::store::events::{EventPlace, event_follow};
+use crate::store::events::{EventCursor, event_follow};
 use crate::state::streams::{StreamPermit, StreamedEvent};
 
 /// How long a right that was looked at counts.
@@ -48,7 +48,7 @@ impl Filter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resume {
     epoch: i64,
-    place: EventPlace,
+    place: EventCursor,
 }
 
 fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
@@ -72,7 +72,7 @@ pub struct Follow {
     receiver: broadcast::Receiver<Arc<StreamedEvent>>,
     /// Read from the database up to here; the rest is told.
     told_from: u64,
-    after: EventPlace,
+    after: EventCursor,
     catching_up: bool,
     waiting: VecDeque<Arc<StreamedEvent>>,
     looked_at: Instant,
@@ -118,7 +118,7 @@ impl Follow {
             epoch: from.epoch,
             receiver,
             told_from: from.horizon,
-            after: known.map_or_else(|| EventPlace::before(from.horizon), |resume| resume.place),
+            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.place),
             catching_up: known.is_some(),
             waiting: VecDeque::new(),
             looked_at: Instant::now(),
@@ -162,7 +162,7 @@ impl Follow {
     }
 
     /// Neither read from the database already, nor had before.
-    fn is_new(&self, place: EventPlace) -> bool {
+    fn is_new(&self, place: EventCursor) -> bool {
         place.xid >= self.told_from && place > self.after
     }
 
@@ -206,7 +206,7 @@ where
         if std::mem::take(&mut follow.is_reset) {
             let text =
                 "the place to go on from is of another history; list what happened, then go on from here";
-            let id = format!("{}.{}", follow.epoch, EventPlace::before(follow.told_from));
+            let id = format!("{}.{}", follow.epoch, EventCursor::before(follow.told_from));
             return Some((Ok(Message::default().event("reset").id(id).data(text)), (follow, told)));
         }
         loop {

@@ -56,6 +56,6 @@ async fn current(broker: &Broker, stack: &Stack, told: &StreamedEvent) -> Result
         Ok::<_, StoreError>(reports.remove(&agent))
     };
     let report = told.report.get_or_try_init(fetch).await?.clone();
-    let known = Known::of(&broker.index.picture(), stack.id, agent);
+    let known = Known::of(&broker.index.snapshot(), stack.id, agent);
     Ok(status(stack, told.event.agent_name.clone(), known, report))
 }

@@ -19,7 +19,7 @@ use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_content, deployment_object_insert_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
     Told, restore_find_on_conn, restore_stack_on_conn, restore_told_on_conn, restore_wish_on_conn,
 };
@@ -75,7 +75,7 @@ pub async fn settle_stack(
                 (false, Some(digest), _) => {
                     check_names(&told)?;
                     restore_wish_on_conn(write.conn(), id, agent.0, &told, digest, &by).await?;
-                    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.0)).await?;
+                    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.0)).await?;
                     let settled = Settled { object: None, waiting_for: Some(agent.1) };
                     // Before the answer is awaited, so that this replica's agents are asked at once.
                     broker.restore.note_wanted(agent.0);
@@ -104,10 +104,10 @@ async fn find(
 }
 
 fn agent_named(broker: &Broker, agent: &str) -> Result<(brokkr_api::AgentId, Name), ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let facts = match AgentRef::read(agent) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
     };
     let facts = facts.ok_or_else(|| ApiError::not_found("agent"))?;
     let name = facts.name.parse().map_err(|_| ApiError::not_found("agent"))?;
@@ -172,7 +172,7 @@ async fn publish(
 ) -> Result<DeploymentObject, ApiError> {
     let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
     stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
-    write.ring(&stack.project, Doorbell::Stack(stack.id)).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
     Ok(object)
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{cannot_seal, check_filter, check_url, vault};
 use crate::state::Broker;
 use crate::domain::webhooks::signature::WebhookSecret;
-use crate::domain::webhooks::vault::Place;
+use crate::domain::webhooks::vault::SecretOwner;
 use crate::http::change::Change;
 use crate::error::ApiError;
 use crate::state::quota::{Added, quota_check_on_conn};
@@ -45,7 +45,7 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
         return Err(ApiError::new(ErrorCode::BRK2018, detail));
     }
     let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
-    let sealed = vault.seal(Place { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
+    let sealed = vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
     let new = NewWebhook { project, id, name, url: &wanted.url, filter: &wanted.filter };
     let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
         Err(error) if error.is_taken() => {

@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::{cannot_seal, vault};
 use crate::state::Broker;
 use crate::domain::webhooks::signature::WebhookSecret;
-use crate::domain::webhooks::vault::Place;
+use crate::domain::webhooks::vault::SecretOwner;
 use crate::http::change::Change;
 use crate::error::ApiError;
 use crate::http::write::{Begun, Keep, Write};
@@ -47,7 +47,7 @@ pub async fn rotate_webhook_secret(
     let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
     let secret = WebhookSecret::generate();
     let sealed =
-        vault.seal(Place { project, webhook: webhook.id }, secret.as_bytes()).map_err(cannot_seal)?;
+        vault.seal(SecretOwner { project, webhook: webhook.id }, secret.as_bytes()).map_err(cannot_seal)?;
     webhook_secrets_retire_on_conn(write.conn(), project, webhook.id, overlap).await?;
     webhook_secret_insert_on_conn(write.conn(), project, webhook.id, &sealed).await?;
     write.finish(StatusCode::OK, &WebhookWithSecret { webhook, secret: secret.expose() }).await

@@ -9,13 +9,13 @@ use sqlx::PgConnection;
 
 use super::{Cursor, OutboxTail, finished, off_thread, seen};
 use crate::domain::facts::AgentFacts;
-use crate::index::{Changes, Picture};
+use crate::index::{Changes, Snapshot};
 use crate::store::facts::{
     facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
 };
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    FROZEN, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn, outbox_snapshot_on_conn,
+    READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn, outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
 
@@ -24,10 +24,10 @@ impl OutboxTail {
     /// horizon and was already loaded is simply taken in again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
+        let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         let exported = outbox_export_on_conn(&mut transaction).await?;
-        let mut beside = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
+        let mut beside = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
         outbox_import_on_conn(&mut beside, &exported).await?;
         let rest = tokio::spawn(async move {
             take_your_time(&mut beside).await?;
@@ -48,7 +48,7 @@ impl OutboxTail {
         let read = started.elapsed();
         off_thread(move || {
             let agents = with_holds(agents, holds);
-            index.replace(Picture::new(Changes { agents, stacks, grants: Some(grants) }), seen);
+            index.replace(Snapshot::new(Changes { agents, stacks, grants: Some(grants) }), seen);
         })
         .await;
         let (read, all) = (read.as_millis(), started.elapsed().as_millis());

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::Ask;
 use crate::access::Caller;
 use crate::state::Broker;
-use crate::domain::envelope::Answer;
+use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
@@ -60,7 +60,7 @@ pub async fn poll(
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
         let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
-            && !Box::pin(broker.access.assertions.still(&broker.index, &broker.pool, agent)).await?
+            && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
         {
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
@@ -113,8 +113,8 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
         return Ok(());
     }
     let (session, holds_digest) = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
         (facts.session, facts.holds_digest)
     };
     if let Some(code) = ask.session.and_then(|claimed| refusal(session, claimed)) {
@@ -132,20 +132,20 @@ fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
     if broker.restore.for_agent(agent).content {
         return Some(Want::Contents);
     }
-    broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
+    broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
 /// An answer and from when it is.
 struct Current {
-    answer: Arc<Answer>,
+    answer: Arc<EncodedEnvelope>,
     position: Position,
 }
 
 /// The answer as it is now, if the session may still have it.
 fn current(broker: &Broker, agent: AgentId, ask: &Ask) -> Result<Current, ApiError> {
     {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
         if let Some(code) = ask.session.and_then(|session| refusal(facts.session, session)) {
             return Err(ApiError::new(code, code.title()));
         }
@@ -153,7 +153,7 @@ fn current(broker: &Broker, agent: AgentId, ask: &Ask) -> Result<Current, ApiErr
             return Err(ApiError::new(ErrorCode::BRK3001, "the broker knows another list of held stacks"));
         }
     }
-    let (answer, position) = broker.index.answer(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    let (answer, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Current { answer, position })
 }
 

@@ -1,6 +1,6 @@
-//! Every minute the whole picture is compared with the database: a slice of it at a time, by digest.
+//! Every minute the whole snapshot is compared with the database: a slice of it at a time, by digest.
 //!
-//! Both digests are of one snapshot. The tail first takes in what is below the snapshot's horizon; then picture and
+//! Both digests are of one snapshot. The tail first takes in what is below the snapshot's horizon; then snapshot and
 //! snapshot can differ only in what bells above the horizon are about, and that is left out on both sides. Whatever
 //! else differs is a mistake of ours, or a hand in the database: it is said loudly, and everything is loaded anew.
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Cursor, OutboxTail};
 use crate::store::fingerprints::fingerprints_on_conn;
 use crate::store::grants::facts_of_all_grants_on_conn;
-use crate::store::outbox::{Doorbell, FROZEN, outbox_above_on_conn};
+use crate::store::outbox::{OutboxNotification, READ_ONLY_SNAPSHOT, outbox_above_on_conn};
 use crate::store::{Doing as _, StoreError};
 
 /// In which everything is compared once.
@@ -55,7 +55,7 @@ impl Rounds {
 impl OutboxTail {
     /// A step, after which these slices are compared with the database; on difference, everything is loaded anew.
     pub async fn check(&self, cursor: Cursor, slices: RangeInclusive<u8>) -> Result<Cursor, StoreError> {
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to compare the index")?;
+        let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
         let Some(next) = self.step_on_conn(&mut transaction, cursor).await? else {
             transaction.rollback().await.doing("end comparing the index")?;
             return self.load().await;
@@ -63,17 +63,17 @@ impl OutboxTail {
         let above = outbox_above_on_conn(&mut transaction, next.snapshot.horizon).await?;
         let without: Vec<Uuid> = above.iter().map(|bell| bell.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
-        let grants = if above.iter().any(|bell| matches!(bell, Doorbell::Grant(_))) {
+        let grants = if above.iter().any(|bell| matches!(bell, OutboxNotification::Grant(_))) {
             None
         } else {
             Some(facts_of_all_grants_on_conn(&mut transaction).await?)
         };
         transaction.commit().await.doing("end comparing the index")?;
         let (here, same_grants) = {
-            let picture = self.index.picture();
+            let snapshot = self.index.snapshot();
             let without: HashSet<Uuid> = without.into_iter().collect();
-            let same = grants.is_none_or(|grants| picture.has_grants(grants));
-            (picture.fingerprints(&slices, &without), same)
+            let same = grants.is_none_or(|grants| snapshot.has_grants(grants));
+            (snapshot.fingerprints(&slices, &without), same)
         };
         if here == there && same_grants {
             return Ok(next);
@@ -85,7 +85,7 @@ impl OutboxTail {
             same_grants,
             "the index is not what the database holds; this is a bug, or somebody wrote to the database by hand"
         );
-        if self.index.disagreed(HEAL_EVERY) { self.load().await } else { Ok(next) }
+        if self.index.record_mismatch(HEAL_EVERY) { self.load().await } else { Ok(next) }
     }
 }
 
