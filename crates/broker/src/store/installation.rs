@@ -5,7 +5,7 @@ use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
-use crate::domain::hold::{Raised, Remembered};
+use crate::domain::hold::{Raised, DatabaseIds};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")
@@ -100,7 +100,7 @@ pub async fn installation_hold_by_hand_on_conn(
 /// How things stand for a raise; the row stays locked until the transaction ends.
 #[derive(Clone, Debug)]
 pub struct BeforeRaise {
-    pub remembered: Remembered,
+    pub database: DatabaseIds,
     /// Seconds since 1970, by the database's clock.
     pub now: i64,
     pub hold: Option<Hold>,
@@ -144,7 +144,7 @@ pub async fn installation_before_raise_on_conn(
     .await
     .doing("read what agents told")?;
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    Ok(BeforeRaise { remembered: Remembered { epoch, sequence, at }, now, hold, claims })
+    Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
 /// Raises the epoch, lets ids go on above `sequence`, ends the hold, asks all agents anew, and notes it.
@@ -166,7 +166,7 @@ pub async fn installation_raise_on_conn(
     )
     .bind(raised.epoch)
     .bind(by)
-    .bind(before.remembered.epoch)
+    .bind(before.database.epoch)
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))

@@ -10,7 +10,7 @@ use axum::response::Response;
 
 use crate::access::Caller;
 use crate::state::Broker;
-use crate::domain::hold::passes_while_held;
+use crate::domain::hold::is_allowed_on_hold;
 use crate::error::ApiError;
 
 pub async fn unless_held(
@@ -20,7 +20,7 @@ pub async fn unless_held(
 ) -> Result<Response, ApiError> {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
     if person
-        && !passes_while_held(request.method(), request.uri().path())
+        && !is_allowed_on_hold(request.method(), request.uri().path())
         && broker.restore.hold().is_some()
     {
         return Err(broker.held());
