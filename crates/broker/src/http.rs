@@ -38,5 +38,4 @@ pub mod stacks;
 pub mod streams;
 pub mod system;
 pub mod webhooks;
-pub mod whoami;
 pub mod write;

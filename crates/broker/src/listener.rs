@@ -132,8 +132,12 @@ impl Listener {
     /// Serves until the shutdown drains; then lets requests finish for a while.
     pub async fn run(self, router: Router, shutdown: Shutdown, drain: Duration) {
         while let Some((stream, peer, permits)) = self.next(&shutdown.draining).await {
-            let context =
-                ConnectionContext { router: router.clone(), peer, leaving: shutdown.leaving.clone(), draining: shutdown.draining.clone() };
+            let context = ConnectionContext {
+                router: router.clone(),
+                peer,
+                leaving: shutdown.leaving.clone(),
+                draining: shutdown.draining.clone(),
+            };
             let tls = self.tls.clone();
             self.tasks.spawn(async move {
                 connection(stream, tls, context).await;
@@ -143,7 +147,10 @@ impl Listener {
         drop(self.socket);
         self.tasks.close();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "connections were still open at the end of the drain");
+            tracing::warn!(
+                connections = self.tasks.len(),
+                "connections were still open at the end of the drain"
+            );
         }
     }
 
@@ -161,7 +168,13 @@ impl Listener {
             };
             match accepted {
                 Ok((stream, peer)) => match self.per_address.acquire(peer.ip()) {
-                    Some(address) => return Some((stream, peer, ConnectionPermits { _permit: permit, _address: address })),
+                    Some(address) => {
+                        return Some((
+                            stream,
+                            peer,
+                            ConnectionPermits { _permit: permit, _address: address },
+                        ));
+                    }
                     None => tracing::debug!(%peer, "refused a connection: too many from this address"),
                 },
                 Err(error) => {
@@ -198,7 +211,10 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, context: Connec
     }
 }
 
-async fn handshake(tls: TlsAcceptor, stream: WriteTimeout<TcpStream>) -> Option<Box<TlsStream<WriteTimeout<TcpStream>>>> {
+async fn handshake(
+    tls: TlsAcceptor,
+    stream: WriteTimeout<TcpStream>,
+) -> Option<Box<TlsStream<WriteTimeout<TcpStream>>>> {
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {

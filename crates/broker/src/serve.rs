@@ -150,7 +150,8 @@ impl Server {
             // Serves until the process ends, so that metrics show the drain.
             tokio::spawn(admin.run(router, Shutdown::default(), Duration::ZERO));
         }
-        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), broker.shutdown.clone(), args.drain));
+        let listening =
+            tokio::spawn(listener.run(router(Arc::clone(&broker)), broker.shutdown.clone(), args.drain));
         tracing::info!(%address, admin = ?admin_address, tls = encrypted, %installation, "serving");
         let drain_grace = args.drain_grace;
         Ok(Self { address, admin_address, broker, stop_tasks, listening, tasks, tail, drain_grace })

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use secrecy::ExposeSecret as _;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::domain::audit::AuditRecord;
 use crate::args::{DatabaseArgs, EpochCommand, HoldArgs, RaiseArgs};
+use crate::domain::audit::AuditRecord;
 use crate::domain::hold::{Raised, is_plausible, raise};
 use crate::store::audit::audit_insert;
 use crate::store::connect_options;

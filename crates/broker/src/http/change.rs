@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::ApiError;
 use crate::access::Caller;
 use crate::access::origin::Origin;
+use crate::error::ApiError;
 use crate::state::Broker;
 
 /// A body that does not arrive is not waited for.

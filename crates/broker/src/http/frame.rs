@@ -16,11 +16,11 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::agents::target_state;
-use crate::state::long_poll::PollResult;
-use crate::error::{ApiError, ProblemReport};
 use crate::access::Caller;
 use crate::access::origin::{Origin, Peer, address};
+use crate::error::{ApiError, ProblemReport};
 use crate::state::Broker;
+use crate::state::long_poll::PollResult;
 use crate::telemetry;
 
 pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {

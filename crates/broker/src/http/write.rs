@@ -25,13 +25,13 @@ use subtle::ConstantTimeEq as _;
 use tracing::Instrument as _;
 
 use super::change::Change;
-use crate::error::ApiError;
 use super::headers;
 use crate::access::Caller;
-use crate::domain::audit::AuditRecord;
 use crate::access::origin::Origin;
-use crate::state::Broker;
+use crate::domain::audit::AuditRecord;
 use crate::domain::webhooks::happening::Happening;
+use crate::error::ApiError;
+use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{
@@ -55,10 +55,37 @@ pub enum Keep {
     Sealed,
 }
 
-/// What a change turned out to be.
-pub enum Begun<'a> {
+/// Runs `work` in the transaction of a change. A repeated request is not run again: it gets its first result.
+///
+/// `work` ends with [`Write::finish`] or [`Write::finish_empty`], which commit; an error rolls back.
+pub async fn run<'a>(
+    broker: &'a Broker,
+    change: &Change,
+    keep: Keep,
+    work: impl AsyncFnOnce(Write<'a>) -> Result<Response, ApiError>,
+) -> Result<Response, ApiError> {
+    match Write::begin(broker, change, keep).await? {
+        Begun::New(write) => work(write).await,
+        Begun::Again(response) => Ok(response),
+    }
+}
+
+/// Returns the first result of this request if it was made before. For handlers with work to do before they write.
+pub async fn first_result(
+    broker: &Broker,
+    change: &Change,
+    keep: Keep,
+) -> Result<Option<Response>, ApiError> {
+    let Some(key) = Key::of(change) else { return Ok(None) };
+    match idempotency_key_find(&broker.pool, &key.owner()).await? {
+        Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
+        None => Ok(None),
+    }
+}
+
+enum Begun<'a> {
     New(Write<'a>),
-    /// It was done before; this is the first result.
+    /// The request was made before; this is its first result.
     Again(Response),
 }
 
@@ -99,16 +126,7 @@ impl Key {
 }
 
 impl<'a> Write<'a> {
-    /// The first result of this request, if it was done before. For handlers with work to do before they write.
-    pub async fn again(broker: &Broker, change: &Change, keep: Keep) -> Result<Option<Response>, ApiError> {
-        let Some(key) = Key::of(change) else { return Ok(None) };
-        match idempotency_key_find(&broker.pool, &key.owner()).await? {
-            Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    pub async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
+    async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
         let key = Key::of(change);
         let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
         if let Some(key) = &key

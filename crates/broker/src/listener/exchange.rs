@@ -21,9 +21,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-use super::{ConnectionContext, HEAD};
 use super::head::HEAD_BYTES;
 use super::rewind::Rewind;
+use super::{ConnectionContext, HEAD};
 
 /// How much of an unread body is discarded before the connection closes, and for how long.
 const MAX_DISCARDED: u64 = 1024 * 1024;

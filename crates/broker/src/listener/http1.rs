@@ -144,7 +144,11 @@ async fn route(mut request: Request<axum::body::Body>, context: &ConnectionConte
 }
 
 /// Writes the response; returns whether the connection continues.
-async fn written<S: AsyncWrite + Unpin>(stream: &mut S, response: Response, context: &ConnectionContext) -> bool {
+async fn written<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    response: Response,
+    context: &ConnectionContext,
+) -> bool {
     let last = context.leaving.is_cancelled();
     response::write(stream, response, last).await.is_ok() && !last
 }

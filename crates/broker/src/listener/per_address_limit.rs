@@ -67,7 +67,8 @@ mod tests {
     fn an_address_has_a_limit_and_an_ipv6_network_counts_as_one_address() {
         let limit = PerAddressLimit::new(2);
         let acquire = |text: &str| limit.acquire(text.parse().expect("an address"));
-        let (one, _two) = (acquire("10.0.0.1").expect("a permit"), acquire("::ffff:10.0.0.1").expect("a permit"));
+        let (one, _two) =
+            (acquire("10.0.0.1").expect("a permit"), acquire("::ffff:10.0.0.1").expect("a permit"));
         assert!(acquire("10.0.0.1").is_none());
         assert!(acquire("10.0.0.2").is_some(), "another address is not affected");
         drop(one);

@@ -23,11 +23,7 @@ impl<S> WriteTimeout<S> {
         Self { stream, timeout, blocked: None }
     }
 
-    fn progress<T>(
-        &mut self,
-        task: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
+    fn progress<T>(&mut self, task: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.blocked = None;
             return written;
@@ -35,9 +31,10 @@ impl<S> WriteTimeout<S> {
         let timeout = self.timeout;
         let blocked = self.blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         match blocked.as_mut().poll(task) {
-            Poll::Ready(()) => {
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read the response")))
-            }
+            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the peer does not read the response",
+            ))),
             Poll::Pending => Poll::Pending,
         }
     }

@@ -61,7 +61,10 @@ impl Broker {
         let because = format!("the agent {name} ({agent}) has seen {seen}, the database is at {here}");
         match installation_hold(&self.pool, seen, &because).await {
             Ok(Some(hold)) => {
-                tracing::error!(because, "database was restored to an earlier state; on hold until the epoch is raised");
+                tracing::error!(
+                    because,
+                    "database was restored to an earlier state; on hold until the epoch is raised"
+                );
                 self.restore.set_hold(hold);
                 self.held()
             }

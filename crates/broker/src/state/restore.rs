@@ -10,7 +10,7 @@ use sqlx::PgPool;
 
 use crate::store::StoreError;
 use crate::store::installation::{installation_hold, installation_state};
-use crate::store::restore::{restore_agents_to_tell, restore_agents_wanted};
+use crate::store::restore::restore_agents_to_report;
 
 /// The list of agents that have to report is read again after this many refreshes, because agents also report to other
 /// replicas. Asking an agent twice does no harm.
@@ -24,8 +24,6 @@ pub struct AgentRestoreState {
     pub held: bool,
     /// The agent has to report what it holds.
     pub must_report_holds: bool,
-    /// A content is wanted of the agent.
-    pub content: bool,
 }
 
 /// The restore state of the installation.
@@ -40,7 +38,6 @@ struct Current {
     hold: Option<Hold>,
     asked: i64,
     must_report: HashSet<AgentId>,
-    wanted: HashSet<AgentId>,
     /// The highest position of the database that this process has seen.
     highest: Position,
     refreshes: u32,
@@ -54,7 +51,6 @@ impl RestoreState {
             epoch: current.epoch,
             held: current.hold.is_some(),
             must_report_holds: current.must_report.contains(&agent),
-            content: current.wanted.contains(&agent),
         }
     }
 
@@ -70,10 +66,6 @@ impl RestoreState {
     /// Records that the agent has reported what it holds.
     pub fn holds_reported(&self, agent: AgentId) {
         self.write().must_report.remove(&agent);
-    }
-
-    pub fn note_wanted(&self, agent: AgentId) {
-        self.write().wanted.insert(agent);
     }
 
     /// Reads the state from the database. Puts the installation on hold if the database is behind what this process has
@@ -97,13 +89,11 @@ impl RestoreState {
             current.asked != found.asked
                 || (!current.must_report.is_empty() && current.refreshes >= REFRESHES_BETWEEN_LISTS)
         };
-        let must_report = if list_due { Some(restore_agents_to_tell(pool).await?) } else { None };
-        let wanted = restore_agents_wanted(pool).await?;
+        let must_report = if list_due { Some(restore_agents_to_report(pool).await?) } else { None };
         let mut current = self.write();
         current.highest = highest.max(Position { epoch: found.epoch, horizon: found.ceiling });
         current.epoch = found.epoch;
         current.hold = found.hold;
-        current.wanted = wanted;
         current.asked = found.asked;
         current.refreshes += 1;
         if let Some(must_report) = must_report {

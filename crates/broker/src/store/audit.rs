@@ -11,7 +11,9 @@ use crate::domain::audit::AuditRecord;
 
 /// Writes entries, and tells the transaction that they are in.
 pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64, StoreError> {
-    let column = |read: fn(&AuditRecord) -> &str| records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>();
+    let column = |read: fn(&AuditRecord) -> &str| {
+        records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>()
+    };
     let digests = |read: fn(&AuditRecord) -> Option<Checksum>| {
         records.iter().map(|record| read(record).map(|digest| digest.0.to_vec())).collect::<Vec<_>>()
     };

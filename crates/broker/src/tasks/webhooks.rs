@@ -81,7 +81,11 @@ pub async fn run(webhooks: Arc<Webhooks>, pool: PgPool, stop: CancellationToken)
 }
 
 /// Does what is due, and answers how long nothing more will be.
-async fn round(webhooks: &Arc<Webhooks>, pool: &PgPool, sending: &mut Sending) -> Result<Duration, StoreError> {
+async fn round(
+    webhooks: &Arc<Webhooks>,
+    pool: &PgPool,
+    sending: &mut Sending,
+) -> Result<Duration, StoreError> {
     let Some(wait) = webhook_next_due(pool).await? else { return Ok(SLOW) };
     if !wait.is_zero() {
         return Ok(wait.min(SLOW));

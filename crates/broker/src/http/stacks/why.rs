@@ -14,14 +14,14 @@ use http::HeaderMap;
 use jiff::Timestamp;
 
 use crate::access::Caller;
-use crate::state::Broker;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
-use crate::http::agents::visible::sees;
 use crate::error::ApiError;
+use crate::http::agents::sees;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging, cursor};
+use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::deployment_object_rollable;

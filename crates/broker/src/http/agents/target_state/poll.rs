@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::Ask;
 use crate::access::Caller;
-use crate::state::Broker;
 use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
 use crate::index::Waiting;
+use crate::state::Broker;
 
 /// What the caller has.
 pub enum Has {
@@ -129,9 +129,6 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
 
 /// What is wanted of the agent first.
 fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
-    if broker.restore.for_agent(agent).content {
-        return Some(Want::Contents);
-    }
     broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 

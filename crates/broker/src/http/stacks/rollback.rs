@@ -1,4 +1,4 @@
-//! Goes back to an earlier version: the same bytes under a new sequence id, and a bar on what is left.
+//! Rolls a stack back: publishes the content of an earlier version and bars the one that it replaces.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
-use crate::state::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
+use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
-use crate::state::contents::present;
-use crate::error::ApiError;
 use crate::http::precondition;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{self, Keep, Write};
+use crate::state::Broker;
+use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
@@ -44,10 +44,7 @@ pub async fn roll_back(
     }
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
     let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
     let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
     if locked.deleted_at.is_some() {
@@ -95,6 +92,8 @@ pub async fn roll_back(
         .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
         .await?;
     write.finish(StatusCode::CREATED, &object).await
+    })
+    .await
 }
 
 /// The version to go back to, of this stack. Read in the transaction: who holds a connection must not wait for another.

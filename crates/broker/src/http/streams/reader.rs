@@ -16,12 +16,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::access::Caller;
-use crate::http::guard::authenticate;
 use crate::access::origin::Origin;
-use crate::state::{Broker, Progress};
 use crate::error::ApiError;
-use crate::store::events::{EventCursor, event_follow};
+use crate::http::guard::authenticate;
 use crate::state::streams::{StreamPermit, StreamedEvent};
+use crate::state::{Broker, Progress};
+use crate::store::events::{EventCursor, event_follow};
 
 /// How long a right that was looked at counts.
 const RIGHT_COUNTS: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Agents that leave: in good order, or because their cluster does not come back.
+//! Agents that leave: retired in good order, or abandoned because their cluster does not come back.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{AbandonAgent, Agent};
 
-use super::change::{find, finish};
-use super::revoke_keys::nobodys_key;
-use crate::state::Broker;
-use crate::http::change::Change;
 use crate::error::ApiError;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::agents::keys::nobodys_key;
+use crate::http::agents::{find, finish};
+use crate::http::change::Change;
+use crate::http::write::{self, Keep, Write};
+use crate::state::Broker;
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
 use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
 use crate::store::outbox::OutboxNotification;
@@ -27,14 +27,13 @@ pub async fn retire_agent(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    let found = find(&mut write, &agent).await?;
-    untarget(&mut write, &found).await?;
-    tracing::info!(agent_id = %found.id, agent = %found.name, "agent retires");
-    finish(write, &found).await
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        untarget(&mut write, &found).await?;
+        tracing::info!(agent_id = %found.id, agent = %found.name, "agent retires");
+        finish(write, &found).await
+    })
+    .await
 }
 
 /// Abandon an agent whose cluster does not come back: its keys end, nothing targets it, and nothing is owed there any more.
@@ -53,16 +52,15 @@ pub async fn abandon_agent(
     }
     let by = change.caller()?.token()?.name.clone();
     let nobodys = nobodys_key()?;
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    let found = find(&mut write, &agent).await?;
-    agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
-    untarget(&mut write, &found).await?;
-    agent_abandon_on_conn(write.conn(), found.id, &by, reason).await?;
-    tracing::warn!(agent_id = %found.id, agent = %found.name, "agent abandoned");
-    finish(write, &found).await
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
+        untarget(&mut write, &found).await?;
+        agent_abandon_on_conn(write.conn(), found.id, &by, reason).await?;
+        tracing::warn!(agent_id = %found.id, agent = %found.name, "agent abandoned");
+        finish(write, &found).await
+    })
+    .await
 }
 
 async fn untarget(write: &mut Write<'_>, agent: &Agent) -> Result<(), ApiError> {

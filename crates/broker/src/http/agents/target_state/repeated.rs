@@ -12,11 +12,11 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 
-use super::poll::{Has, poll};
-use super::{Ask, ROUTE};
 use crate::access::Caller;
 use crate::access::caller::AgentCaller;
 use crate::access::limits::{Allowance, Bucket};
+use crate::http::agents::target_state::poll::{Has, poll};
+use crate::http::agents::target_state::{Ask, ROUTE};
 use crate::state::Broker;
 use crate::state::long_poll::RepeatPoll;
 

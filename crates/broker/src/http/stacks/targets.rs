@@ -1,4 +1,4 @@
-//! Replaces what a stack targets.
+//! Which agents a stack targets.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use brokkr_api::{AgentId, ErrorCode, Selector, StackId};
 use http::StatusCode;
 
 use crate::access::Caller;
-use crate::state::Broker;
-use crate::http::agents::visible::sees;
-use crate::http::change::Change;
 use crate::error::ApiError;
+use crate::http::agents::sees;
+use crate::http::change::Change;
 use crate::http::expect::Expect;
 use crate::http::paging::Asked;
 use crate::http::precondition;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{self, Keep};
 use crate::index::Losses;
+use crate::state::Broker;
 use crate::store::outbox::OutboxNotification;
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
 use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
@@ -41,24 +41,23 @@ pub async fn put_targets(
         return Err(ApiError::unreadable(format!("a stack has at most {MOST} targets; use a selector")));
     }
     let project = change.caller()?.project();
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-    if locked.deleted_at.is_some() {
-        return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
-    }
-    precondition::stack_itself(&mut write, &change, &locked).await?;
-    let found = stack_targets_resolve_on_conn(write.conn(), &wanted.agents).await?;
-    let agents = known(&broker, change.caller()?, locked.id, &wanted.agents, found)?;
-    expect.allow(&lost(&broker, locked.id, &agents, &wanted.selectors))?;
-    stack_targets_replace_on_conn(write.conn(), &locked, &agents, &wanted.selectors).await?;
-    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-    let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    write.finish(StatusCode::OK, &stack).await
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
+        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+        if locked.deleted_at.is_some() {
+            return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
+        }
+        precondition::stack_itself(&mut write, &change, &locked).await?;
+        let found = stack_targets_resolve_on_conn(write.conn(), &wanted.agents).await?;
+        let agents = known(&broker, change.caller()?, locked.id, &wanted.agents, found)?;
+        expect.allow(&lost(&broker, locked.id, &agents, &wanted.selectors))?;
+        stack_targets_replace_on_conn(write.conn(), &locked, &agents, &wanted.selectors).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
+        let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+        write.finish(StatusCode::OK, &stack).await
+    })
+    .await
 }
 
 /// The named agents, if the caller knows all of them: it sees them, or the stack named them before.
