@@ -48,7 +48,7 @@ fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationSt
 
 pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
     let row: StateRow = sqlx::query_as(
-        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
          FROM installation",
     )
     .fetch_one(pool)
@@ -68,7 +68,7 @@ pub async fn installation_hold(
     because: &str,
 ) -> Result<Option<Hold>, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $3, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
            AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
     )
@@ -87,7 +87,7 @@ pub async fn installation_hold_by_hand_on_conn(
     because: &str,
 ) -> Result<bool, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $1, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
     .bind(because)
@@ -174,7 +174,7 @@ pub async fn installation_raise_on_conn(
     .await
     .doing("note the raised epoch")?;
     sqlx::query(
-        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, asked = asked + 1",
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .execute(connection)

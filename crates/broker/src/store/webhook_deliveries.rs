@@ -85,7 +85,7 @@ pub async fn webhook_delivery_finish_on_conn(
     };
     let finished = sqlx::query(
         "UPDATE webhook_deliveries SET state = $5, due_at = now() + make_interval(secs => $6), claim_token = NULL,
-                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_answer = $10
+                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_response = $10
          WHERE project = $1 AND webhook_id = $2 AND id = $3 AND claim_token = $4",
     )
     .bind(&claimed.project)
@@ -188,7 +188,7 @@ struct DeliveryRow {
     last_status: Option<i32>,
     last_error: Option<String>,
     last_millis: Option<i32>,
-    last_answer: Option<String>,
+    last_response: Option<String>,
 }
 
 impl DeliveryRow {
@@ -199,7 +199,7 @@ impl DeliveryRow {
             status: self.last_status.and_then(|status| u16::try_from(status).ok()),
             error: self.last_error,
             millis: self.last_millis.unwrap_or_default().unsigned_abs(),
-            answer: self.last_answer.unwrap_or_default(),
+            answer: self.last_response.unwrap_or_default(),
         };
         Ok(Delivery {
             id: DeliveryId(self.id),
@@ -227,7 +227,7 @@ pub async fn webhook_delivery_list(
 ) -> Result<Vec<Delivery>, StoreError> {
     let rows: Vec<DeliveryRow> = sqlx::query_as(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
-                last_error, last_millis, last_answer
+                last_error, last_millis, last_response
          FROM webhook_deliveries
          WHERE project = $1 AND webhook_id = $2 AND ($3::text IS NULL OR state = $3)
            AND ($4::uuid IS NULL OR id < $4) ORDER BY id DESC LIMIT $5",

@@ -84,9 +84,9 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
     let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
     assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
     for sql in [
-        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_immutable",
         by_hand,
-        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_immutable",
     ] {
         sqlx::query(sql).execute(&mut connection).await?;
     }
