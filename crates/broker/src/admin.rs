@@ -11,7 +11,7 @@ use axum::routing::get;
 use brokkr_metrics::MEDIA_TYPE;
 use http::header::CONTENT_TYPE;
 
-use crate::http::{frame, health};
+use crate::http::{health, middleware};
 use crate::listener::{Connections, Limits};
 use crate::state::Broker;
 use scrape::scrape;

@@ -226,12 +226,12 @@ fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::hold::FREE;
+    use crate::domain::hold::WRITABLE_ON_HOLD;
 
     #[test]
     fn every_noun_that_stays_writable_on_hold_has_a_route() {
         let routes = table();
-        for noun in FREE {
+        for noun in WRITABLE_ON_HOLD {
             let path = format!(" /api/v1/{noun}");
             assert!(routes.iter().any(|route| route.name.contains(&path)), "no route for {noun}");
         }

@@ -58,12 +58,12 @@ fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) 
 
 fn index(registry: &mut Registry, broker: &Broker) {
     let (agents, stacks) = {
-        let picture = broker.index.picture();
-        (picture.agents(), picture.stacks())
+        let snapshot = broker.index.snapshot();
+        (snapshot.agents(), snapshot.stacks())
     };
     gauge(registry, "index_agents", "Agents in the index", agents);
     gauge(registry, "index_stacks", "Stacks in the index, deleted ones that agents hold included", stacks);
-    let seen = broker.index.seen();
+    let seen = broker.index.freshness();
     let behind = seen.ceiling.saturating_sub(seen.position.horizon);
     gauge(
         registry,

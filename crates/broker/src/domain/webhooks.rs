@@ -13,8 +13,8 @@
 
 pub mod alarm;
 pub mod backoff;
+pub mod egress_policy;
 pub mod filter;
-pub mod guard;
 pub mod happening;
 pub mod network;
 pub mod signature;

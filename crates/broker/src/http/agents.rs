@@ -29,10 +29,10 @@ use crate::http::change::Change;
 use crate::http::expect::Expect;
 use crate::http::paging::QueryParams;
 use crate::http::write::{self, ResultStorage, Write, digest};
-use crate::index::{Losses, Picture};
+use crate::index::{Losses, Snapshot};
 use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch, agent_patch_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Returns whether the caller sees every agent of the installation and its stacks in all projects.
 pub fn can_see_all(caller: &Caller) -> bool {
@@ -41,13 +41,13 @@ pub fn can_see_all(caller: &Caller) -> bool {
 
 /// Returns whether the caller sees the agent: tokens of a project see the agents granted to it. An agent that calls
 /// was checked by the guard.
-pub fn can_see(picture: &Picture, caller: &Caller, agent: AgentId) -> bool {
+pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     let Caller::Token(token) = caller else { return true };
     if can_see_all(caller) {
         return true;
     }
-    let grants = picture.project_grants(&token.project);
-    *grants == ProjectGrants::Unlimited || picture.agent(agent).is_some_and(|agent| grants.cover(agent))
+    let grants = snapshot.project_grants(&token.project);
+    *grants == ProjectGrants::Unlimited || snapshot.agent(agent).is_some_and(|agent| grants.cover(agent))
 }
 
 /// Fetches the agent of this name or id and records it for the audit log as it is before the change.
@@ -60,7 +60,7 @@ pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, Ap
 
 /// Notifies every replica and responds with the agent as it is after the change.
 pub(super) async fn finish(mut write: Write<'_>, agent: &Agent) -> Result<Response, ApiError> {
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
     write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await
 }
@@ -74,7 +74,7 @@ pub async fn get_agent(
     Path(agent): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
-    let agent = agent.filter(|agent| can_see(&broker.index.picture(), &caller, agent.id));
+    let agent = agent.filter(|agent| can_see(&broker.index.snapshot(), &caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Json(broker.presence.shown(agent)))
 }
@@ -104,7 +104,7 @@ pub async fn patch_agent(
         write.audit_digests(Some(settings(&before)), Some(settings(&agent)));
         // Counted while the row is locked: no other request changes these labels meanwhile.
         expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
         write.finish(StatusCode::OK, &agent).await
     })
     .await
@@ -117,8 +117,10 @@ fn settings(agent: &Agent) -> Checksum {
 }
 
 fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {
-    let picture = broker.index.picture();
-    let lost =
-        picture.agent(agent).zip(labels).map(|(agent, labels)| picture.lost_by_labels(agent, labels.into()));
+    let snapshot = broker.index.snapshot();
+    let lost = snapshot
+        .agent(agent)
+        .zip(labels)
+        .map(|(agent, labels)| snapshot.lost_by_labels(agent, labels.into()));
     lost.unwrap_or_default()
 }

@@ -23,7 +23,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
@@ -39,7 +39,7 @@ use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_fetch, stack_lock_on_conn};
 
 /// Checksums and size of a parsed manifest.
@@ -91,7 +91,7 @@ pub async fn submit_deployment_object(
         let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
         stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
         write.audit_digests(None, Some(object.checksum));
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack = NamedStack { id: locked.id, name: locked.name };
         let event = WebhookEvent::ObjectSubmitted;
         write
@@ -219,13 +219,13 @@ async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, Ap
 /// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
 /// holds.
 fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
-    let picture = broker.index.picture();
-    let Some(agent) = picture.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
+    let snapshot = broker.index.snapshot();
+    let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
         return false;
     };
-    let targeted = picture
+    let targeted = snapshot
         .stack(stored.object.stack_id)
-        .and_then(|stack| wanted(agent, stack))
+        .and_then(|stack| desired(agent, stack))
         .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
     targeted || agent.holds(stored.object.stack_id)
 }

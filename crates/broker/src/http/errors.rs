@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::http::paging::{Paging, QueryParams};
 use crate::state::Broker;
 use crate::store::stacks::{StackRef, stack_fetch};
-use crate::store::status_counts::{GroupPlace, error_group_list};
+use crate::store::status_counts::{GroupCursor, error_group_list};
 
 /// List current errors of all stacks and agents, grouped by cause.
 ///
@@ -59,14 +59,14 @@ async fn list(
     Ok(Json(page.map(|(_, group)| group)))
 }
 
-fn written(place: &GroupPlace) -> String {
+fn written(place: &GroupCursor) -> String {
     format!("{}.{}", place.count, URL_SAFE_NO_PAD.encode(&place.key))
 }
 
-fn read(text: &str) -> Result<GroupPlace, ApiError> {
+fn read(text: &str) -> Result<GroupCursor, ApiError> {
     let bad = || ApiError::unreadable("cannot read `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;
     let key = URL_SAFE_NO_PAD.decode(key).map_err(|_| bad())?;
-    Ok(GroupPlace { count, key })
+    Ok(GroupCursor { count, key })
 }

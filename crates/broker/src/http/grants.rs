@@ -23,7 +23,7 @@ use crate::store::grants::{
     grant_count_on_conn, grant_delete_on_conn, grant_fetch, grant_list, grant_put_on_conn,
     grants_lock_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// The maximum number of grants: every replica reads all of them when one changes.
 const MOST: i64 = 10_000;
@@ -62,13 +62,13 @@ pub async fn put_grant(
         }
         let id = before.as_ref().map_or_else(GrantId::generate, |before| before.id);
         expect.allow(&{
-            let picture = broker.index.picture();
-            let grants = with(&picture.project_grants(&wanted.project), id, Some(&wanted));
-            picture.lost_by_grants(&wanted.project, &ProjectGrants::new(&wanted.project, grants))
+            let snapshot = broker.index.snapshot();
+            let grants = with(&snapshot.project_grants(&wanted.project), id, Some(&wanted));
+            snapshot.lost_by_grants(&wanted.project, &ProjectGrants::new(&wanted.project, grants))
         })?;
         let grant = grant_put_on_conn(write.conn(), id, name.as_str(), &wanted, &token.name).await?;
         let grant = grant.ok_or_else(|| ApiError::not_found("project"))?;
-        write.ring(&grant.project, Doorbell::Grant(grant.id)).await?;
+        write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
         write.finish(if before.is_none() { StatusCode::CREATED } else { StatusCode::OK }, &grant).await
     })
     .await
@@ -134,12 +134,12 @@ pub async fn delete_grant(
         let grant = grant.ok_or_else(|| ApiError::not_found("grant"))?;
         write.audit_before(&grant);
         expect.allow(&{
-            let picture = broker.index.picture();
-            let grants = with(&picture.project_grants(&grant.project), grant.id, None);
-            picture.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))
+            let snapshot = broker.index.snapshot();
+            let grants = with(&snapshot.project_grants(&grant.project), grant.id, None);
+            snapshot.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))
         })?;
         grant_delete_on_conn(write.conn(), grant.id).await?;
-        write.ring(&grant.project, Doorbell::Grant(grant.id)).await?;
+        write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
         write.finish_empty().await
     })
     .await

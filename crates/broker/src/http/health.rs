@@ -21,7 +21,7 @@ const STUCK: Duration = Duration::from_secs(120);
 const FRESH: Duration = Duration::from_secs(5);
 
 fn health(broker: &Broker) -> Health {
-    let unread = broker.index.seen().at.elapsed();
+    let unread = broker.index.freshness().at.elapsed();
     let causes: Vec<_> = (unread > FRESH)
         .then(|| Trouble {
             part: "database".to_owned(),

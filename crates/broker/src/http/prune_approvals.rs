@@ -19,7 +19,7 @@ use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::prune_approvals::{prune_approval_list, prune_approval_put_on_conn};
 use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
@@ -44,7 +44,7 @@ pub async fn approve_prune(
         None => None,
         Some(named) => {
             let found = agent_fetch(&broker.pool, &AgentRef::read(named)).await?.map(|agent| agent.id);
-            let seen = found.filter(|agent| can_see(&broker.index.picture(), caller, *agent));
+            let seen = found.filter(|agent| can_see(&broker.index.snapshot(), caller, *agent));
             Some(seen.ok_or_else(|| ApiError::not_found("agent"))?)
         }
     };
@@ -66,7 +66,7 @@ pub async fn approve_prune(
             &token.name,
         )
         .await?;
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         write.finish(StatusCode::CREATED, &approval).await
     })
     .await

@@ -15,7 +15,7 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit};
-use crate::index::{Picture, Place};
+use crate::index::{AgentCursor, Snapshot};
 use crate::state::Broker;
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -57,11 +57,11 @@ pub async fn preview_selector(
             Some(found.ok_or_else(|| ApiError::not_found("stack"))?.id)
         }
     };
-    let picture = broker.index.picture();
-    let found = picture.select(&selector) & picture.granted(caller.project());
+    let snapshot = broker.index.snapshot();
+    let found = snapshot.select(&selector) & snapshot.granted(caller.project());
     let limit = limit(query.limit);
-    let after = query.after.map(Place::Name);
-    let page = picture.page(&found, Sort::Name, after.as_ref(), limit);
+    let after = query.after.map(AgentCursor::Name);
+    let page = snapshot.page(&found, Sort::Name, after.as_ref(), limit);
     let page: Vec<SelectedAgent> = page
         .into_iter()
         .map(|agent| Ok(SelectedAgent { id: agent.id, name: agent.name.parse()? }))
@@ -69,14 +69,14 @@ pub async fn preview_selector(
         .map_err(|error| ApiError::new(ErrorCode::BRK9001, "a stored name is invalid").because(error))?;
     Ok(Json(SelectorPreview {
         agents: found.len(),
-        stack: stack.and_then(|stack| of_stack(&picture, stack, selector)),
+        stack: stack.and_then(|stack| of_stack(&snapshot, stack, selector)),
         page: Page::cut(page, limit, |agent: &SelectedAgent| agent.name.to_string()),
     }))
 }
 
-fn of_stack(picture: &Picture, stack: StackId, selector: Selector) -> Option<StackPreview> {
-    let stack = picture.stack(stack)?;
+fn of_stack(snapshot: &Snapshot, stack: StackId, selector: Selector) -> Option<StackPreview> {
+    let stack = snapshot.stack(stack)?;
     let named: Vec<_> = stack.targets.iter().map(|target| target.agent).collect();
-    let there = picture.retargeting(stack, &named, &[selector]);
+    let there = snapshot.retargeting(stack, &named, &[selector]);
     Some(StackPreview { gained: there.gained.len(), kept: there.kept.len(), lost: there.lost.len() })
 }

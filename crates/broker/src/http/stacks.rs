@@ -33,7 +33,7 @@ use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
     StackRef, stack_advance_on_conn, stack_change_on_conn, stack_fetch, stack_insert_on_conn,
     stack_lock_on_conn,
@@ -97,7 +97,7 @@ pub async fn put_stack(
             precondition::stack_itself(&mut write, &change, &locked).await?;
         }
         stack_change_on_conn(write.conn(), &locked, &wanted).await?;
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
         let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await
@@ -150,7 +150,7 @@ pub async fn delete_stack(
     };
     let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
     stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
     let stack = NamedStack { id: locked.id, name: locked.name };
     let event = WebhookEvent::StackDeleted;

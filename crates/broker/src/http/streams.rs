@@ -102,6 +102,6 @@ async fn current(broker: &Broker, stack: &Stack, event: &StreamedEvent) -> Resul
         Ok::<_, StoreError>(reports.remove(&agent))
     };
     let report = event.report.get_or_try_init(fetch).await?.clone();
-    let known = StackOnAgent::of(&broker.index.picture(), stack.id, agent);
+    let known = StackOnAgent::of(&broker.index.snapshot(), stack.id, agent);
     Ok(status(stack, event.event.agent_name.clone(), known, report))
 }

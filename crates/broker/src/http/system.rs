@@ -16,7 +16,7 @@ use http::StatusCode;
 use sqlx::PgConnection;
 
 use crate::access::Caller;
-use crate::domain::hold::passes_while_held;
+use crate::domain::hold::is_allowed_on_hold;
 use crate::error::ApiError;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
@@ -28,7 +28,7 @@ use crate::store::deployment_objects::{
     NewObject, deployment_object_fetch_content, deployment_object_insert_on_conn,
 };
 use crate::store::installation::{installation_raised, installation_state};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
     restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
@@ -193,7 +193,7 @@ async fn recreate(write: &mut Write<'_>, id: StackId) -> Result<Settled, ApiErro
     insert(write, id, &reported, false).await?;
     let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
     let stack = lock(write, &reported.project, id).await?;
-    write.ring(&stack.project, Doorbell::Stack(id)).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(id)).await?;
     Ok(settled(&stack, None, targets))
 }
 
@@ -256,7 +256,7 @@ async fn publish(
 ) -> Result<DeploymentObject, ApiError> {
     let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
     stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
-    write.ring(&stack.project, Doorbell::Stack(stack.id)).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
     Ok(object)
 }
 
@@ -278,7 +278,9 @@ pub async fn refuse_while_on_hold(
     next: Next,
 ) -> Result<Response, ApiError> {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
-    if person && !passes_while_held(request.method(), request.uri().path()) && broker.restore.hold().is_some()
+    if person
+        && !is_allowed_on_hold(request.method(), request.uri().path())
+        && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

@@ -37,7 +37,7 @@ use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
 };
-use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
 
 use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 use crate::telemetry::TRACES;
@@ -93,7 +93,7 @@ pub struct Write<'a> {
     transaction: Transaction<'static, Postgres>,
     key: Option<Key>,
     storage: ResultStorage,
-    rang: bool,
+    notified: bool,
     caller: Option<Caller>,
     origin: Arc<Origin>,
     /// Digest of the resource before the change.
@@ -148,7 +148,7 @@ impl<'a> Write<'a> {
             transaction,
             key,
             storage,
-            rang: false,
+            notified: false,
             webhooks_notified: false,
             caller: change.caller.clone(),
             origin: Arc::clone(&change.origin),
@@ -163,9 +163,9 @@ impl<'a> Write<'a> {
     }
 
     /// Stores what changed in the outbox, so that every replica reads it again.
-    pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
-        self.rang = true;
-        Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> Result<(), ApiError> {
+        self.notified = true;
+        Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
     }
 
     /// Records the resource before the change for the audit log. The response shows it after the change; the log has
@@ -236,7 +236,7 @@ impl<'a> Write<'a> {
         }
         let xid = match self.audit_record(status, &body) {
             Some(record) => audit_insert(&mut *self.transaction, &[record]).await?,
-            None => outbox_transaction_on_conn(&mut self.transaction).await?,
+            None => outbox_transaction_id_on_conn(&mut self.transaction).await?,
         };
         let span = tracing::info_span!(target: TRACES, "commit");
         self.transaction.commit().instrument(span).await.doing("commit")?;
@@ -244,7 +244,7 @@ impl<'a> Write<'a> {
         if self.webhooks_notified {
             self.broker.webhooks.notify();
         }
-        if self.rang {
+        if self.notified {
             self.broker.tail.committed(xid);
             let span = tracing::info_span!(target: TRACES, "wait for the index");
             self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;

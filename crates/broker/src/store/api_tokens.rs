@@ -226,7 +226,7 @@ pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Re
 }
 
 /// Deletes tokens that have been dead for this long.
-pub async fn api_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
     )

@@ -64,12 +64,12 @@ pub async fn event_insert_on_conn(
 /// Where an event is: its transaction, and its place among all. Transactions end in another order than they begin, so
 /// whoever follows events reads up to the horizon of ended ones, in this order, and passes over nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventPlace {
+pub struct EventCursor {
     pub xid: u64,
     pub recorded: i64,
 }
 
-impl EventPlace {
+impl EventCursor {
     /// Before every event of this transaction, and behind all of those below it.
     #[must_use]
     pub fn before(xid: u64) -> Self {
@@ -77,13 +77,13 @@ impl EventPlace {
     }
 }
 
-impl std::fmt::Display for EventPlace {
+impl std::fmt::Display for EventCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.xid, self.recorded)
     }
 }
 
-impl std::str::FromStr for EventPlace {
+impl std::str::FromStr for EventCursor {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -104,13 +104,13 @@ pub struct EventFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Read on below this one.
-    pub below: Option<EventPlace>,
+    pub below: Option<EventCursor>,
 }
 
 /// An event with its place in the list.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    pub place: EventPlace,
+    pub place: EventCursor,
     pub event: Event,
 }
 
@@ -150,7 +150,7 @@ impl EventRow {
             objects: self.objects.0,
             hops: self.hops.0,
         };
-        let place = EventPlace { xid: self.xid.cast_unsigned(), recorded: self.recorded };
+        let place = EventCursor { xid: self.xid.cast_unsigned(), recorded: self.recorded };
         Ok(RecordedEvent { place, event })
     }
 }
@@ -212,7 +212,7 @@ pub async fn event_list(
         (None, Some(_)) => events_below!("e.agent_id = $5"),
         (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
-    let below = filter.below.unwrap_or(EventPlace { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
+    let below = filter.below.unwrap_or(EventCursor { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
     let rows: Vec<EventRow> = sqlx::query_as(sql)
         .bind(project)
         .bind(below.xid.cast_signed())
@@ -234,7 +234,7 @@ pub async fn event_list(
 pub async fn event_follow(
     pool: &PgPool,
     project: Option<&str>,
-    after: EventPlace,
+    after: EventCursor,
     horizon: u64,
     limit: usize,
 ) -> Result<Vec<RecordedEvent>, StoreError> {

@@ -54,8 +54,8 @@ pub async fn holds_store_versions_on_conn(
     let removing: Vec<bool> = held.iter().map(|held| held.removing).collect();
     sqlx::query(
         "UPDATE agent_holds h
-         SET sequence_id = t.sequence_id, checksum = t.checksum, told_project = t.project,
-             stack_name = t.name, removing = t.removing, told_at = now()
+         SET sequence_id = t.sequence_id, checksum = t.checksum, reported_project = t.project,
+             stack_name = t.name, removing = t.removing, reported_at = now()
          FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::boolean[])
               AS t (stack_id, sequence_id, checksum, project, name, removing)
          WHERE h.agent_id = $1 AND h.stack_id = t.stack_id",
@@ -80,20 +80,21 @@ pub async fn holds_mark_reported_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
 ) -> Result<bool, StoreError> {
-    let open: bool =
-        sqlx::query_scalar("SELECT told < (SELECT asked FROM installation) FROM agents WHERE id = $1")
-            .bind(agent.0)
-            .fetch_one(&mut *connection)
-            .await
-            .doing("read whether the agent has to report")?;
+    let open: bool = sqlx::query_scalar(
+        "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",
+    )
+    .bind(agent.0)
+    .fetch_one(&mut *connection)
+    .await
+    .doing("read whether the agent has to report")?;
     if !open {
         return Ok(false);
     }
-    let asked: i64 = sqlx::query_scalar("SELECT asked FROM installation FOR SHARE")
+    let asked: i64 = sqlx::query_scalar("SELECT holds_request FROM installation FOR SHARE")
         .fetch_one(&mut *connection)
         .await
         .doing("read the last request to report")?;
-    sqlx::query("UPDATE agents SET told = $2 WHERE id = $1")
+    sqlx::query("UPDATE agents SET holds_reported = $2 WHERE id = $1")
         .bind(agent.0)
         .bind(asked)
         .execute(connection)

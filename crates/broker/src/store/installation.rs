@@ -5,7 +5,7 @@ use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
-use crate::domain::hold::{Raised, Remembered};
+use crate::domain::hold::{DatabaseIds, Raised};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")
@@ -48,7 +48,7 @@ fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationSt
 
 pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
     let row: StateRow = sqlx::query_as(
-        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
          FROM installation",
     )
     .fetch_one(pool)
@@ -68,7 +68,7 @@ pub async fn installation_hold(
     because: &str,
 ) -> Result<Option<Hold>, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $3, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
            AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
     )
@@ -87,7 +87,7 @@ pub async fn installation_hold_by_hand_on_conn(
     because: &str,
 ) -> Result<bool, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $1, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
     .bind(because)
@@ -100,7 +100,7 @@ pub async fn installation_hold_by_hand_on_conn(
 /// How things stand for a raise; the row stays locked until the transaction ends.
 #[derive(Clone, Debug)]
 pub struct BeforeRaise {
-    pub remembered: Remembered,
+    pub database: DatabaseIds,
     /// Seconds since 1970, by the database's clock.
     pub now: i64,
     pub hold: Option<Hold>,
@@ -144,7 +144,7 @@ pub async fn installation_before_raise_on_conn(
     .await
     .doing("read what agents told")?;
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    Ok(BeforeRaise { remembered: Remembered { epoch, sequence, at }, now, hold, claims })
+    Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
 /// Raises the epoch, lets ids go on above `sequence`, ends the hold, asks all agents anew, and notes it.
@@ -166,7 +166,7 @@ pub async fn installation_raise_on_conn(
     )
     .bind(raised.epoch)
     .bind(by)
-    .bind(before.remembered.epoch)
+    .bind(before.database.epoch)
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
@@ -174,7 +174,7 @@ pub async fn installation_raise_on_conn(
     .await
     .doing("note the raised epoch")?;
     sqlx::query(
-        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, asked = asked + 1",
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .execute(connection)

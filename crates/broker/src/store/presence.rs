@@ -56,8 +56,8 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
     loop {
         let slice: Vec<Uuid> = sqlx::query_scalar(
             "WITH silent AS (
-                SELECT a.id, a.last_seen_at FROM agents a, duties d
-                WHERE d.name = 'silence' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
+                SELECT a.id, a.last_seen_at FROM agents a, task_claims d
+                WHERE d.name = 'silent_agents' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
                   AND greatest(a.last_seen_at, d.since) < now() - make_interval(secs => a.poll_seconds * $1)
                   AND a.last_seen_at IS NOT NULL
                 ORDER BY a.id LIMIT $2 FOR NO KEY UPDATE OF a SKIP LOCKED),

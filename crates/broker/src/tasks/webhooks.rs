@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::webhooks::backoff::backoff;
 use crate::state::webhooks::Webhooks;
-use crate::state::webhooks::send::{Sent, TIMEOUT};
+use crate::state::webhooks::send::{SendOutcome, TIMEOUT};
 use crate::store::webhook_deliveries::{
-    Claimed, Next, webhook_delivery_claim, webhook_delivery_delete_old, webhook_delivery_finish_on_conn,
-    webhook_delivery_give_up_on_conn,
+    ClaimedDelivery, DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old,
+    webhook_delivery_finish_on_conn, webhook_delivery_give_up_on_conn,
 };
 use crate::store::webhook_notices::{webhook_next_due, webhook_notify_alarms_on_conn};
 use crate::store::webhooks::webhook_disable_on_conn;
@@ -106,7 +106,7 @@ async fn round(
 }
 
 /// Sends one message, and stores what came of it.
-async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &Claimed) -> Result<(), StoreError> {
+async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) -> Result<(), StoreError> {
     let id = claimed.id.to_string();
     let sent = webhooks.attempt(pool, &claimed.project, claimed.webhook, &id, &claimed.body).await?;
     let next = next(&sent, claimed.attempts, rand::random());
@@ -126,25 +126,27 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &Claimed) -> Resul
     let Attempt { status, error, millis, .. } = &sent.attempt;
     let delivery = claimed.id;
     match next {
-        Next::Done => tracing::debug!(%delivery, status, millis, "a message to a webhook is delivered"),
-        Next::Again(wait) => {
+        DeliveryOutcome::Delivered => {
+            tracing::debug!(%delivery, status, millis, "a message to a webhook is delivered")
+        }
+        DeliveryOutcome::Retry(wait) => {
             tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "a message to a webhook waits");
         }
-        Next::GiveUp => {
+        DeliveryOutcome::GiveUp => {
             tracing::warn!(%delivery, status, error, "a message to a webhook is a dead letter");
         }
     }
     Ok(())
 }
 
-fn next(sent: &Sent, attempts: u32, chance: f64) -> Next {
+fn next(sent: &SendOutcome, attempts: u32, chance: f64) -> DeliveryOutcome {
     if sent.attempt.delivered {
-        return Next::Done;
+        return DeliveryOutcome::Delivered;
     }
     if sent.gone {
-        return Next::GiveUp;
+        return DeliveryOutcome::GiveUp;
     }
-    backoff(attempts, chance, sent.retry_after).map_or(Next::GiveUp, Next::Again)
+    backoff(attempts, chance, sent.retry_after).map_or(DeliveryOutcome::GiveUp, DeliveryOutcome::Retry)
 }
 
 /// What this replica is sending.
@@ -155,7 +157,7 @@ struct Sending {
 }
 
 impl Sending {
-    fn start(&mut self, webhooks: Arc<Webhooks>, pool: PgPool, claimed: Claimed) {
+    fn start(&mut self, webhooks: Arc<Webhooks>, pool: PgPool, claimed: ClaimedDelivery) {
         let webhook = claimed.webhook;
         let task = self.tasks.spawn(async move {
             if let Err(error) = deliver(&webhooks, &pool, &claimed).await {

@@ -21,7 +21,7 @@ use crate::store::holds::{
     holds_keep_targets_on_conn, holds_mark_reported_on_conn, holds_replace_on_conn,
     holds_store_versions_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// The maximum number of stacks that an agent holds.
 const MOST: usize = 10_000;
@@ -47,9 +47,9 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
         }
         holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
         let kept = keep_as_targets(&broker, &mut write, agent, &holds).await?;
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         for (project, stack) in &kept {
-            write.ring(project, Doorbell::Stack(*stack)).await?;
+            write.notify(project, OutboxNotification::Stack(*stack)).await?;
         }
         let answered = write.finish_empty().await?;
         broker.restore.holds_reported(agent);
@@ -72,10 +72,10 @@ async fn keep_as_targets(
         return Ok(Vec::new());
     }
     let unreached: Vec<StackId> = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent);
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent);
         let reached = |stack: &StackId| {
-            facts.zip(picture.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
+            facts.zip(snapshot.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
         };
         holds.stacks.iter().copied().filter(|stack| !reached(stack)).collect()
     };

@@ -20,7 +20,7 @@ use crate::state::Broker;
 use crate::store::agent_keys::{
     agent_keys_ask_on_conn, agent_keys_lock_on_conn, agent_keys_revoke_on_conn, agent_keys_rotate_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Rotate the key of an agent.
 ///
@@ -49,7 +49,7 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
         } else {
             let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
             write.audit_digests(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
-            write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+            write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
             tracing::info!(agent_id = %agent.id, "agent key rotated");
             Some(until)
         };

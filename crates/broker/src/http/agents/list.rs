@@ -21,7 +21,7 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit, selector, walk};
-use crate::index::{Picture, Place};
+use crate::index::{AgentCursor, Snapshot};
 use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
 
@@ -61,15 +61,15 @@ pub async fn list_agents(
 ) -> Result<Json<Page<Agent>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
-    let after = query.after.as_deref().map(|text| Place::read(sort, text));
+    let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =
         after.map(|place| place.ok_or_else(|| ApiError::unreadable("cannot read `after`"))).transpose()?;
     let fitting =
-        fitting(&broker.index.picture(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
+        fitting(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
     let cursor =
         |agent: &Agent| if sort.is_by_name() { agent.name.to_string() } else { agent.id.to_string() };
     let Some(presence) = query.presence else {
-        let ids = page(&broker.index.picture(), &fitting, sort, after.as_ref(), limit);
+        let ids = page(&broker.index.snapshot(), &fitting, sort, after.as_ref(), limit);
         let agents = agent_list_of(&broker.pool, &ids).await?;
         let agents = agents.into_iter().map(|agent| broker.presence.shown(agent)).collect();
         let page = Page::cut(agents, limit, cursor);
@@ -79,7 +79,7 @@ pub async fn list_agents(
     let read = |after: Option<String>, chunk| async move {
         agent_list_present(pool, presence, sort, after.as_deref(), chunk).await
     };
-    let is_fitting = |id| broker.index.picture().contains(&fitting, id);
+    let is_fitting = |id| broker.index.snapshot().contains(&fitting, id);
     let fit = |agent: Agent| {
         let agent = broker.presence.shown(agent);
         (agent.presence == presence && is_fitting(agent.id)).then_some(agent)
@@ -94,31 +94,31 @@ pub async fn list_agents(
 
 /// Returns the agents that the caller sees and that match, whatever their presence.
 fn fitting(
-    picture: &Picture,
+    snapshot: &Snapshot,
     caller: &Caller,
     query: &AgentQuery,
     selector: Option<&Selector>,
 ) -> RoaringBitmap {
     let mut fitting =
-        if can_see_all(caller) { picture.everyone() } else { picture.granted(caller.project()) };
+        if can_see_all(caller) { snapshot.everyone() } else { snapshot.granted(caller.project()) };
     if let Some(selector) = selector {
-        fitting &= picture.select(selector);
+        fitting &= snapshot.select(selector);
     }
     if let Some(status) = query.status {
-        fitting &= picture.with_status(status);
+        fitting &= snapshot.with_status(status);
     }
     if let Some(part) = &query.name {
-        fitting &= picture.named_like(part);
+        fitting &= snapshot.named_like(part);
     }
     fitting
 }
 
 fn page(
-    picture: &Picture,
+    snapshot: &Snapshot,
     fitting: &RoaringBitmap,
     sort: Sort,
-    after: Option<&Place>,
+    after: Option<&AgentCursor>,
     limit: usize,
 ) -> Vec<AgentId> {
-    picture.page(fitting, sort, after, limit).into_iter().map(|agent| agent.id).collect()
+    snapshot.page(fitting, sort, after, limit).into_iter().map(|agent| agent.id).collect()
 }

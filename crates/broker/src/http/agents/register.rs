@@ -24,7 +24,7 @@ use crate::store::agents::{AgentRef, agent_fetch, agent_insert_on_conn};
 use crate::store::join_tokens::{
     NewJoinToken, join_token_insert_on_conn, join_token_lock_on_conn, join_token_use_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 /// Reads an Ed25519 public key in base64url.
 pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
@@ -77,7 +77,7 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
                 agent
             }
         };
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent_id)).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent_id)).await?;
         let bad_name =
             |error: BadName| ApiError::new(ErrorCode::BRK9001, "a stored name is invalid").because(error);
         let name: Name = token.agent_name.parse().map_err(bad_name)?;

@@ -11,7 +11,7 @@ use brokkr_api::{AgentId, EventId, StackId};
 use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
 use crate::error::ApiError;
 use crate::http::change::Change;
@@ -72,8 +72,8 @@ async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiEr
     let named: BTreeSet<StackId> = reports.iter().map(|report| report.stack_id).collect();
     let mut projects: HashMap<StackId, String> = HashMap::new();
     {
-        let picture = broker.index.picture();
-        let known = named.iter().filter_map(|stack| picture.stack(*stack));
+        let snapshot = broker.index.snapshot();
+        let known = named.iter().filter_map(|stack| snapshot.stack(*stack));
         projects.extend(known.map(|stack| (stack.id, stack.project.clone())));
     }
     // Not in the index: deleted and held by no agent, created a moment ago on another replica, or lost in a restore.
@@ -87,13 +87,13 @@ async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiEr
 
 /// Fills in the hops that the broker knows better than the agent.
 fn fill_hops(broker: &Broker, agent: AgentId, reports: &mut [Report], now: Timestamp) {
-    let picture = broker.index.picture();
-    let agent = picture.agent(agent);
+    let snapshot = broker.index.snapshot();
+    let agent = snapshot.agent(agent);
     for report in reports {
         report.hops.reported = Some(now);
         let known = agent
-            .zip(picture.stack(report.stack_id))
-            .and_then(|(agent, stack)| wanted(agent, stack))
+            .zip(snapshot.stack(report.stack_id))
+            .and_then(|(agent, stack)| desired(agent, stack))
             .filter(|wanted| wanted.sequence_id() == report.sequence_id);
         if let Some(wanted) = known {
             report.hops.published = Some(wanted.object.published_at);

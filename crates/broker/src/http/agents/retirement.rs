@@ -13,8 +13,8 @@ use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
-use crate::store::agent_leave::{agent_abandon_on_conn, agent_untarget_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
+use crate::store::outbox::OutboxNotification;
 
 const LONGEST_REASON: usize = 500;
 
@@ -69,7 +69,7 @@ pub async fn abandon_agent(
 
 async fn untarget(write: &mut Write<'_>, agent: &Agent) -> Result<(), ApiError> {
     for (project, stack) in agent_untarget_on_conn(write.conn(), agent.id).await? {
-        write.ring(&project, Doorbell::Stack(stack)).await?;
+        write.notify(&project, OutboxNotification::Stack(stack)).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::agent_open_session_on_conn;
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 const LONGEST_VERSION: usize = 40;
 
@@ -33,7 +33,7 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
         let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
         if verdict != SessionVerdict::Superseded {
-            write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+            write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
         if verdict == SessionVerdict::Tied {
             tracing::error!(agent_id = %agent, count = session.count, "two processes claim the same session of this agent");

@@ -24,7 +24,7 @@ use repeated::RepeatedPoll;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::error::ApiError;
 use crate::http::headers::{optional, position, preferred_wait, text};
 use crate::state::Broker;
@@ -92,10 +92,10 @@ pub async fn target_state(
 }
 
 fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let facts = match AgentRef::read(agent) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
     };
     facts.map(|facts| facts.id).ok_or_else(|| ApiError::not_found("agent"))
 }
@@ -133,10 +133,10 @@ impl PollClaims {
 /// Responds with the deployment objects and their contents, read from the database through the cache.
 async fn plain(broker: &Broker, agent: AgentId) -> Result<Response, ApiError> {
     let (mut wanted, position): (Vec<SequenceId>, Position) = {
-        let picture = broker.index.picture();
-        let position = broker.index.seen().stamp();
-        let agent = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-        let objects = picture.candidates(agent).filter_map(|stack| wanted(agent, stack));
+        let snapshot = broker.index.snapshot();
+        let position = broker.index.freshness().stamp();
+        let agent = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+        let objects = snapshot.candidates(agent).filter_map(|stack| desired(agent, stack));
         let wanted = match agent.status {
             AgentStatus::Inactive => Vec::new(),
             AgentStatus::Active => objects

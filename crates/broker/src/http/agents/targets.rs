@@ -43,16 +43,16 @@ pub async fn list_targets(
 }
 
 fn targets(broker: &Broker, caller: &Caller, agent: &AgentRef) -> Result<Vec<Target>, ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let agent = match agent {
-        AgentRef::Id(id) => picture.agent(*id),
-        AgentRef::Name(name) => picture.agent_named(name),
+        AgentRef::Id(id) => snapshot.agent(*id),
+        AgentRef::Name(name) => snapshot.agent_named(name),
     };
-    let agent = agent.filter(|agent| can_see(&picture, caller, agent.id));
+    let agent = agent.filter(|agent| can_see(&snapshot, caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     let all = matches!(caller, Caller::Agent(_)) || can_see_all(caller);
     let mut targets = Vec::new();
-    for stack in picture.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
+    for stack in snapshot.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
         for reason in reasons(agent, stack) {
             let stack_name = stack
                 .name

@@ -11,7 +11,7 @@ use http::HeaderMap;
 
 use super::can_see;
 use crate::access::Caller;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
 use crate::error::ApiError;
@@ -38,7 +38,7 @@ pub async fn agent_why(
 ) -> Result<Json<AgentWhy>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let agent = agent_facts(&broker, &agent)?;
-    if !can_see(&broker.index.picture(), &caller, agent.id) {
+    if !can_see(&broker.index.snapshot(), &caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     let seen = seen(&broker, &agent).await?;
@@ -46,9 +46,9 @@ pub async fn agent_why(
     // Only stacks of the caller's project.
     let project = caller.project();
     let stacks: BTreeMap<StackId, StackFacts> = {
-        let picture = broker.index.picture();
-        let own = picture.candidates(&agent).filter(|stack| stack.project == project);
-        own.filter(|stack| wanted(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
+        let snapshot = broker.index.snapshot();
+        let own = snapshot.candidates(&agent).filter(|stack| stack.project == project);
+        own.filter(|stack| desired(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
     };
     let ids: Vec<StackId> = stacks.keys().copied().collect();
     let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;

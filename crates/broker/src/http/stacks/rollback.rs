@@ -22,7 +22,7 @@ use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
     deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
 
 /// The maximum length of a reason.
@@ -86,7 +86,7 @@ pub async fn roll_back(
     write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
+    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
     tracing::info!(stack_id = %locked.id, stack = locked.name, %to, sequence_id = %object.sequence_id, "stack rolled back");
     let stack = NamedStack { id: locked.id, name: locked.name };
     let event = WebhookEvent::ObjectSubmitted;

@@ -18,12 +18,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::envelope::{Wanted, wanted};
+use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit, selector, walk};
-use crate::index::Picture;
+use crate::index::Snapshot;
 use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::stack_status::{
@@ -55,22 +55,22 @@ pub struct StatusQuery {
 pub struct StackOnAgent {
     agent: AgentId,
     active: bool,
-    wanted: Option<Wanted>,
+    wanted: Option<DesiredObject>,
     holds: bool,
 }
 
 impl StackOnAgent {
-    pub fn of(picture: &Picture, stack: StackId, agent: AgentId) -> Self {
-        let facts = picture.agent(agent);
+    pub fn of(snapshot: &Snapshot, stack: StackId, agent: AgentId) -> Self {
+        let facts = snapshot.agent(agent);
         Self {
             agent,
             active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
-            wanted: facts.zip(picture.stack(stack)).and_then(|(facts, stack)| wanted(facts, stack)),
+            wanted: facts.zip(snapshot.stack(stack)).and_then(|(facts, stack)| desired(facts, stack)),
             holds: facts.is_some_and(|facts| facts.holds(stack)),
         }
     }
 
-    fn is_concerned(&self) -> bool {
+    fn is_affected(&self) -> bool {
         self.wanted.is_some() || self.holds
     }
 }
@@ -95,12 +95,12 @@ pub async fn stack_status(
     let source = RowSource::of(&broker, &stack, query.state).await?;
     let unfiltered = query.state.is_none() && selector.is_none();
     let fit = |row: StatusRow| {
-        let picture = broker.index.picture();
-        let known = StackOnAgent::of(&picture, stack.id, row.agent);
+        let snapshot = broker.index.snapshot();
+        let known = StackOnAgent::of(&snapshot, stack.id, row.agent);
         let selected =
-            |selector: &Selector| picture.agent(row.agent).is_some_and(|agent| agent.matches(selector));
-        let concerned = row.report.is_some() || known.is_concerned();
-        let status = (concerned && selector.as_ref().is_none_or(selected))
+            |selector: &Selector| snapshot.agent(row.agent).is_some_and(|agent| agent.matches(selector));
+        let affected = row.report.is_some() || known.is_affected();
+        let status = (affected && selector.as_ref().is_none_or(selected))
             .then(|| status(&stack, row.name, known, row.report))?;
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
@@ -128,7 +128,7 @@ enum RowSource {
     /// All agents, because nearly all are affected.
     AllAgents,
     /// Agents that the index names, and agents that reported.
-    Concerned,
+    Affected,
 }
 
 impl RowSource {
@@ -146,7 +146,7 @@ impl RowSource {
         }
         let counts = status_counts_of_stack(&broker.pool, &stack.project, stack.id).await?;
         let many = counts.iter().map(|(_, _, agents)| agents).sum::<u64>() > MANY;
-        Ok(if many { Self::AllAgents } else { Self::Concerned })
+        Ok(if many { Self::AllAgents } else { Self::Affected })
     }
 
     async fn rows(
@@ -162,8 +162,8 @@ impl RowSource {
                 stack_status_by_transition(pool, project, id, transition, after, chunk).await?
             }
             Self::AllAgents => stack_status_walk(pool, project, id, after, chunk).await?,
-            Self::Concerned => {
-                let mut names = concerned(broker, id, after, chunk);
+            Self::Affected => {
+                let mut names = affected(broker, id, after, chunk);
                 names.extend(stack_status_reporters(pool, project, id, after, chunk).await?);
                 let names: Vec<(String, AgentId)> = names.into_iter().take(chunk).collect();
                 let agents: Vec<AgentId> = names.iter().map(|(_, agent)| *agent).collect();
@@ -179,11 +179,11 @@ impl RowSource {
 }
 
 /// Returns the first agents, by name after the given one, that the stack reaches or that hold it.
-fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
-    let picture = broker.index.picture();
-    let Some(stack) = picture.stack(stack) else { return BTreeMap::new() };
-    let mut agents = picture.reached(stack);
-    agents.extend(picture.holders(stack.id));
+fn affected(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
+    let snapshot = broker.index.snapshot();
+    let Some(stack) = snapshot.stack(stack) else { return BTreeMap::new() };
+    let mut agents = snapshot.reached(stack);
+    agents.extend(snapshot.holders(stack.id));
     agents.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
     // Each agent may occur twice. A stack may reach the whole fleet before any agent reported.
     let enough = 2 * most;
@@ -265,9 +265,9 @@ pub async fn stack_summary(
     let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
     let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
     let (targeted, holding) = {
-        let picture = broker.index.picture();
-        let targeted = picture.stack(stack.id).map_or(0, |stack| picture.reached(stack).len());
-        (targeted as u64, picture.holders(stack.id).count() as u64)
+        let snapshot = broker.index.snapshot();
+        let targeted = snapshot.stack(stack.id).map_or(0, |stack| snapshot.reached(stack).len());
+        (targeted as u64, snapshot.holders(stack.id).count() as u64)
     };
     let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
     let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);

@@ -19,7 +19,7 @@ use crate::http::precondition;
 use crate::http::write::{self, ResultStorage};
 use crate::index::Losses;
 use crate::state::Broker;
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
 use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
@@ -53,7 +53,7 @@ pub async fn put_targets(
         let agents = known(&broker, change.caller()?, locked.id, &wanted.agents, found)?;
         expect.allow(&lost(&broker, locked.id, &agents, &wanted.selectors))?;
         stack_targets_replace_on_conn(write.conn(), &locked, &agents, &wanted.selectors).await?;
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
         let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
         write.finish(StatusCode::OK, &stack).await
@@ -69,11 +69,11 @@ fn known(
     wanted: &[String],
     found: Vec<(AgentId, String)>,
 ) -> Result<Vec<AgentId>, ApiError> {
-    let picture = broker.index.picture();
-    let before = picture.stack(stack).map(|stack| &stack.targets[..]).unwrap_or_default();
+    let snapshot = broker.index.snapshot();
+    let before = snapshot.stack(stack).map(|stack| &stack.targets[..]).unwrap_or_default();
     let known: HashMap<String, AgentId> = found
         .into_iter()
-        .filter(|(id, _)| before.iter().any(|target| target.agent == *id) || can_see(&picture, caller, *id))
+        .filter(|(id, _)| before.iter().any(|target| target.agent == *id) || can_see(&snapshot, caller, *id))
         .flat_map(|(id, name)| [(name, id), (id.to_string(), id)])
         .collect();
     let (mut agents, mut errors) = (BTreeSet::new(), Vec::new());
@@ -95,6 +95,6 @@ fn known(
 }
 
 fn lost(broker: &Broker, stack: StackId, agents: &[AgentId], selectors: &[Selector]) -> Losses {
-    let picture = broker.index.picture();
-    picture.stack(stack).map(|stack| picture.lost_by_targets(stack, agents, selectors)).unwrap_or_default()
+    let snapshot = broker.index.snapshot();
+    snapshot.stack(stack).map(|stack| snapshot.lost_by_targets(stack, agents, selectors)).unwrap_or_default()
 }

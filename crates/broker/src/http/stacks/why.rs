@@ -49,7 +49,7 @@ pub async fn stack_why(
     let seen = seen(&broker, &agent).await?;
     let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
     let past = pasts(&broker, &stack.project, agent.id, &[stack.id]).await?;
-    let facts = broker.index.picture().stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&stack));
+    let facts = broker.index.snapshot().stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&stack));
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
     let mut explained = explain(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
     // Only admins may see and change grants.
@@ -93,7 +93,7 @@ async fn named(
     let agent = agent_facts(broker, agent)?;
     // The project knows an agent that its stack names, even if the grant was withdrawn since.
     let is_named = stack.targets.agents.contains(&agent.name);
-    if !is_named && !can_see(&broker.index.picture(), caller, agent.id) {
+    if !is_named && !can_see(&broker.index.snapshot(), caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     Ok((stack, agent))
@@ -101,10 +101,10 @@ async fn named(
 
 /// Returns the facts of the index about an agent, by name or id.
 pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError> {
-    let picture = broker.index.picture();
+    let snapshot = broker.index.snapshot();
     let agent = match AgentRef::read(named) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
     };
     agent.cloned().ok_or_else(|| ApiError::not_found("agent"))
 }

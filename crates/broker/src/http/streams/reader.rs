@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::http::guard::authenticate;
 use crate::state::streams::{StreamPermit, StreamedEvent};
 use crate::state::{Broker, Progress};
-use crate::store::events::{EventPlace, event_follow};
+use crate::store::events::{EventCursor, event_follow};
 
 /// How long a checked permission counts.
 const PERMISSION_TTL: Duration = Duration::from_secs(3);
@@ -48,7 +48,7 @@ impl StreamFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resume {
     epoch: i64,
-    place: EventPlace,
+    place: EventCursor,
 }
 
 fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
@@ -72,7 +72,7 @@ pub struct StreamReader {
     receiver: broadcast::Receiver<Arc<StreamedEvent>>,
     /// Events below are read from the database, events from here on come from the tail.
     tailed_from: u64,
-    after: EventPlace,
+    after: EventCursor,
     catching_up: bool,
     waiting: VecDeque<Arc<StreamedEvent>>,
     checked_at: Instant,
@@ -117,7 +117,7 @@ impl StreamReader {
             epoch: from.epoch,
             receiver,
             tailed_from: from.horizon,
-            after: known.map_or_else(|| EventPlace::before(from.horizon), |resume| resume.place),
+            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.place),
             catching_up: known.is_some(),
             waiting: VecDeque::new(),
             checked_at: Instant::now(),
@@ -161,7 +161,7 @@ impl StreamReader {
     }
 
     /// Returns whether the event was neither read from the database nor sent before.
-    fn is_new(&self, place: EventPlace) -> bool {
+    fn is_new(&self, place: EventCursor) -> bool {
         place.xid >= self.tailed_from && place > self.after
     }
 
@@ -207,7 +207,7 @@ where
     let stream = futures::stream::unfold(state, async |(mut reader, to_message)| {
         if std::mem::take(&mut reader.is_reset) {
             let text = "the last event id is from before a restore; list events, then continue from here";
-            let id = format!("{}.{}", reader.epoch, EventPlace::before(reader.tailed_from));
+            let id = format!("{}.{}", reader.epoch, EventCursor::before(reader.tailed_from));
             return Some((Ok(Message::default().event("reset").id(id).data(text)), (reader, to_message)));
         }
         loop {

@@ -1,4 +1,4 @@
-//! One attempt to send one message: signed, to an address that the guard let pass, without redirects or proxies, with a
+//! One attempt to send one message: signed, to an address that the policy let pass, without redirects or proxies, with a
 //! deadline for all of it and a limit on what is read of the answer.
 
 use std::error::Error;
@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Response};
 
-use super::lookup::{Guarded, Lookup};
-use crate::domain::webhooks::guard::Guard;
+use super::resolver::{PolicyResolver, Resolver};
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 use crate::domain::webhooks::signature::{self, WebhookSecret, signatures};
 
 /// For name, connection, handshake, request and the head of the answer together.
@@ -40,7 +40,7 @@ pub enum SendError {
 
 #[derive(Debug)]
 pub struct Sender {
-    guard: Guard,
+    policy: EgressPolicy,
     client: Client,
 }
 
@@ -55,7 +55,7 @@ pub struct Message<'a> {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SendOutcome {
     pub attempt: Attempt,
     /// The receiver asks for patience.
     pub retry_after: Option<Duration>,
@@ -63,7 +63,7 @@ pub struct Sent {
     pub gone: bool,
 }
 
-impl Sent {
+impl SendOutcome {
     /// Nothing was sent.
     pub fn failed(error: impl Into<String>) -> Self {
         let attempt = Attempt {
@@ -79,7 +79,11 @@ impl Sent {
 
 impl Sender {
     /// `authorities` are trusted beside those of the system.
-    pub fn new(guard: Guard, lookup: Arc<dyn Lookup>, authorities: Option<&Path>) -> Result<Self, SendError> {
+    pub fn new(
+        policy: EgressPolicy,
+        resolver: Arc<dyn Resolver>,
+        authorities: Option<&Path>,
+    ) -> Result<Self, SendError> {
         let mut client = Client::builder()
             .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
@@ -89,7 +93,7 @@ impl Sender {
             .retry(reqwest::retry::never())
             // Each message connects anew, to an address that was looked at for it.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(Guarded { guard: guard.clone(), lookup }));
+            .dns_resolver(Arc::new(PolicyResolver { policy: policy.clone(), resolver }));
         if let Some(file) = authorities {
             let unreadable = |source| SendError::Certificates { file: file.to_owned(), source };
             let pem = std::fs::read(file).map_err(|error| unreadable(error.into()))?;
@@ -97,20 +101,20 @@ impl Sender {
                 Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.into()))?;
             client = client.tls_certs_merge(certificates);
         }
-        Ok(Self { guard, client: client.build().map_err(SendError::Client)? })
+        Ok(Self { policy, client: client.build().map_err(SendError::Client)? })
     }
 
-    pub async fn send(&self, message: &Message<'_>, now: Timestamp) -> Sent {
+    pub async fn send(&self, message: &Message<'_>, now: Timestamp) -> SendOutcome {
         let started = Instant::now();
         let mut sent = self.answer(message, now).await;
         sent.attempt.millis = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
         sent
     }
 
-    async fn answer(&self, message: &Message<'_>, now: Timestamp) -> Sent {
-        let url = match self.guard.url(message.url) {
+    async fn answer(&self, message: &Message<'_>, now: Timestamp) -> SendOutcome {
+        let url = match self.policy.url(message.url) {
             Ok(url) => url,
-            Err(refusal) => return Sent::failed(refusal.to_string()),
+            Err(refusal) => return SendOutcome::failed(refusal.to_string()),
         };
         let request = self
             .client
@@ -122,14 +126,14 @@ impl Sender {
             .body(message.body.to_vec());
         match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => judge(response).await,
-            Ok(Err(error)) => Sent::failed(told(error)),
-            Err(_) => Sent::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
+            Ok(Err(error)) => SendOutcome::failed(told(error)),
+            Err(_) => SendOutcome::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
         }
     }
 }
 
 /// The status decides; a body that does not end, or breaks off, changes nothing about it.
-async fn judge(response: Response) -> Sent {
+async fn judge(response: Response) -> SendOutcome {
     let status = response.status();
     let retry_after = retry_after(&response);
     let error = (!status.is_success()).then(|| match status.is_redirection() {
@@ -143,7 +147,7 @@ async fn judge(response: Response) -> Sent {
         millis: 0,
         answer: first_bytes(response).await,
     };
-    Sent { attempt, retry_after, gone: status == StatusCode::GONE }
+    SendOutcome { attempt, retry_after, gone: status == StatusCode::GONE }
 }
 
 async fn first_bytes(mut response: Response) -> String {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::PollClaims;
 use crate::access::Caller;
-use crate::domain::envelope::Answer;
+use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
@@ -60,7 +60,7 @@ pub async fn poll(
         // Checked after registering as a waiter and at each wake-up: the envelope, and the caller's key.
         let vouched = claims.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
-            && !Box::pin(broker.access.assertions.still(&broker.index, &broker.pool, agent)).await?
+            && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
         {
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
@@ -119,8 +119,8 @@ fn check_restore_state(
         return Ok(());
     }
     let (session, holds_digest) = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
         (facts.session, facts.holds_digest)
     };
     if let Some(code) = claims.session.and_then(|claimed| refusal(session, claimed)) {
@@ -135,20 +135,20 @@ fn check_restore_state(
 
 /// Returns what the broker asks the agent for.
 fn wanted_of(broker: &Broker, agent: AgentId) -> Option<Want> {
-    broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
+    broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
 /// An envelope and its position.
 struct Current {
-    answer: Arc<Answer>,
+    answer: Arc<EncodedEnvelope>,
     position: Position,
 }
 
 /// Returns the current envelope if the session may still have it.
 fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> Result<Current, ApiError> {
     {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
         if let Some(code) = claims.session.and_then(|session| refusal(facts.session, session)) {
             return Err(ApiError::new(code, code.title()));
         }
@@ -156,7 +156,7 @@ fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> Result<Curre
             return Err(ApiError::new(ErrorCode::BRK3001, "the broker has another list of held stacks"));
         }
     }
-    let (answer, position) = broker.index.answer(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    let (answer, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Current { answer, position })
 }
 

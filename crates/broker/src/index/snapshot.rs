@@ -1,17 +1,17 @@
 //! Agents, stacks and grants, with the inverted indexes that make a poll a lookup.
 //!
-//! Agents are in dense slots, so that a set of them is a bitmap: whom a selector matches, who holds a stack, whom a
-//! change concerns are a few operations on bitmaps, at any size of the fleet.
+//! Agents are in dense slots, so that a set of them is a bitmap. The agents that a selector matches, that hold a stack or
+//! that a change affects are a few operations on bitmaps, at any size of the fleet.
 //!
-//! | module      | the question it answers                                     |
-//! |-------------|-------------------------------------------------------------|
-//! | `reach`     | which agents does this stack, selector or grant reach       |
-//! | `concerned` | whose target state does a change make another               |
-//! | `fingerprints` | is it what the database holds                            |
-//! | `losses`    | what would a change take away from whom                     |
-//! | `pages`     | which of them are on a page                                 |
+//! | module         | the question it answers                                     |
+//! |----------------|-------------------------------------------------------------|
+//! | `reach`        | which agents does this stack, selector or grant reach       |
+//! | `affected`     | which agents have another target state after a change       |
+//! | `fingerprints` | does it match the database                                  |
+//! | `losses`       | which agents would lose which stacks                        |
+//! | `pages`        | which agents are on a page                                  |
 
-mod concerned;
+mod affected;
 mod fingerprints;
 mod losses;
 mod pages;
@@ -27,13 +27,13 @@ use brokkr_api::{AgentId, StackId};
 use roaring::RoaringBitmap;
 
 pub use losses::{Losses, Retargeting};
-pub use pages::Place;
+pub use pages::AgentCursor;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 
-/// How things are now, for everything whose doorbell rang.
+/// The current state of everything that changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub agents: Vec<AgentFacts>,
@@ -43,7 +43,7 @@ pub struct Changes {
 }
 
 #[derive(Debug, Default)]
-pub struct Picture {
+pub struct Snapshot {
     agents: Vec<AgentFacts>,
     slots: HashMap<AgentId, Slot>,
     /// Slots in the order of the agents' names.
@@ -59,23 +59,23 @@ pub struct Picture {
     grants: HashMap<String, Arc<ProjectGrants>>,
 }
 
-impl Picture {
+impl Snapshot {
     #[must_use]
     pub fn new(changes: Changes) -> Self {
-        // Whom it concerns is not asked at the start: it is everybody, once.
-        let mut picture = Self { agents: changes.agents, ..Self::default() };
-        picture.slots.reserve(picture.agents.len());
-        for slot in 0..slot(picture.agents.len()) {
-            picture.enter_agent(slot);
-            picture.file_agent(slot);
+        // Affected agents are not computed at the start: every agent is.
+        let mut snapshot = Self { agents: changes.agents, ..Self::default() };
+        snapshot.slots.reserve(snapshot.agents.len());
+        for slot in 0..slot(snapshot.agents.len()) {
+            snapshot.register_agent(slot);
+            snapshot.index_agent(slot);
         }
         let mut by_name: Vec<(&str, Slot)> =
-            picture.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
+            snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
-        picture.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        picture.grants = by_project(changes.grants.unwrap_or_default());
-        changes.stacks.into_iter().for_each(|stack| picture.put_stack(stack));
-        picture
+        snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
+        snapshot.grants = by_project(changes.grants.unwrap_or_default());
+        changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
+        snapshot
     }
 
     pub fn agent(&self, id: AgentId) -> Option<&AgentFacts> {
@@ -83,7 +83,7 @@ impl Picture {
     }
 
     pub fn agent_named(&self, name: &str) -> Option<&AgentFacts> {
-        self.place_of(name).ok().map(|at| self.at(self.by_name[at]))
+        self.rank_of(name).ok().map(|at| self.at(self.by_name[at]))
     }
 
     pub fn stack(&self, id: StackId) -> Option<&StackFacts> {
@@ -98,7 +98,7 @@ impl Picture {
         self.stacks.len()
     }
 
-    /// Every stack that may reach the agent, and every known one that it holds. May repeat.
+    /// Returns every stack that may reach the agent, and every known one that it holds. May repeat.
     pub fn candidates<'a>(&'a self, agent: &'a AgentFacts) -> impl Iterator<Item = &'a StackFacts> {
         let explicit = self.explicit.get(&agent.id).into_iter().flatten().copied();
         explicit
@@ -107,38 +107,37 @@ impl Picture {
             .filter_map(|stack| self.stacks.get(&stack))
     }
 
-    /// Held stacks that are not here: deleted ones that nobody held until now, or unknown ones.
+    /// Returns held stacks that are not in the snapshot: deleted ones that no agent held until now, or unknown ones.
     pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
         let held: BTreeSet<StackId> =
             agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
         held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
     }
 
-    /// Takes in how things are now, and tells whom that concerns: exactly those whose answer, or whose right to ask,
-    /// became another.
+    /// Applies the current state and returns the affected agents: exactly those with another envelope or permission.
     pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
-        let mut concerned = RoaringBitmap::new();
-        let mut let_go = BTreeSet::new();
+        let mut affected = RoaringBitmap::new();
+        let mut released = BTreeSet::new();
         for agent in changes.agents {
             let before = self.agent(agent.id);
-            let_go.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
-            let changed = self.concerned_by_agent(before, &agent);
+            released.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
+            let changed = self.affected_by_agent(before, &agent);
             let slot = self.put_agent(agent);
             if changed {
-                concerned.insert(slot);
+                affected.insert(slot);
             }
         }
         if let Some(grants) = changes.grants {
-            concerned |= self.put_grants(grants);
+            affected |= self.put_grants(grants);
         }
         for mut stack in changes.stacks {
-            let_go.insert(stack.id);
+            released.insert(stack.id);
             stack.grants = self.grants_of(&stack.project);
-            concerned |= self.concerned_by_stack(self.stacks.get(&stack.id), &stack);
+            affected |= self.affected_by_stack(self.stacks.get(&stack.id), &stack);
             self.put_stack(stack);
         }
-        let_go.into_iter().for_each(|stack| self.forget_if_over(stack));
-        concerned
+        released.into_iter().for_each(|stack| self.remove_if_unused(stack));
+        affected
     }
 
     pub(super) fn slot(&self, agent: AgentId) -> Option<Slot> {
@@ -149,19 +148,19 @@ impl Picture {
         &self.agents[slot as usize]
     }
 
-    /// Where the name is in the order of names, or would be.
-    fn place_of(&self, name: &str) -> Result<usize, usize> {
+    /// Returns the rank of the name, or where it would be inserted.
+    fn rank_of(&self, name: &str) -> Result<usize, usize> {
         self.by_name.binary_search_by(|slot| self.at(*slot).name.as_str().cmp(name))
     }
 
     fn put_agent(&mut self, agent: AgentFacts) -> Slot {
         let Some(slot) = self.slot(agent.id) else {
             let slot = slot(self.agents.len());
-            let place = self.place_of(&agent.name).unwrap_or_else(|place| place);
+            let rank = self.rank_of(&agent.name).unwrap_or_else(|rank| rank);
             self.agents.push(agent);
-            self.by_name.insert(place, slot);
-            self.enter_agent(slot);
-            self.file_agent(slot);
+            self.by_name.insert(rank, slot);
+            self.register_agent(slot);
+            self.index_agent(slot);
             return slot;
         };
         let before = &self.agents[slot as usize];
@@ -177,23 +176,23 @@ impl Picture {
         }
         self.agents[slot as usize] = agent;
         if renamed {
-            let place = self.place_of(&self.at(slot).name).unwrap_or_else(|place| place);
-            self.by_name.insert(place, slot);
+            let rank = self.rank_of(&self.at(slot).name).unwrap_or_else(|rank| rank);
+            self.by_name.insert(rank, slot);
         }
-        self.file_agent(slot);
+        self.index_agent(slot);
         slot
     }
 
-    /// Enters what is for ever: an agent keeps its slot and its id.
-    fn enter_agent(&mut self, slot: Slot) {
+    /// Registers the id and slot of an agent, which never change.
+    fn register_agent(&mut self, slot: Slot) {
         let id = self.at(slot).id;
         self.slots.insert(id, slot);
         self.slices.resize_with(256, RoaringBitmap::new);
         self.slices[usize::from(fingerprints::slice(&id.0))].insert(slot);
     }
 
-    /// Enters what may change, but for its name.
-    fn file_agent(&mut self, slot: Slot) {
+    /// Indexes what may change, except the name.
+    fn index_agent(&mut self, slot: Slot) {
         let agent = &mut self.agents[slot as usize];
         self.by_label.insert(slot, &mut agent.labels);
         if agent.status == AgentStatus::Active {
@@ -228,37 +227,37 @@ impl Picture {
         }
     }
 
-    /// A deleted stack that nobody holds any more concerns nobody: history is the database's.
-    fn forget_if_over(&mut self, id: StackId) {
+    /// Removes a deleted stack that no agent holds any more.
+    fn remove_if_unused(&mut self, id: StackId) {
         if self.stacks.get(&id).is_some_and(|stack| stack.deleted) && !self.holders.contains_key(&id) {
             self.remove_stack(id);
         }
     }
 
-    /// Replaces all grants, and tells whom that concerns.
+    /// Replaces all grants and returns the affected agents.
     fn put_grants(&mut self, grants: Vec<GrantFacts>) -> RoaringBitmap {
         let before = std::mem::replace(&mut self.grants, by_project(grants));
         let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
-        let mut concerned = RoaringBitmap::new();
+        let mut affected = RoaringBitmap::new();
         for project in projects {
-            let before = before.get(&project).cloned().unwrap_or_else(|| nothing_said(&project));
+            let before = before.get(&project).cloned().unwrap_or_else(|| no_grants(&project));
             let after = self.grants_of(&project);
             if before != after {
-                concerned |= self.concerned_by_grants(&project, &before, &after);
+                affected |= self.affected_by_grants(&project, &before, &after);
                 let stacks = self.stacks.values_mut().filter(|stack| stack.project == project);
                 stacks.for_each(|stack| stack.grants = Arc::clone(&after));
             }
         }
-        concerned
+        affected
     }
 
     fn grants_of(&mut self, project: &str) -> Arc<ProjectGrants> {
         if let Some(known) = self.grants.get(project) {
             return Arc::clone(known);
         }
-        let nothing = nothing_said(project);
-        self.grants.insert(project.to_owned(), Arc::clone(&nothing));
-        nothing
+        let none = no_grants(project);
+        self.grants.insert(project.to_owned(), Arc::clone(&none));
+        none
     }
 }
 
@@ -266,7 +265,7 @@ fn slot(at: usize) -> Slot {
     Slot::try_from(at).expect("there are less than four billion agents")
 }
 
-fn nothing_said(project: &str) -> Arc<ProjectGrants> {
+fn no_grants(project: &str) -> Arc<ProjectGrants> {
     Arc::new(ProjectGrants::new(project, Vec::new()))
 }
 

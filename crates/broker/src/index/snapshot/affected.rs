@@ -1,5 +1,5 @@
-//! Whose target state a change makes another: found by bitmaps, and where these cannot tell, by looking at
-//! both answers. Whoever is not named here keeps the answer that was computed, and sleeps on.
+//! Which agents have another target state after a change: found by bitmaps and, where these cannot tell, by comparing
+//! both envelopes. All other agents keep their cached envelope and are not woken.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -8,14 +8,14 @@ use brokkr_api::InstallationId;
 use brokkr_api::envelope::TargetStack;
 use roaring::RoaringBitmap;
 
-use super::Picture;
-use crate::domain::envelope::{envelope, wanted};
+use super::Snapshot;
+use crate::domain::envelope::{desired, envelope};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::ProjectGrants;
 
-impl Picture {
-    /// Whether the agent's answer, or its right to ask, becomes another.
-    pub(super) fn concerned_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
+impl Snapshot {
+    /// Returns whether the agent's envelope or permission changes.
+    pub(super) fn affected_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
         let Some(before) = before else { return true };
         let labelled = AgentFacts {
             name: after.name.clone(),
@@ -33,67 +33,64 @@ impl Picture {
         envelope(InstallationId(uuid::Uuid::nil()), agent, self.candidates(agent)).stacks
     }
 
-    /// Exactly the agents in whose answer the stack becomes another.
-    pub(super) fn concerned_by_stack(
-        &self,
-        before: Option<&StackFacts>,
-        after: &StackFacts,
-    ) -> RoaringBitmap {
-        let Some(before) = before else { return self.told_about(after) };
+    /// Returns exactly the agents with another entry for the stack in their envelope.
+    pub(super) fn affected_by_stack(&self, before: Option<&StackFacts>, after: &StackFacts) -> RoaringBitmap {
+        let Some(before) = before else { return self.recipients(after) };
         if before == after {
             return RoaringBitmap::new();
         }
         let mut approved = before.clone();
         approved.approvals.clone_from(&after.approvals);
         if approved == *after {
-            let given: Vec<_> = either(before.approvals.iter(), after.approvals.iter()).collect();
-            let mut told = self.told_about(after);
-            told.retain(|slot| given.iter().any(|one| one.is_for(self.at(slot).id)));
-            return told;
+            let given: Vec<_> =
+                symmetric_difference(before.approvals.iter(), after.approvals.iter()).collect();
+            let mut recipients = self.recipients(after);
+            recipients.retain(|slot| given.iter().any(|one| one.is_for(self.at(slot).id)));
+            return recipients;
         }
         let mut retargeted = before.clone();
         retargeted.targets.clone_from(&after.targets);
         retargeted.selectors.clone_from(&after.selectors);
         if retargeted != *after {
-            return self.told_about(before) | self.told_about(after);
+            return self.recipients(before) | self.recipients(after);
         }
         if !after.has_object() {
             return RoaringBitmap::new();
         }
-        // Who gained or lost it is concerned. Who had it and keeps it, only if the first reason is another one now.
+        // Agents that gain or lose the stack are affected. Agents that keep it, only if the entry differs.
         let (reached_before, reached_after) = (self.reach(before), self.reach(after));
         let mut kept = self.touched(before, after);
         kept &= &reached_before;
         kept &= &reached_after;
         kept &= &self.active;
-        kept.retain(|slot| wanted(self.at(slot), before) != wanted(self.at(slot), after));
+        kept.retain(|slot| desired(self.at(slot), before) != desired(self.at(slot), after));
         ((reached_before ^ reached_after) & &self.active) | kept
     }
 
-    /// Active agents with the stack in their answer.
-    fn told_about(&self, stack: &StackFacts) -> RoaringBitmap {
+    /// Returns the active agents with the stack in their envelope.
+    fn recipients(&self, stack: &StackFacts) -> RoaringBitmap {
         if !stack.has_object() {
             return RoaringBitmap::new();
         }
-        let mut told = self.reach(stack);
+        let mut recipients = self.reach(stack);
         if let Some(holders) = self.holders.get(&stack.id) {
-            told |= holders;
+            recipients |= holders;
         }
-        told & &self.active
+        recipients & &self.active
     }
 
-    /// Agents that a target means which only one of the two has.
+    /// Returns the agents of targets that only one of the two has.
     fn touched(&self, before: &StackFacts, after: &StackFacts) -> RoaringBitmap {
-        let selectors = either(before.selectors.iter(), after.selectors.iter());
-        let targets = either(before.targets.iter(), after.targets.iter());
+        let selectors = symmetric_difference(before.selectors.iter(), after.selectors.iter());
+        let targets = symmetric_difference(before.targets.iter(), after.targets.iter());
         let mut touched = RoaringBitmap::new();
         selectors.for_each(|target| touched |= self.select(&target.selector));
         touched.extend(targets.filter_map(|target| self.slot(target.agent)));
         touched
     }
 
-    /// Exactly the agents in whose answer a stack of the project becomes another.
-    pub(super) fn concerned_by_grants(
+    /// Returns exactly the agents with another entry for a stack of the project in their envelope.
+    pub(super) fn affected_by_grants(
         &self,
         project: &str,
         before: &ProjectGrants,
@@ -127,8 +124,8 @@ impl Picture {
     }
 }
 
-/// What only one of the two has.
-fn either<'a, T: Eq + Hash + 'a>(
+/// Returns the items that only one of the two has.
+fn symmetric_difference<'a, T: Eq + Hash + 'a>(
     one: impl Iterator<Item = &'a T> + Clone,
     other: impl Iterator<Item = &'a T> + Clone,
 ) -> impl Iterator<Item = &'a T> {

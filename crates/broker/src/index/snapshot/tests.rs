@@ -1,4 +1,4 @@
-//! The picture at the sizes of the design: what does not scale shows here, long before there is such a fleet.
+//! The snapshot at the sizes of the design: what does not scale shows here, long before there is such a fleet.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::domain::envelope::{answer, envelope};
 use crate::domain::facts::{ObjectFacts, SelectorTarget, SessionFacts};
 use crate::domain::labels::Label;
-use crate::index::{Index, Seen, Waiting};
+use crate::index::{Freshness, Index, Waiting};
 
 fn agent(number: usize) -> AgentFacts {
     let labels = [("region", number % 50), ("site", number % 5_000)];
@@ -51,26 +51,26 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
     let fleet = (0..agents).map(agent).collect();
     let started = Instant::now();
-    let mut picture = Picture::new(Changes { agents: fleet, stacks: facts, grants: None });
+    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: None });
     let loaded = started.elapsed();
     let started = Instant::now();
-    let mut concerned = RoaringBitmap::new();
+    let mut affected = RoaringBitmap::new();
     for (number, facts) in changed.into_iter().enumerate() {
         let id = facts.id;
         let mut facts = stack(number, (stacks + number) as i64);
         facts.id = id;
-        let told = picture.apply(Changes { stacks: vec![facts], ..Changes::default() });
+        let told = snapshot.apply(Changes { stacks: vec![facts], ..Changes::default() });
         assert_eq!(told.len(), agents as u64 / 5_000, "only the agents of one site");
-        concerned |= told;
+        affected |= told;
     }
     let apply = started.elapsed() / u32::try_from(rounds).expect("few");
     let started = Instant::now();
-    for slot in &concerned {
-        let facts = picture.at(slot);
-        let bytes = answer(&envelope(InstallationId(facts.id.0), facts, picture.candidates(facts))).bytes;
+    for slot in &affected {
+        let facts = snapshot.at(slot);
+        let bytes = answer(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts))).bytes;
         assert!(bytes.len() > 100);
     }
-    let answers = started.elapsed() / u32::try_from(concerned.len()).expect("few");
+    let answers = started.elapsed() / u32::try_from(affected.len()).expect("few");
     println!(
         "{agents} agents, {stacks} stacks: filed in {loaded:?}, a change {apply:?}, an answer {answers:?}"
     );
@@ -90,20 +90,20 @@ fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_looks_only_at_t
 
 #[test]
 fn a_change_for_10_of_50_000_that_wait_wakes_10() {
-    let seen = Seen { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+    let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
     let index = Arc::new(Index::new(InstallationId::generate()));
     let agents: Vec<AgentFacts> = (0..50_000).map(agent).collect();
     let ids: Vec<AgentId> = agents.iter().map(|agent| agent.id).collect();
     let stacks = vec![stack(17, 1)];
     let mut newer = stack(17, 2);
     newer.id = stacks[0].id;
-    index.replace(Picture::new(Changes { agents, stacks, grants: None }), seen);
+    index.replace(Snapshot::new(Changes { agents, stacks, grants: None }), seen);
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
     assert_eq!(index.woken(), 10, "those of one site");
     // A session and what it holds are its own affair.
-    let mut restarted = index.picture().agent(ids[3]).expect("it is there").clone();
+    let mut restarted = index.snapshot().agent(ids[3]).expect("it is there").clone();
     restarted.session.count += 1;
     restarted.hold(vec![StackId::generate()]);
     index.apply(Changes { agents: vec![restarted], ..Changes::default() }, seen);

@@ -1,8 +1,8 @@
-//! Deletes what has had its time. Every replica does it; doing it twice does nothing.
+//! Deletes expired rows. Every replica does it; repeating it does nothing.
 //!
-//! A row of the outbox has its time from when it can be read, which is not when it was written: as long as
-//! a transaction is open anywhere on the server, what committed after it is above the horizon. So the
-//! horizon is noted at each round, and only what is below an old one goes.
+//! An outbox row expires an hour after it became readable, which is not when it was written: as long as a transaction is
+//! open anywhere on the server, rows that committed after it are above the horizon. So the horizon is recorded in each
+//! round, and only rows below an old one are deleted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
-use crate::store::api_tokens::api_token_delete_dead;
+use crate::store::api_tokens::api_token_delete_expired;
 use crate::store::idempotency_keys::idempotency_key_delete_old;
-use crate::store::join_tokens::join_token_delete_dead;
+use crate::store::join_tokens::join_token_delete_expired;
 use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
 
 const EVERY: Duration = Duration::from_secs(60);
-/// How long rows can be read. A tail that is further behind loads anew.
+/// How long rows can be read. A tail that is further behind reloads everything.
 const READABLE: Duration = Duration::from_secs(3600);
 const KEY_SECONDS: f64 = 24.0 * 3600.0;
-/// Tokens that are no longer valid can be looked at for this long.
-const DEAD_TOKEN_SECONDS: f64 = 30.0 * 24.0 * 3600.0;
+/// How long expired and revoked tokens are still listed.
+const EXPIRED_TOKEN_SECONDS: f64 = 30.0 * 24.0 * 3600.0;
 
 pub async fn run(pool: PgPool, stop: CancellationToken) {
     let mut horizons = Horizons::default();
@@ -30,32 +30,32 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
-        if let Err(error) = tidy(&pool, &mut horizons).await {
+        if let Err(error) = clean_up(&pool, &mut horizons).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "tidying waits for the next time");
+            tracing::warn!(error, "failed to delete expired rows; will retry");
         }
     }
 }
 
-async fn tidy(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreError> {
+async fn clean_up(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreError> {
     let snapshot = outbox_snapshot(pool).await?;
-    // After the look: what is below the horizon was readable by then at the latest.
+    // After the query: rows below the horizon were readable by now at the latest.
     let now = Instant::now();
-    horizons.note(now, snapshot.epoch, snapshot.horizon);
+    horizons.record(now, snapshot.epoch, snapshot.horizon);
     let rows = match horizons.readable_long_enough(now) {
         Some(horizon) => outbox_delete_below(pool, horizon).await?,
         None => 0,
     };
     let keys = idempotency_key_delete_old(pool, KEY_SECONDS).await?;
-    let tokens = api_token_delete_dead(pool, DEAD_TOKEN_SECONDS).await?
-        + join_token_delete_dead(pool, DEAD_TOKEN_SECONDS).await?;
+    let tokens = api_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?
+        + join_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?;
     if rows + keys + tokens > 0 {
-        tracing::debug!(rows, keys, tokens, "tidied");
+        tracing::debug!(rows, keys, tokens, "deleted expired rows");
     }
     Ok(())
 }
 
-/// Where the horizon was, and when; oldest first.
+/// Samples of the horizon, oldest first.
 #[derive(Debug, Default)]
 struct Horizons {
     epoch: i64,
@@ -63,8 +63,8 @@ struct Horizons {
 }
 
 impl Horizons {
-    /// What was noted of another history, before a restore, says nothing about this one.
-    fn note(&mut self, at: Instant, epoch: i64, horizon: u64) {
+    /// Adds a sample. Samples of another history, before a restore, are dropped.
+    fn record(&mut self, at: Instant, epoch: i64, horizon: u64) {
         let back = self.samples.back().is_some_and(|(_, last)| horizon < *last);
         if back || epoch != self.epoch {
             self.samples.clear();
@@ -73,7 +73,7 @@ impl Horizons {
         self.samples.push_back((at, horizon));
     }
 
-    /// The highest horizon below which everything has been readable for long enough. Drops older samples.
+    /// Returns the highest horizon below which everything has been readable for long enough. Drops older samples.
     fn readable_long_enough(&mut self, now: Instant) -> Option<u64> {
         let old = |at: Instant| now.saturating_duration_since(at) >= READABLE;
         while self.samples.get(1).is_some_and(|(at, _)| old(*at)) {
@@ -90,29 +90,29 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn rows_go_an_hour_after_they_became_readable_however_long_they_had_to_wait_for_that() {
+    fn rows_are_deleted_an_hour_after_they_became_readable() {
         let (start, mut horizons) = (Instant::now(), Horizons::default());
         // A transaction is open for two hours from the start: the horizon stands at 100, rows pile up above.
         for minute in 0..120 {
             let now = start + MINUTE * minute;
-            horizons.note(now, 1, 100);
+            horizons.record(now, 1, 100);
             let expected = (minute >= 60).then_some(100);
             assert_eq!(horizons.readable_long_enough(now), expected, "minute {minute}");
         }
         assert!(horizons.samples.len() <= 61, "samples are dropped: {}", horizons.samples.len());
         for minute in 120..240 {
             let now = start + MINUTE * minute;
-            horizons.note(now, 1, 5000);
+            horizons.record(now, 1, 5000);
             let expected = if minute < 180 { 100 } else { 5000 };
             assert_eq!(horizons.readable_long_enough(now), Some(expected), "minute {minute}");
         }
     }
 
     #[test]
-    fn horizons_of_before_a_restore_are_forgotten() {
+    fn samples_from_before_a_restore_are_dropped() {
         let (start, mut horizons) = (Instant::now(), Horizons::default());
         for (epoch, horizon) in [(1, 900), (1, 400), (2, 950)] {
-            horizons.note(start, epoch, horizon);
+            horizons.record(start, epoch, horizon);
             assert_eq!(horizons.samples.len(), 1);
         }
         assert_eq!(horizons.readable_long_enough(start + READABLE), Some(950));

@@ -1,5 +1,5 @@
-//! From names to addresses. Every lookup passes the guard, and what passed is what is connected to: there is no second
-//! lookup in between that could answer something else.
+//! Name resolution. Every result is checked against the egress policy, and the client connects to the checked addresses:
+//! there is no second lookup that could return others.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,18 +9,18 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::domain::webhooks::guard::Guard;
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 
-/// Who knows the addresses of a name.
-pub trait Lookup: Send + Sync {
+/// Resolves a name to addresses.
+pub trait Resolver: Send + Sync {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
 /// The system's resolver.
 #[derive(Clone, Copy, Debug)]
-pub struct SystemLookup;
+pub struct SystemResolver;
 
-impl Lookup for SystemLookup {
+impl Resolver for SystemResolver {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         async move {
             let addresses = tokio::net::lookup_host((name, 0)).await?;
@@ -30,19 +30,19 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A lookup that answers only what the guard lets pass.
-pub struct Guarded {
-    pub guard: Guard,
-    pub lookup: Arc<dyn Lookup>,
+/// A resolver that fails if the egress policy refuses an address.
+pub struct PolicyResolver {
+    pub policy: EgressPolicy,
+    pub resolver: Arc<dyn Resolver>,
 }
 
-impl Resolve for Guarded {
+impl Resolve for PolicyResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (guard, looking) = (self.guard.clone(), self.lookup.lookup(name.as_str().to_owned()));
+        let (policy, lookup) = (self.policy.clone(), self.resolver.lookup(name.as_str().to_owned()));
         Box::pin(async move {
-            let addresses = looking.await?;
-            guard.addresses(&addresses)?;
-            // The client puts the port of the URL in place of zero.
+            let addresses = lookup.await?;
+            policy.addresses(&addresses)?;
+            // The client replaces port 0 by the port of the URL.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as Addrs)
         })

@@ -1,8 +1,8 @@
-//! Every minute the whole picture is compared with the database: a slice of it at a time, by digest.
+//! Every minute the whole index is compared with the database: a slice at a time, by digest.
 //!
-//! Both digests are of one snapshot. The tail first takes in what is below the snapshot's horizon; then picture and
-//! snapshot can differ only in what bells above the horizon are about, and that is left out on both sides. Whatever
-//! else differs is a mistake of ours, or a hand in the database: it is said loudly, and everything is loaded anew.
+//! Both digests are of one database snapshot. The tail first applies everything below its horizon; then index and database
+//! can differ only in objects with notifications above the horizon, and these are left out on both sides. Any other
+//! difference is a bug or a manual change of the database: it is logged as an error, and everything is reloaded.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -13,18 +13,18 @@ use uuid::Uuid;
 use super::{Cursor, OutboxTail};
 use crate::store::fingerprints::fingerprints_on_conn;
 use crate::store::grants::facts_of_all_grants_on_conn;
-use crate::store::outbox::{Doorbell, FROZEN, outbox_above_on_conn};
+use crate::store::outbox::{OutboxNotification, READ_ONLY_SNAPSHOT, outbox_above_on_conn};
 use crate::store::{Doing as _, StoreError};
 
-/// In which everything is compared once.
+/// The time in which everything is compared once.
 const ROUND: Duration = Duration::from_secs(60);
-/// Agents that are compared at once, about: the tail waits for it.
-const AT_ONCE: usize = 4096;
+/// Agents compared at once, approximately: the tail waits for it.
+const BATCH: usize = 4096;
 const SLICES: usize = 256;
-/// Loading anew is tried this often at most: what it does not heal, it would not heal a minute later.
-const HEAL_EVERY: Duration = Duration::from_secs(600);
+/// A reload that does not help would not help a minute later either.
+const RELOAD_EVERY: Duration = Duration::from_secs(600);
 
-/// Which slices are due. A small fleet is compared in one go, once in a round.
+/// The slices that are due. A small fleet is compared at once, once per round.
 #[derive(Debug)]
 pub struct Rounds {
     next: usize,
@@ -40,11 +40,11 @@ impl Rounds {
         if now < self.due {
             return None;
         }
-        let many = (SLICES * AT_ONCE / agents.max(1)).clamp(1, SLICES);
+        let many = (SLICES * BATCH / agents.max(1)).clamp(1, SLICES);
         let first = self.next;
         let last = (first + many).min(SLICES) - 1;
         self.next = (last + 1) % SLICES;
-        // One that was late is not made up for: the database may be slow for a reason.
+        // A delay is not made up for: the database may be slow for a reason.
         let share = u32::try_from(last + 1 - first).unwrap_or(1);
         self.due = now + ROUND * share / 256;
         let byte = |slice: usize| u8::try_from(slice).unwrap_or(u8::MAX);
@@ -53,27 +53,29 @@ impl Rounds {
 }
 
 impl OutboxTail {
-    /// A step, after which these slices are compared with the database; on difference, everything is loaded anew.
+    /// Makes a step, then compares these slices with the database; reloads everything if they differ.
     pub async fn check(&self, cursor: Cursor, slices: RangeInclusive<u8>) -> Result<Cursor, StoreError> {
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to compare the index")?;
+        let mut transaction =
+            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
         let Some(next) = self.step_on_conn(&mut transaction, cursor).await? else {
             transaction.rollback().await.doing("end comparing the index")?;
             return self.load().await;
         };
         let above = outbox_above_on_conn(&mut transaction, next.snapshot.horizon).await?;
-        let without: Vec<Uuid> = above.iter().map(|bell| bell.key()).collect();
+        let without: Vec<Uuid> = above.iter().map(|notification| notification.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
-        let grants = if above.iter().any(|bell| matches!(bell, Doorbell::Grant(_))) {
+        let grants = if above.iter().any(|notification| matches!(notification, OutboxNotification::Grant(_)))
+        {
             None
         } else {
             Some(facts_of_all_grants_on_conn(&mut transaction).await?)
         };
         transaction.commit().await.doing("end comparing the index")?;
         let (here, same_grants) = {
-            let picture = self.index.picture();
+            let snapshot = self.index.snapshot();
             let without: HashSet<Uuid> = without.into_iter().collect();
-            let same = grants.is_none_or(|grants| picture.has_grants(grants));
-            (picture.fingerprints(&slices, &without), same)
+            let same = grants.is_none_or(|grants| snapshot.has_grants(grants));
+            (snapshot.fingerprints(&slices, &without), same)
         };
         if here == there && same_grants {
             return Ok(next);
@@ -83,9 +85,9 @@ impl OutboxTail {
             ?here,
             ?there,
             same_grants,
-            "the index is not what the database holds; this is a bug, or somebody wrote to the database by hand"
+            "the index differs from the database; this is a bug, or the database was changed manually"
         );
-        if self.index.disagreed(HEAL_EVERY) { self.load().await } else { Ok(next) }
+        if self.index.record_mismatch(RELOAD_EVERY) { self.load().await } else { Ok(next) }
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_compared_once_in_a_round_at_any_size() {
+    fn everything_is_compared_once_per_round_at_any_size() {
         for agents in [0, 10, 4096, 5000, 100_000, 1_000_000, 50_000_000] {
             let start = Instant::now();
             let mut rounds = Rounds::new(start);

@@ -8,7 +8,7 @@ use brokkr_api::{AgentId, Selector, StackId};
 use jiff::Timestamp;
 use roaring::RoaringBitmap;
 
-use super::Picture;
+use super::Snapshot;
 use crate::domain::facts::{AgentFacts, ExplicitTarget, SelectorTarget, StackFacts};
 use crate::domain::grants::ProjectGrants;
 use crate::domain::labels::LabelSet;
@@ -33,7 +33,7 @@ pub struct Retargeting {
     pub lost: RoaringBitmap,
 }
 
-impl Picture {
+impl Snapshot {
     /// What other labels take from the agent.
     #[must_use]
     pub fn lost_by_labels(&self, agent: &AgentFacts, labels: LabelSet) -> Losses {

@@ -16,7 +16,7 @@ const PORTS: [u16; 2] = [443, 8443];
 
 /// What the operator allows beyond the rule.
 #[derive(Clone, Debug, Default)]
-pub struct Guard {
+pub struct EgressPolicy {
     /// Networks that may be reached although they are not public.
     pub networks: Vec<Network>,
     pub plain_http: bool,
@@ -41,7 +41,7 @@ pub enum Refusal {
     Nowhere,
 }
 
-impl Guard {
+impl EgressPolicy {
     /// Whether the text of an address is good.
     pub fn url(&self, text: &str) -> Result<Url, Refusal> {
         if text.len() > LONGEST_URL {
@@ -130,5 +130,4 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 #[cfg(test)]
-#[path = "guard/tests.rs"]
 mod tests;

@@ -1,14 +1,14 @@
-//! Digests of slices of the picture, made of what is really in memory, to be compared with the database's own.
+//! Digests of slices of the snapshot, made of what is really in memory, to be compared with the database's own.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use uuid::Uuid;
 
-use super::Picture;
+use super::Snapshot;
 use crate::domain::fingerprint::{Fingerprint, agent_line, stack_line};
 
-impl Picture {
+impl Snapshot {
     /// Of the agents, and of the living stacks, whose ids end in one of these bytes; without the named ones.
     #[must_use]
     pub fn fingerprints(

@@ -7,11 +7,11 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::{AgentId, Selector, StackId};
 use roaring::RoaringBitmap;
 
-use super::{Picture, by_project, nothing_said};
+use super::{Snapshot, by_project, nothing_said};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 
-impl Picture {
+impl Snapshot {
     /// Exactly the agents that the selector matches.
     #[must_use]
     pub fn select(&self, selector: &Selector) -> RoaringBitmap {

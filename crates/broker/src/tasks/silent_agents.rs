@@ -1,5 +1,7 @@
-//! Notices agents that fell silent. One replica looks at a time, so that a large fleet is not read by each; if two do
-//! after all, each agent is still told of once.
+//! Marks agents that no longer poll.
+//!
+//! Waits for: a timer (15 s). One replica does it for all, so that a large fleet is not read by each. If two do it, each
+//! agent is still marked once.
 
 use std::time::Duration;
 
@@ -7,8 +9,8 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
-use crate::store::duties::duty_claim;
 use crate::store::presence::presence_mark_silent;
+use crate::store::task_claims::task_claim;
 
 const EVERY: Duration = Duration::from_secs(15);
 
@@ -18,18 +20,18 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
-        if let Err(error) = look(&pool).await {
+        if let Err(error) = check(&pool).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "silent agents are looked for the next time");
+            tracing::warn!(error, "failed to check for silent agents; will retry");
         }
     }
 }
 
-async fn look(pool: &PgPool) -> Result<(), StoreError> {
-    if duty_claim(pool, "silence", EVERY).await? {
+async fn check(pool: &PgPool) -> Result<(), StoreError> {
+    if task_claim(pool, "silent_agents", EVERY).await? {
         let silent = presence_mark_silent(pool).await?;
         if !silent.is_empty() {
-            tracing::warn!(agents = silent.len(), "agents fell silent");
+            tracing::warn!(agents = silent.len(), "agents became silent");
         }
     }
     Ok(())
