@@ -25,7 +25,8 @@ impl Expect {
         let given = self
             .expect
             .map_or_else(|| "`expect` was not given".to_owned(), |given| format!("`expect` was {given}"));
-        let detail = format!("this change would remove {} stacks from agents, but {given}", losses.pairs);
+        let detail =
+            format!("this change would remove stacks from agents, {} in all, but {given}", losses.pairs);
         let examples = losses.examples.iter().map(|(stack, agent)| format!("stack {stack} on agent {agent}"));
         Err(ApiError::new(ErrorCode::BRK2009, detail).expecting(losses.pairs).with_errors(examples.collect()))
     }
