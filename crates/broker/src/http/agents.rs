@@ -18,14 +18,15 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
 use brokkr_api::ids::Checksum;
-use brokkr_api::names::{DEFAULT_PROJECT, check_annotations, check_labels};
+use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
 
 use crate::access::Caller;
+use crate::domain::facts::AgentFacts;
 use crate::domain::grants::ProjectGrants;
 use crate::error::ApiError;
-use crate::http::change::Change;
+use crate::http::change::{Change, check_metadata};
 use crate::http::expect::Expect;
 use crate::http::paging::QueryParams;
 use crate::http::write::{self, ResultStorage, Write, digest};
@@ -48,6 +49,21 @@ pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     }
     let grants = snapshot.project_grants(&token.project);
     *grants == ProjectGrants::Unlimited || snapshot.agent(agent).is_some_and(|agent| grants.cover(agent))
+}
+
+/// Fetches the agent of this name or id.
+pub async fn find_agent(broker: &Broker, agent: &str) -> Result<Agent, ApiError> {
+    let found = agent_fetch(&broker.pool, &AgentRef::read(agent)).await?;
+    found.ok_or_else(|| ApiError::not_found("agent"))
+}
+
+/// Looks up the agent of this name or id in the index.
+pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> Result<&'a AgentFacts, ApiError> {
+    let found = match AgentRef::read(agent) {
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
+    };
+    found.ok_or_else(|| ApiError::not_found("agent"))
 }
 
 /// Fetches the agent of this name or id and records it for the audit log as it is before the change.
@@ -91,12 +107,7 @@ pub async fn patch_agent(
     change: Change,
 ) -> Result<Response, ApiError> {
     let patch: AgentPatch = change.json()?;
-    if let Some(labels) = &patch.labels {
-        check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
-    if let Some(annotations) = &patch.annotations {
-        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
+    check_metadata(patch.labels.as_ref(), patch.annotations.as_ref())?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (AgentRef::read(&agent), || ApiError::not_found("agent"));
         let before = agent_fetch(write.conn(), &named).await?.ok_or_else(missing)?;

@@ -63,22 +63,28 @@ pub async fn create_api_token(
         return Err(ApiError::unreadable(detail));
     }
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
-    let secret = Secret::generate(SecretKind::ApiToken);
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let token = api_tokens::NewApiToken {
-        project: &caller.project,
-        id: TokenId::generate(),
-        name: wanted.name.as_str(),
-        role: wanted.role,
-        hash: &secret.hash(),
-        created_by: Some(&caller.name),
-        expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
-    };
-    let info = api_token_insert_on_conn(write.conn(), token).await?;
-    quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
-    tracing::info!(token_id = %info.id, name = info.name, role = %info.role, project = info.project, "API token created");
-    let made = NewApiToken { token: secret.expose().to_owned(), info };
-    write.finish(StatusCode::CREATED, &made).await
+        let secret = Secret::generate(SecretKind::ApiToken);
+        let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+        let token = api_tokens::NewApiToken {
+            project: &caller.project,
+            id: TokenId::generate(),
+            name: wanted.name.as_str(),
+            role: wanted.role,
+            hash: &secret.hash(),
+            created_by: Some(&caller.name),
+            expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
+        };
+        let info = api_token_insert_on_conn(write.conn(), token).await?;
+        quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
+        tracing::info!(
+            token_id = %info.id,
+            name = info.name,
+            role = %info.role,
+            project = info.project,
+            "API token created"
+        );
+        let made = NewApiToken { token: secret.expose().to_owned(), info };
+        write.finish(StatusCode::CREATED, &made).await
     })
     .await
 }
@@ -152,36 +158,43 @@ pub async fn rotate_api_token(
     let (overlap, lifetime) = lifetimes(&change.json_or_default()?)?;
     let caller = change.caller()?.token()?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
-    let (old, now) = api_token_lock_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
-    if !is_valid(&old, now) {
-        let detail = "the token is revoked or expired: create a new one";
-        return Err(ApiError::new(ErrorCode::BRK2001, detail));
-    }
-    if !caller.role.may_give(old.role) {
-        let detail = format!("the role {} may not grant the role {}", caller.role, old.role);
-        return Err(ApiError::new(ErrorCode::BRK1002, detail));
-    }
-    let ends = ends(&old, now, overlap, lifetime);
-    let secret = Secret::generate(SecretKind::ApiToken);
-    let token = NewApiToken {
-        project: &old.project,
-        id: TokenId::generate(),
-        name: &old.name,
-        role: old.role,
-        hash: &secret.hash(),
-        created_by: Some(&caller.name),
-        expires_at: Some(ends.new),
-    };
-    let info = api_token_insert_on_conn(write.conn(), token).await?;
-    quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
-    let (replaces, hash) = api_token_end_on_conn(write.conn(), &old.project, id, ends.old).await?;
-    write.audit_digests(Some(digest(&old)), Some(digest(&replaces)));
-    tracing::info!(token_id = %info.id, replaces = %id, name = info.name, project = info.project, "API token rotated");
-    let made = RotatedApiToken { token: secret.expose().to_owned(), info, replaces };
-    let response = write.finish(StatusCode::CREATED, &made).await?;
-    // The cached token still has its old expiry.
-    broker.access.tokens.forget(&hash).await;
-    Ok(response)
+        let (old, now) =
+            api_token_lock_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
+        if !is_valid(&old, now) {
+            let detail = "the token is revoked or expired: create a new one";
+            return Err(ApiError::new(ErrorCode::BRK2001, detail));
+        }
+        if !caller.role.may_give(old.role) {
+            let detail = format!("the role {} may not grant the role {}", caller.role, old.role);
+            return Err(ApiError::new(ErrorCode::BRK1002, detail));
+        }
+        let ends = ends(&old, now, overlap, lifetime);
+        let secret = Secret::generate(SecretKind::ApiToken);
+        let token = NewApiToken {
+            project: &old.project,
+            id: TokenId::generate(),
+            name: &old.name,
+            role: old.role,
+            hash: &secret.hash(),
+            created_by: Some(&caller.name),
+            expires_at: Some(ends.new),
+        };
+        let info = api_token_insert_on_conn(write.conn(), token).await?;
+        quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
+        let (replaces, hash) = api_token_end_on_conn(write.conn(), &old.project, id, ends.old).await?;
+        write.audit_digests(Some(digest(&old)), Some(digest(&replaces)));
+        tracing::info!(
+            token_id = %info.id,
+            replaces = %id,
+            name = info.name,
+            project = info.project,
+            "API token rotated"
+        );
+        let made = RotatedApiToken { token: secret.expose().to_owned(), info, replaces };
+        let response = write.finish(StatusCode::CREATED, &made).await?;
+        // The cached token still has its old expiry.
+        broker.access.tokens.forget(&hash).await;
+        Ok(response)
     })
     .await
 }

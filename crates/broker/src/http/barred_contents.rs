@@ -14,10 +14,10 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::stacks::{find_stack, lock_stack};
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::barred_contents::{barred_content_delete_on_conn, barred_content_list};
-use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
 /// Returns the error for a barred content.
 pub fn refusal(bar: &BarredContent) -> ApiError {
@@ -40,8 +40,7 @@ pub async fn list_barred_contents(
     QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<BarredContent>>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let barred = barred_content_list(&broker.pool, project, stack.id, below, limit).await?;
     Ok(Json(Page::cut(barred, limit, |one| one.sequence_id.to_string())))
@@ -60,8 +59,7 @@ pub async fn delete_barred_content(
     let checksum: Checksum = checksum.parse().map_err(|_| missing())?;
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+        let locked = lock_stack(&mut write, project, &stack).await?;
         if !barred_content_delete_on_conn(write.conn(), &locked, checksum).await? {
             return Err(missing());
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
-use brokkr_api::ErrorCode;
+use brokkr_api::names::{BadLabel, check_annotations, check_labels};
 use brokkr_api::protocol::{SUBMISSION_BYTES, header};
+use brokkr_api::{ErrorCode, Labels};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, StatusCode};
@@ -48,6 +49,13 @@ impl Change {
     pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }
+}
+
+/// Checks the labels and annotations of a change, where they are given.
+pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> Result<(), ApiError> {
+    let invalid = |error: BadLabel| ApiError::unreadable(error.to_string());
+    labels.map_or(Ok(()), check_labels).map_err(invalid)?;
+    annotations.map_or(Ok(()), check_annotations).map_err(invalid)
 }
 
 /// Says where the body is invalid, without quoting it: it may contain a secret, and problems are logged.

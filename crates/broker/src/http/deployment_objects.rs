@@ -32,6 +32,7 @@ use crate::http::headers::{has_already, position, text};
 use crate::http::manifest_pool;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
+use crate::http::stacks::{find_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::state::contents::present;
@@ -40,7 +41,7 @@ use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
 };
 use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_fetch, stack_lock_on_conn};
+use crate::store::stacks::stack_advance_on_conn;
 
 /// Checksums and size of a parsed manifest.
 pub struct Reading {
@@ -70,11 +71,7 @@ pub async fn submit_deployment_object(
     broker.usage.submission(&broker.pool, project, bytes).await?;
     let reading = read(change.body.clone()).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-        if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
-        }
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
             return Err(refusal(&bar));
@@ -137,8 +134,7 @@ pub async fn list_deployment_objects(
     QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<DeploymentObject>>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let objects = deployment_object_list(&broker.pool, project, stack.id, below, limit).await?;
     Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))

@@ -13,8 +13,8 @@ use brokkr_api::status::ErrorGroup;
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::paging::{Paging, QueryParams};
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
-use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::{GroupCursor, error_group_list};
 
 /// List current errors of all stacks and agents, grouped by cause.
@@ -42,8 +42,7 @@ pub async fn list_stack_errors(
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<ErrorGroup>>, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
     list(&broker, caller.project(), Some(stack.id), &paging).await
 }
 

@@ -14,9 +14,9 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::error::ApiError;
+use crate::http::agents::find_agent;
 use crate::http::paging::{QueryParams, cursor, limit};
 use crate::state::Broker;
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::events::{EventFilter, event_list};
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -71,8 +71,7 @@ pub async fn list_events(
         });
     }
     if let Some(named) = &query.agent {
-        let agent = agent_fetch(&broker.pool, &AgentRef::read(named)).await?;
-        filter.agent = Some(agent.ok_or_else(|| ApiError::not_found("agent"))?.id);
+        filter.agent = Some(find_agent(&broker, named).await?.id);
     }
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;

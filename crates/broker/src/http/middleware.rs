@@ -98,16 +98,46 @@ impl Line<'_> {
             Some(ProblemReport { problem, cause }) if problem.status >= 500 => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
-                tracing::error!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "request failed");
+                tracing::error!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    %code,
+                    detail,
+                    cause,
+                    "request failed"
+                );
             }
             Some(ProblemReport { problem, cause }) => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
-                tracing::info!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "request refused");
+                tracing::info!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    %code,
+                    detail,
+                    cause,
+                    "request refused"
+                );
             }
             // Reads are logged at debug level: polls would drown everything else.
             None if method == Method::GET => {
-                tracing::debug!(request_id = id, %method, route, caller, status, millis, "request completed");
+                tracing::debug!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    "request completed"
+                );
             }
             None => tracing::info!(request_id = id, %method, route, caller, status, millis, "answered"),
         }

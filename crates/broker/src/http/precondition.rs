@@ -3,7 +3,6 @@
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::same_etag;
-use brokkr_api::stacks::Stack;
 use http::HeaderMap;
 use http::header::{ETAG, IF_MATCH};
 use serde::Serialize;
@@ -11,9 +10,10 @@ use utoipa::IntoParams;
 
 use super::change::Change;
 use super::headers::text;
+use super::stacks::changed_stack;
 use super::write::{Write, digest};
 use crate::error::ApiError;
-use crate::store::stacks::{LockedStack, StackRef, stack_fetch};
+use crate::store::stacks::LockedStack;
 
 /// Documents the header in OpenAPI.
 #[derive(IntoParams)]
@@ -60,7 +60,7 @@ pub async fn stack(write: &mut Write<'_>, change: &Change, locked: &LockedStack)
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
-    check(&change.headers, &shown(write, locked).await?)
+    check(&change.headers, &changed_stack(write, locked).await?)
 }
 
 /// Checks `If-Match` for a change of the stack itself, and records the stack for the audit log.
@@ -69,12 +69,7 @@ pub async fn stack_itself(
     change: &Change,
     locked: &LockedStack,
 ) -> Result<(), ApiError> {
-    let now = shown(write, locked).await?;
+    let now = changed_stack(write, locked).await?;
     write.audit_before(&now);
     check(&change.headers, &now)
-}
-
-async fn shown(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
-    let now = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
-    now.ok_or_else(|| ApiError::not_found("stack"))
 }

@@ -16,12 +16,12 @@ use crate::error::ApiError;
 use crate::http::agents::can_see;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::stacks::{find_stack, lock_stack};
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::OutboxNotification;
 use crate::store::prune_approvals::{prune_approval_list, prune_approval_put_on_conn};
-use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
 /// Approve a pending prune.
 ///
@@ -49,8 +49,7 @@ pub async fn approve_prune(
         }
     };
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+        let locked = lock_stack(&mut write, project, &stack).await?;
         if locked.newest != Some(wanted.sequence_id) {
             let newest = locked.newest.map_or_else(|| "none".to_owned(), |newest| newest.to_string());
             let detail =
@@ -83,8 +82,7 @@ pub async fn list_prune_approvals(
     QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<PruneApproval>>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let Some(newest) = stack.sequence_id else { return Ok(Json(Page::whole(Vec::new()))) };
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let found = prune_approval_list(&broker.pool, project, stack.id, newest, after, limit).await?;

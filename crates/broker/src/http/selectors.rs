@@ -15,9 +15,9 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit};
+use crate::http::stacks::find_stack;
 use crate::index::{AgentCursor, Snapshot};
 use crate::state::Broker;
-use crate::store::stacks::{StackRef, stack_fetch};
 
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -52,10 +52,7 @@ pub async fn preview_selector(
     let selector: Selector = query.selector.parse().map_err(bad)?;
     let stack = match &query.stack {
         None => None,
-        Some(named) => {
-            let found = stack_fetch(&broker.pool, caller.project(), &StackRef::read(named)).await?;
-            Some(found.ok_or_else(|| ApiError::not_found("stack"))?.id)
-        }
+        Some(named) => Some(find_stack(&broker, caller.project(), named).await?.id),
     };
     let snapshot = broker.index.snapshot();
     let found = snapshot.select(&selector) & snapshot.granted(caller.project());

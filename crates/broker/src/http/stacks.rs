@@ -11,7 +11,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ids::Checksum;
-use brokkr_api::names::{check_annotations, check_labels};
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::webhooks::WebhookEvent;
@@ -23,11 +22,11 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
-use crate::http::change::Change;
+use crate::http::change::{Change, check_metadata};
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::precondition::tagged;
-use crate::http::write::{self, ResultStorage};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::deployment_objects::{
@@ -35,9 +34,40 @@ use crate::store::deployment_objects::{
 };
 use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
-    StackRef, stack_advance_on_conn, stack_change_on_conn, stack_fetch, stack_insert_on_conn,
+    LockedStack, StackRef, stack_advance_on_conn, stack_change_on_conn, stack_fetch, stack_insert_on_conn,
     stack_lock_on_conn,
 };
+
+/// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
+pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> Result<Stack, ApiError> {
+    let found = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
+    found.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id.
+pub async fn lock_stack(write: &mut Write<'_>, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
+    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(stack)).await?;
+    locked.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id, unless it is deleted.
+pub async fn lock_existing_stack(
+    write: &mut Write<'_>,
+    project: &str,
+    stack: &str,
+) -> Result<LockedStack, ApiError> {
+    let locked = lock_stack(write, project, stack).await?;
+    match locked.deleted_at {
+        Some(_) => Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name))),
+        None => Ok(locked),
+    }
+}
+
+/// Fetches the stack as it is now in the transaction.
+pub async fn changed_stack(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
+    let stack = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
+    stack.ok_or_else(|| ApiError::not_found("stack"))
+}
 
 /// Get a stack.
 ///
@@ -50,8 +80,7 @@ pub async fn get_stack(
     caller: Caller,
     Path(stack): Path<String>,
 ) -> Result<Response, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack: Stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
     Ok(tagged(&stack))
 }
 
@@ -67,12 +96,7 @@ pub async fn put_stack(
     change: Change,
 ) -> Result<Response, ApiError> {
     let wanted: PutStack = change.json_or_default()?;
-    if let Some(labels) = &wanted.labels {
-        check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
-    if let Some(annotations) = &wanted.annotations {
-        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
+    check_metadata(wanted.labels.as_ref(), wanted.annotations.as_ref())?;
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -88,18 +112,13 @@ pub async fn put_stack(
         if created {
             quota_check_on_conn(write.conn(), project, Added::Stack).await?;
         }
-        let locked = stack_lock_on_conn(write.conn(), project, &named).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-        if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name)));
-        }
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
         if !created {
             precondition::stack_itself(&mut write, &change, &locked).await?;
         }
         stack_change_on_conn(write.conn(), &locked, &wanted).await?;
         write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-        let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
-        let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+        let stack = changed_stack(&mut write, &locked).await?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await
     })
     .await
@@ -130,34 +149,41 @@ pub async fn delete_stack(
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-    if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
-        let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
-        let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
-        return write.finish(StatusCode::OK, &marker).await;
-    }
-    precondition::stack_itself(&mut write, &change, &locked).await?;
-    let nothing = Checksum::of(b"");
-    let marker = NewObject {
-        checksum: nothing,
-        parsed_digest: nothing,
-        is_deletion_marker: true,
-        keeps_resources: query.keep_resources,
-        resources: 0,
-        content: b"",
-        submitted_by: &token.name,
-    };
-    let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
-    stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
-    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-    tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
-    let stack = NamedStack { id: locked.id, name: locked.name };
-    let event = WebhookEvent::StackDeleted;
-    write
-        .notify_webhooks(project, &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id))
-        .await?;
-    write.finish(StatusCode::OK, &marker).await
+        let locked = lock_stack(&mut write, project, &stack).await?;
+        if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
+            let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
+            let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
+            return write.finish(StatusCode::OK, &marker).await;
+        }
+        precondition::stack_itself(&mut write, &change, &locked).await?;
+        let nothing = Checksum::of(b"");
+        let marker = NewObject {
+            checksum: nothing,
+            parsed_digest: nothing,
+            is_deletion_marker: true,
+            keeps_resources: query.keep_resources,
+            resources: 0,
+            content: b"",
+            submitted_by: &token.name,
+        };
+        let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
+        stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            sequence_id = %marker.sequence_id,
+            "stack deleted"
+        );
+        let stack = NamedStack { id: locked.id, name: locked.name };
+        let event = WebhookEvent::StackDeleted;
+        write
+            .notify_webhooks(
+                project,
+                &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id),
+            )
+            .await?;
+        write.finish(StatusCode::OK, &marker).await
     })
     .await
 }

@@ -17,15 +17,15 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::error::ApiError;
+use crate::http::agents::find_agent;
 use crate::http::paging::QueryParams;
+use crate::http::stacks::find_stack;
 use crate::http::stacks::status::{StackOnAgent, status};
 use crate::http::streams::reader::{StreamFilter, StreamReader, respond};
 use crate::state::Broker;
 use crate::state::streams::StreamedEvent;
 use crate::store::StoreError;
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::stack_status::stack_status_fetch;
-use crate::store::stacks::{StackRef, stack_fetch};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -54,12 +54,10 @@ pub async fn stream_events(
 ) -> Result<impl IntoResponse, ApiError> {
     let mut filter = StreamFilter::default();
     if let Some(named) = &query.stack {
-        let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(named)).await?;
-        filter.stack = Some(stack.ok_or_else(|| ApiError::not_found("stack"))?.id);
+        filter.stack = Some(find_stack(&broker, caller.project(), named).await?.id);
     }
     if let Some(named) = &query.agent {
-        let agent = agent_fetch(&broker.pool, &AgentRef::read(named)).await?;
-        filter.agent = Some(agent.ok_or_else(|| ApiError::not_found("agent"))?.id);
+        filter.agent = Some(find_agent(&broker, named).await?.id);
     }
     let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
     Ok(respond(reader, async |_, event| Some(Message::default().event("event").json_data(&event.event))))
@@ -80,8 +78,7 @@ pub async fn stream_status(
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = Arc::new(stack.ok_or_else(|| ApiError::not_found("stack"))?);
+    let stack = Arc::new(find_stack(&broker, caller.project(), &stack).await?);
     let filter = StreamFilter { stack: Some(stack.id), agent: None };
     let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
     Ok(respond(reader, move |broker, event| {

@@ -141,7 +141,13 @@ pub async fn settle_stack(
             (Settlement::Recreate, None) => recreate(&mut write, id).await?,
             (Settlement::Delete, None) => delete(&mut write, id, by).await?,
         };
-        tracing::info!(stack_id = %id, by, ?settlement, targets = settled.targets, "stack settled after a restore");
+        tracing::info!(
+            stack_id = %id,
+            by,
+            ?settlement,
+            targets = settled.targets,
+            "stack settled after a restore"
+        );
         write.finish(StatusCode::OK, &settled).await
     })
     .await

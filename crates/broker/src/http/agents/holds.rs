@@ -81,7 +81,12 @@ async fn keep_as_targets(
     };
     let kept = holds_keep_targets_on_conn(write.conn(), agent, &unreached).await?;
     for (project, stack) in &kept {
-        tracing::warn!(%agent, project, %stack, "agent holds a stack that the restored targets do not include; kept as a target");
+        tracing::warn!(
+            %agent,
+            project,
+            %stack,
+            "agent holds a stack that the restored targets do not include; kept as a target"
+        );
     }
     Ok(kept)
 }

@@ -16,9 +16,9 @@ use roaring::RoaringBitmap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::can_see_all;
 use crate::access::Caller;
 use crate::error::ApiError;
+use crate::http::agents::can_see_all;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit, selector, walk};
 use crate::index::{AgentCursor, Snapshot};

@@ -35,7 +35,11 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     }
     let (mut reports, refused) = sift(agent, batch.reports);
     if !refused.is_empty() {
-        tracing::warn!(%agent, count = refused.len(), "reports refused: their ids do not match their content");
+        tracing::warn!(
+            %agent,
+            count = refused.len(),
+            "reports refused: their ids do not match their content"
+        );
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());
     let filed = file(&broker, reports).await?;

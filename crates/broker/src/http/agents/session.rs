@@ -36,7 +36,11 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
             write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
         if verdict == SessionVerdict::Tied {
-            tracing::error!(agent_id = %agent, count = session.count, "two processes claim the same session of this agent");
+            tracing::error!(
+                agent_id = %agent,
+                count = session.count,
+                "two processes claim the same session of this agent"
+            );
         }
         write.finish(StatusCode::OK, &OpenedSession { verdict }).await
     })

@@ -26,10 +26,10 @@ use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::envelope::desired;
 use crate::error::ApiError;
+use crate::http::agents::agent_facts;
 use crate::http::headers::{optional, position, preferred_wait, text};
 use crate::state::Broker;
 use crate::state::long_poll::{PollResult, WaitInListener};
-use crate::store::agents::AgentRef;
 
 /// The route as in the route table.
 pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
@@ -66,7 +66,7 @@ pub async fn target_state(
             .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
     });
     if envelope {
-        let agent = resolve(&broker, &agent)?;
+        let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
         let is_waiting = claims.wait.is_some_and(|seconds| seconds > 0);
         let waits_in_listener = waits_in_listener && is_waiting && matches!(caller, Caller::Agent(_));
         let now = if waits_in_listener { PollClaims { wait: None, ..claims } } else { claims };
@@ -88,16 +88,8 @@ pub async fn target_state(
         Box::pin(broker.note(AuditKind::SecretsRead, &caller, &origin)).await?;
     }
     // Boxed here and below: rare paths take no memory while a poll waits.
-    Box::pin(plain(&broker, resolve(&broker, &agent)?)).await
-}
-
-fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
-    let snapshot = broker.index.snapshot();
-    let facts = match AgentRef::read(agent) {
-        AgentRef::Id(id) => snapshot.agent(id),
-        AgentRef::Name(name) => snapshot.agent_named(&name),
-    };
-    facts.map(|facts| facts.id).ok_or_else(|| ApiError::not_found("agent"))
+    let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
+    Box::pin(plain(&broker, agent)).await
 }
 
 /// The headers of a poll.

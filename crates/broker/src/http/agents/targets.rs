@@ -9,14 +9,13 @@ use brokkr_api::agents::{Target, Why};
 use brokkr_api::page::Page;
 use http::HeaderMap;
 
-use super::{can_see, can_see_all};
 use crate::access::Caller;
 use crate::domain::targeting::{reasons, released_to};
 use crate::error::ApiError;
+use crate::http::agents::{agent_facts, can_see, can_see_all};
 use crate::http::headers::position;
 use crate::http::paging::{Paging, QueryParams};
 use crate::state::Broker;
-use crate::store::agents::AgentRef;
 
 /// List the stacks that target an agent.
 ///
@@ -33,7 +32,7 @@ pub async fn list_targets(
     headers: HeaderMap,
 ) -> Result<Json<Page<Target>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let mut targets = targets(&broker, &caller, &AgentRef::read(&agent))?;
+    let mut targets = targets(&broker, &caller, &agent)?;
     targets.sort_by_key(key);
     targets.dedup();
     if let Some(after) = &paging.after {
@@ -42,14 +41,12 @@ pub async fn list_targets(
     Ok(Json(Page::cut(targets, paging.limit(), key)))
 }
 
-fn targets(broker: &Broker, caller: &Caller, agent: &AgentRef) -> Result<Vec<Target>, ApiError> {
+fn targets(broker: &Broker, caller: &Caller, agent: &str) -> Result<Vec<Target>, ApiError> {
     let snapshot = broker.index.snapshot();
-    let agent = match agent {
-        AgentRef::Id(id) => snapshot.agent(*id),
-        AgentRef::Name(name) => snapshot.agent_named(name),
-    };
-    let agent = agent.filter(|agent| can_see(&snapshot, caller, agent.id));
-    let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
+    let agent = agent_facts(&snapshot, agent)?;
+    if !can_see(&snapshot, caller, agent.id) {
+        return Err(ApiError::not_found("agent"));
+    }
     let all = matches!(caller, Caller::Agent(_)) || can_see_all(caller);
     let mut targets = Vec::new();
     for stack in snapshot.candidates(agent).filter(|stack| all || stack.project == caller.project()) {

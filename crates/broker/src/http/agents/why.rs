@@ -9,14 +9,14 @@ use brokkr_api::StackId;
 use brokkr_api::why::AgentWhy;
 use http::HeaderMap;
 
-use super::can_see;
 use crate::access::Caller;
 use crate::domain::envelope::desired;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
 use crate::error::ApiError;
+use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
-use crate::http::stacks::why::{agent_facts, explain, pasts, seen};
+use crate::http::stacks::why::{explain, pasts, seen};
 use crate::state::Broker;
 use crate::store::presence::presence_events;
 use crate::store::stack_status::stack_status_of_agent;
@@ -37,7 +37,7 @@ pub async fn agent_why(
     headers: HeaderMap,
 ) -> Result<Json<AgentWhy>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let agent = agent_facts(&broker, &agent)?;
+    let agent = agent_facts(&broker.index.snapshot(), &agent)?.clone();
     if !can_see(&broker.index.snapshot(), &caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }

@@ -15,10 +15,10 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::manifest_pool;
 use crate::http::paging::QueryParams;
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::deployment_objects::StoredObject;
-use crate::store::stacks::{StackRef, stack_fetch};
 
 /// The maximum numbers of resources and fields in a response.
 const MOST_RESOURCES: usize = 500;
@@ -45,8 +45,7 @@ pub async fn diff_deployment_objects(
     QueryParams(query): QueryParams<DiffQuery>,
 ) -> Result<Json<Diff>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let from = version(&broker, project, stack.id, query.from).await?;
     let to = version(&broker, project, stack.id, query.to).await?;
     let compared = manifest_pool::run("failed to compare the versions", move || {

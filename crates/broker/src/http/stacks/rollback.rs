@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::precondition;
+use crate::http::stacks::lock_existing_stack;
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
@@ -23,7 +24,7 @@ use crate::store::deployment_objects::{
     deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
 };
 use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
+use crate::store::stacks::{LockedStack, stack_advance_on_conn};
 
 /// The maximum length of a reason.
 const LONGEST_REASON: usize = 1000;
@@ -47,53 +48,58 @@ pub async fn roll_back(
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-    if locked.deleted_at.is_some() {
-        return Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name)));
-    }
-    precondition::stack(&mut write, &change, &locked).await?;
-    let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
-    let newest = locked.newest.ok_or_else(nothing)?;
-    let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
-    let to = match wanted.to {
-        Some(to) => to,
-        None => {
-            deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+        precondition::stack(&mut write, &change, &locked).await?;
+        let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
+        let newest = locked.newest.ok_or_else(nothing)?;
+        let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
+        let to = match wanted.to {
+            Some(to) => to,
+            None => {
+                deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
+            }
+        };
+        let back = earlier(&mut write, &locked, to).await?;
+        if back.object.checksum == newest.checksum {
+            return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
         }
-    };
-    let back = earlier(&mut write, &locked, to).await?;
-    if back.object.checksum == newest.checksum {
-        return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
-    }
-    if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
-        return Err(refusal(&bar));
-    }
-    if !wanted.keep_open {
-        let (content, left) = (newest.checksum, newest.sequence_id);
-        barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &wanted.reason)
+        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
+            return Err(refusal(&bar));
+        }
+        if !wanted.keep_open {
+            let (content, left) = (newest.checksum, newest.sequence_id);
+            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &wanted.reason)
+                .await?;
+        }
+        let new = NewObject {
+            checksum: back.object.checksum,
+            parsed_digest: back.object.parsed_digest,
+            is_deletion_marker: false,
+            keeps_resources: false,
+            resources: back.object.resources,
+            content: &back.content,
+            submitted_by: &token.name,
+        };
+        write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
+        let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
+        stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            %to,
+            sequence_id = %object.sequence_id,
+            "stack rolled back"
+        );
+        let stack = NamedStack { id: locked.id, name: locked.name };
+        let event = WebhookEvent::ObjectSubmitted;
+        write
+            .notify_webhooks(
+                project,
+                &Happening::to_stack(event, object.created_at, stack, object.sequence_id),
+            )
             .await?;
-    }
-    let new = NewObject {
-        checksum: back.object.checksum,
-        parsed_digest: back.object.parsed_digest,
-        is_deletion_marker: false,
-        keeps_resources: false,
-        resources: back.object.resources,
-        content: &back.content,
-        submitted_by: &token.name,
-    };
-    write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
-    let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
-    stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-    write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-    tracing::info!(stack_id = %locked.id, stack = locked.name, %to, sequence_id = %object.sequence_id, "stack rolled back");
-    let stack = NamedStack { id: locked.id, name: locked.name };
-    let event = WebhookEvent::ObjectSubmitted;
-    write
-        .notify_webhooks(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
-        .await?;
-    write.finish(StatusCode::CREATED, &object).await
+        write.finish(StatusCode::CREATED, &object).await
     })
     .await
 }

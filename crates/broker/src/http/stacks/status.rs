@@ -23,13 +23,13 @@ use crate::domain::status::{LastReport, by_sequence, state};
 use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit, selector, walk};
+use crate::http::stacks::find_stack;
 use crate::index::Snapshot;
 use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::stack_status::{
     stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
 };
-use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::status_counts_of_stack;
 
 /// If more agents have reported on a stack, rows are read in the order of all agents' names, because nearly all are
@@ -90,8 +90,7 @@ pub async fn stack_status(
 ) -> Result<Json<Page<StackStatus>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let selector = selector(query.selector.as_deref())?;
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
     let source = RowSource::of(&broker, &stack, query.state).await?;
     let unfiltered = query.state.is_none() && selector.is_none();
     let fit = |row: StatusRow| {
@@ -261,8 +260,7 @@ pub async fn stack_summary(
 ) -> Result<Json<StackSummary>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
     let (targeted, holding) = {
         let snapshot = broker.index.snapshot();

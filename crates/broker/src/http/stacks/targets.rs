@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::stacks::{Stack, StackTargets};
-use brokkr_api::{AgentId, ErrorCode, Selector, StackId};
+use brokkr_api::{AgentId, Selector, StackId};
 use http::StatusCode;
 
 use crate::access::Caller;
@@ -16,12 +16,12 @@ use crate::http::change::Change;
 use crate::http::expect::Expect;
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
+use crate::http::stacks::{changed_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage};
 use crate::index::Losses;
 use crate::state::Broker;
 use crate::store::outbox::OutboxNotification;
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
-use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
 /// The maximum number of explicit agents and selectors of a stack.
 const MOST: usize = 10_000;
@@ -43,19 +43,14 @@ pub async fn put_targets(
     }
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-        if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name)));
-        }
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack_itself(&mut write, &change, &locked).await?;
         let found = stack_targets_resolve_on_conn(write.conn(), &wanted.agents).await?;
         let agents = known(&broker, change.caller()?, locked.id, &wanted.agents, found)?;
         expect.allow(&lost(&broker, locked.id, &agents, &wanted.selectors))?;
         stack_targets_replace_on_conn(write.conn(), &locked, &agents, &wanted.selectors).await?;
         write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-        let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
-        let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+        let stack = changed_stack(&mut write, &locked).await?;
         write.finish(StatusCode::OK, &stack).await
     })
     .await

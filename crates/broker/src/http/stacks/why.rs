@@ -18,19 +18,18 @@ use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
 use crate::error::ApiError;
-use crate::http::agents::can_see;
+use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
 use crate::store::StoreError;
-use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::deployment_object_rollable;
 use crate::store::grants::grants_of_project;
 use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
 use crate::store::restore::restore_ahead_of;
 use crate::store::stack_status::stack_status_fetch;
-use crate::store::stacks::{StackRef, stack_fetch};
 
 /// Explain why a stack is not in the desired state on an agent.
 ///
@@ -88,25 +87,14 @@ async fn named(
     stack: &str,
     agent: &str,
 ) -> Result<(Stack, AgentFacts), ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    let agent = agent_facts(broker, agent)?;
+    let stack = find_stack(&broker, caller.project(), stack).await?;
+    let agent = agent_facts(&broker.index.snapshot(), agent)?.clone();
     // The project knows an agent that its stack names, even if the grant was withdrawn since.
     let is_named = stack.targets.agents.contains(&agent.name);
     if !is_named && !can_see(&broker.index.snapshot(), caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     Ok((stack, agent))
-}
-
-/// Returns the facts of the index about an agent, by name or id.
-pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError> {
-    let snapshot = broker.index.snapshot();
-    let agent = match AgentRef::read(named) {
-        AgentRef::Id(id) => snapshot.agent(id),
-        AgentRef::Name(name) => snapshot.agent_named(&name),
-    };
-    agent.cloned().ok_or_else(|| ApiError::not_found("agent"))
 }
 
 /// Returns when the agent was last seen, by this replica or by one that has stored it.
