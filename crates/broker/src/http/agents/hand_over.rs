@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ErrorCode;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use http::StatusCode;
 
 use super::wanted_contents::Wanted;
@@ -74,6 +74,7 @@ pub async fn hand_over_content(
         resources: reading.resources,
         content: &change.body,
         submitted_by: &wish.wanted_by,
+        provenance: Provenance::default(),
     };
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;

@@ -6,11 +6,13 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
+use brokkr_api::protocol::header;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_manifest::{Budget, ManifestErrors};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
+use utoipa::IntoParams;
 
 use crate::broker::Broker;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
@@ -32,9 +34,21 @@ pub struct Reading {
     pub resources: i32,
 }
 
+/// Documents the headers that carry a [`Provenance`].
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct ProvenanceHeaders {
+    /// Why the version is submitted: percent-encoded UTF-8, at most 1024 characters.
+    #[param(rename = "brokkr-message")]
+    _message: Option<String>,
+    /// The Git commit that the content comes from: 7 to 64 hexadecimal digits.
+    #[param(rename = "brokkr-commit")]
+    _commit: Option<String>,
+}
+
 /// Submit a new version of a stack: the complete YAML, kept exactly as it is.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, ProvenanceHeaders),
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 201, body = DeploymentObject)))]
 pub async fn submit_deployment_object(
@@ -44,6 +58,7 @@ pub async fn submit_deployment_object(
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
+    let provenance = provenance(&change.headers)?;
     if let Some(again) = Write::again(&broker, &change, Keep::Plain).await? {
         return Ok(again);
     }
@@ -71,6 +86,7 @@ pub async fn submit_deployment_object(
         resources: reading.resources,
         content: &change.body,
         submitted_by: &token.name,
+        provenance,
     };
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
     stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
@@ -82,6 +98,18 @@ pub async fn submit_deployment_object(
         .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
         .await?;
     write.finish(StatusCode::CREATED, &object).await
+}
+
+fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
+    let text = |name: &'static str| -> Result<Option<String>, ApiError> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let decoded = percent_encoding::percent_decode(value.as_bytes()).decode_utf8();
+        let text = decoded.map_err(|_| ApiError::unreadable(format!("the header {name} is not UTF-8")))?;
+        Ok(Some(text.into_owned()))
+    };
+    let (message, commit) = (text(header::MESSAGE)?, text(header::COMMIT)?);
+    Provenance::new(message.as_deref(), commit.as_deref())
+        .map_err(|error| ApiError::unreadable(error.to_string()))
 }
 
 pub async fn read(body: Bytes) -> Result<Reading, ApiError> {

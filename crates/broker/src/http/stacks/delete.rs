@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::webhooks::WebhookEvent;
 use http::StatusCode;
 use serde::Deserialize;
@@ -66,6 +66,7 @@ pub async fn delete_stack(
         resources: 0,
         content: b"",
         submitted_by: &token.name,
+        provenance: Provenance::default(),
     };
     let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
     stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use brokkr_api::objects::{DeploymentObject, RollBack};
+use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
@@ -83,6 +83,8 @@ pub async fn roll_back(
         resources: back.object.resources,
         content: &back.content,
         submitted_by: &token.name,
+        // A reason that is no valid message stays with the bar only.
+        provenance: Provenance::new(Some(&wanted.reason), back.object.commit.as_deref()).unwrap_or_default(),
     };
     write.noting(Some(newest.checksum), Some(back.object.checksum));
     let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;

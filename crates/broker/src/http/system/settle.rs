@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::system::{Settled, Settlement};
 use brokkr_api::{ErrorCode, Name, StackId};
 use http::StatusCode;
@@ -132,6 +132,7 @@ async fn keep(
         resources: stored.object.resources,
         content: &stored.content,
         submitted_by: by,
+        provenance: Provenance::default(),
     };
     publish(write, stack, &new).await
 }
@@ -147,6 +148,7 @@ async fn mark(write: &mut Write<'_>, stack: &LockedStack, by: &str) -> Result<De
         resources: 0,
         content: b"",
         submitted_by: by,
+        provenance: Provenance::default(),
     };
     publish(write, stack, &marker).await
 }
