@@ -57,12 +57,10 @@ pub mod header {
     pub const REQUEST_ID: &str = "x-request-id";
 }
 
-/// Value of [`header::WANTS`]: one thing at a time, the first of these that is wanted.
+/// Value of [`header::WANTS`]: what the broker asks the agent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Want {
-    /// Contents that the broker lost, and this agent keeps.
-    Contents,
     /// A new key in place of the agent's.
     Key,
 }

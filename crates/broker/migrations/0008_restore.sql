@@ -33,16 +33,3 @@ CREATE TABLE epochs (
     sequence_after  bigint NOT NULL,
     held_because    text
 );
-
--- Contents that an agent keeps and the database lost. A row lives until the content was published.
-CREATE TABLE content_wishes (
-    stack_id    uuid PRIMARY KEY,
-    agent_id    uuid NOT NULL REFERENCES agents (id),
-    project     text NOT NULL REFERENCES projects (name),
-    sequence_id bigint NOT NULL,
-    checksum    bytea NOT NULL,
-    wanted_by   text NOT NULL,
-    wanted_at   timestamptz NOT NULL DEFAULT now(),
-    refused     text
-);
-CREATE INDEX content_wishes_by_agent ON content_wishes (agent_id);

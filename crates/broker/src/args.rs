@@ -8,11 +8,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use brokkr_api::audit::AuditHead;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use secrecy::SecretString;
 use url::Url;
 
 use crate::access::origin::Network;
+use crate::domain::retention::Retention;
+use crate::telemetry::LogFormat;
 
 /// The server that holds what should run, and tells each agent.
 #[derive(Debug, Parser)]
@@ -244,16 +246,17 @@ pub struct RetentionArgs {
     pub content_versions: u32,
 }
 
-impl Default for RetentionArgs {
-    fn default() -> Self {
-        Self { event_days: 30, content_days: 180, content_versions: 20 }
+impl RetentionArgs {
+    #[must_use]
+    pub fn retention(self) -> Retention {
+        let Self { event_days, content_days, content_versions } = self;
+        Retention { event_days, content_days, content_versions }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
+impl Default for RetentionArgs {
+    fn default() -> Self {
+        let Retention { event_days, content_days, content_versions } = Retention::default();
+        Self { event_days, content_days, content_versions }
+    }
 }

@@ -17,7 +17,7 @@ use sqlx::{Connection as _, PgConnection};
 use crate::access::secret::{Secret, SecretKind};
 use crate::args::{Anchor, AuditCommand, AuditVerifyArgs, BootstrapArgs, Command, ServeArgs};
 use crate::config::{self, Parsed, Setting};
-use crate::limits;
+use crate::open_files;
 use crate::router;
 use crate::serve;
 use crate::store::api_tokens::{NewApiToken, api_token_admin_exists_on_conn, api_token_insert_on_conn};
@@ -65,17 +65,17 @@ async fn command(command: Command, settings: &[Setting]) -> Result<()> {
 
 async fn serve(args: ServeArgs) -> Result<()> {
     let traces = telemetry::start(args.log_format, args.traces.as_ref())?;
-    let served = serve_until_told(args).await;
+    let served = serve_until_stopped(args).await;
     if let Some(traces) = traces {
         traces.end().await;
     }
     served
 }
 
-async fn serve_until_told(args: ServeArgs) -> Result<()> {
-    limits::raise_open_files(args.max_connections);
+async fn serve_until_stopped(args: ServeArgs) -> Result<()> {
+    open_files::raise_open_files(args.max_connections);
     let mut server = serve::Server::start(args).await?;
-    let ended = server.until(serve::told_to_stop()).await;
+    let ended = server.until(serve::stop_requested()).await;
     server.stop().await;
     Ok(ended?)
 }

@@ -11,28 +11,33 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::limits::RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
-use crate::broker::Broker;
-use crate::http::contents::Contents;
-use crate::http::quota::Usage;
 use crate::index::Index;
-use crate::listener::{End, Limits, ListenError, Listener, tls_config};
+use crate::listener::{Limits, ListenError, Listener, tls_config};
 use crate::metrics::{FleetCount, Metrics};
 use crate::router::router;
+use crate::state::Broker;
+use crate::state::contents::Contents;
+use crate::state::presence::Presence;
+use crate::state::quota::Usage;
+use crate::state::refusals::Refusals;
+use crate::state::restore::RestoreState;
+use crate::state::shutdown::Shutdown;
+use crate::state::streams::Streams;
+use crate::state::tail_notifier::TailNotifier;
+use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
-use crate::tasks::event_tail::Streams;
-use crate::tasks::outbox_tail::{OutboxTail, Poke};
-use crate::tasks::presence::Presence;
-use crate::tasks::refusals::Refusals;
-use crate::tasks::standing::Standing;
-use crate::tasks::webhooks::{WebhookSetupError, Webhooks};
-use crate::tasks::{audit_chain, retention, silence, tidy};
+use crate::tasks::outbox_tail::OutboxTail;
+use crate::tasks::{
+    audit_chain, event_tail, presence, refusals, restore_state, retention, silence, tidy, webhooks,
+};
 
 /// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
 const TASK_CONNECTIONS: u32 = 7;
@@ -77,60 +82,59 @@ impl Server {
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
-        let webhooks = Arc::new(Webhooks::new(&args.webhooks)?);
+        let webhooks = Arc::new(Webhooks::new(args.webhooks.options())?);
         let url = args.database.database_url.expose_secret();
-        let pool = connect_patiently(url, args.database_connections).await?;
+        let pool = connect_with_retry(url, args.database_connections).await?;
         schema_check(&pool).await?;
         let task_pool = connect(url, TASK_CONNECTIONS).await?;
+        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
 
         let installation = installation_fetch(&pool).await?;
         let index = Arc::new(Index::new(installation));
-        let poke = Poke::default();
-        let tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), poke.clone());
-        let cursor = tail.load().await?;
+        let notifier = TailNotifier::default();
+        let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
+        let cursor = outbox_tail.load().await?;
+        let restore = RestoreState::default();
+        restore.refresh(&pool).await?;
+        let (refusals, refusal_queue) = Refusals::new();
 
-        let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
-        let presence = Presence::default();
-        let standing = Standing::default();
-        standing.look(&pool).await?;
-        tasks.spawn(standing.clone().run(task_pool.clone(), stop_tasks.clone()));
-        let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
-        tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
-        let (refusals, told) = Refusals::new();
-        tasks.spawn(told.run(task_pool.clone(), stop_tasks.clone()));
-        tasks.spawn(audit_chain::run(task_pool.clone(), stop_tasks.clone()));
-        let streams = Streams::default();
-        tasks.spawn(retention::run(task_pool.clone(), args.retention, stop_tasks.clone()));
-        tasks.spawn(streams.clone().run(task_pool.clone(), Arc::clone(&index), stop_tasks.clone()));
-        tasks.spawn(silence::run(task_pool.clone(), stop_tasks.clone()));
-        tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
-        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
-        tasks.spawn(Arc::clone(&webhooks).run(webhook_pool, stop_tasks.clone()));
-        tasks.close();
-
-        let end = End::default();
         let broker = Arc::new(Broker {
-            pool,
             installation,
+            pool,
             index,
-            poke,
-            presence,
-            standing,
-            streams,
-            assertions: Assertions::new(installation),
-            tokens: Tokens::default(),
-            limits: RateLimits::new(args.rate_limits),
-            usage: Usage::default(),
+            tail: notifier,
+            access: Access {
+                assertions: Assertions::new(installation),
+                tokens: Tokens::default(),
+                limits: RateLimits::new(args.rate_limits),
+                trusted_proxies: args.trusted_proxies,
+            },
             refusals,
-            trusted_proxies: args.trusted_proxies,
+            presence: Presence::default(),
+            restore,
+            streams: Streams::default(),
             contents: Contents::default(),
+            usage: Usage::default(),
             webhooks,
             metrics: Metrics::default(),
             fleet: FleetCount::default(),
-            leaving: end.leaving.clone(),
-            draining: end.stop.clone(),
-            drain_spread: args.drain / 2,
+            shutdown: Shutdown::new(args.drain / 2),
         });
+
+        let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
+        let (pool, stop) = (|| task_pool.clone(), || stop_tasks.clone());
+        let tail = tasks.spawn(outbox_tail.run(cursor, stop()));
+        tasks.spawn(restore_state::run(broker.restore.clone(), pool(), stop()));
+        tasks.spawn(presence::run(broker.presence.clone(), pool(), stop()));
+        tasks.spawn(refusals::run(refusal_queue, pool(), stop()));
+        tasks.spawn(audit_chain::run(pool(), stop()));
+        tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
+        tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
+        tasks.spawn(silence::run(pool(), stop()));
+        tasks.spawn(tidy::run(pool(), stop()));
+        tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
+        tasks.close();
+
         let encrypted = tls.is_some();
         let limits =
             Limits { connections: args.max_connections, per_address: args.max_connections_per_address };
@@ -143,26 +147,27 @@ impl Server {
         let admin_address = admin.as_ref().map(Listener::address);
         if let Some(admin) = admin {
             let router = admin_router(Arc::clone(&broker), listener.connections());
-            // Until the process ends: whoever asks sees how it drains.
-            tokio::spawn(admin.run(router, End::default(), Duration::ZERO));
+            // Serves until the process ends, so that metrics show the drain.
+            tokio::spawn(admin.run(router, Shutdown::default(), Duration::ZERO));
         }
-        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), end, args.drain));
+        let listening =
+            tokio::spawn(listener.run(router(Arc::clone(&broker)), broker.shutdown.clone(), args.drain));
         tracing::info!(%address, admin = ?admin_address, tls = encrypted, %installation, "serving");
         let drain_grace = args.drain_grace;
         Ok(Self { address, admin_address, broker, stop_tasks, listening, tasks, tail, drain_grace })
     }
 
     /// Waits until told to stop, or until it can no longer serve.
-    pub async fn until(&mut self, told_to_stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        unless_it_ends(&mut self.tail, told_to_stop).await
+    pub async fn until(&mut self, stop_requested: impl Future<Output = ()>) -> Result<(), ServeError> {
+        unless_it_ends(&mut self.tail, stop_requested).await
     }
 
     /// Says that it is no longer ready; then answers what waits, lets requests finish, stores what is in memory.
     pub async fn stop(self) {
         tracing::info!(grace = ?self.drain_grace, "stopping");
-        self.broker.leaving.cancel();
+        self.broker.shutdown.leaving.cancel();
         tokio::time::sleep(self.drain_grace).await;
-        self.broker.draining.cancel();
+        self.broker.shutdown.draining.cancel();
         // A listener that panicked has nothing left to drain.
         let _ = self.listening.await;
         self.stop_tasks.cancel();
@@ -175,10 +180,10 @@ impl Server {
 /// Without the tail every answer would be the same for ever: another process has to load anew.
 async fn unless_it_ends(
     tail: &mut JoinHandle<()>,
-    told_to_stop: impl Future<Output = ()>,
+    stop_requested: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     tokio::select! {
-        () = told_to_stop => Ok(()),
+        () = stop_requested => Ok(()),
         ended = tail => {
             let error = ServeError::Tail(ended.err());
             tracing::error!(error = &error as &dyn std::error::Error, "cannot go on serving");
@@ -187,13 +192,13 @@ async fn unless_it_ends(
     }
 }
 
-async fn connect_patiently(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, StoreError> {
     let until = tokio::time::Instant::now() + DATABASE_WITHIN;
     loop {
         match connect(url, connections).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "the database is waited for");
+                tracing::warn!(error, "waiting for the database");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             connected => return connected,
@@ -202,7 +207,7 @@ async fn connect_patiently(url: &str, connections: u32) -> Result<PgPool, StoreE
 }
 
 /// SIGTERM or SIGINT.
-pub async fn told_to_stop() {
+pub async fn stop_requested() {
     let mut terminate = signal(SignalKind::terminate()).ok();
     let terminated = async {
         match &mut terminate {

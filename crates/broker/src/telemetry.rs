@@ -7,6 +7,7 @@ mod traces;
 
 use std::io::IsTerminal as _;
 
+use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{FilterExt as _, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -16,7 +17,14 @@ use url::Url;
 
 pub use traces::{TRACES, Traces, TracesError, of_request};
 
-use crate::args::LogFormat;
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Logs to standard error, and sends traces to the collector if there is one. Keep what it returns until the end.
 pub fn start(format: LogFormat, collector: Option<&Url>) -> Result<Option<Traces>, TracesError> {

@@ -16,7 +16,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use uuid::Uuid;
 
 use super::caller::Caller;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 /// Principals and addresses that are remembered, at most.
 const MOST: u64 = 200_000;

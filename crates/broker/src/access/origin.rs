@@ -7,7 +7,7 @@ use std::sync::Arc;
 use brokkr_api::ErrorCode;
 use http::{Extensions, HeaderMap, Method};
 
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 /// The address at the other end of the connection, put there by the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,13 @@
-//! Flags of what leaves the house: webhooks.
+//! Flags of webhooks.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
+use crate::domain::webhooks::guard::Guard;
 use crate::domain::webhooks::network::Network;
+use crate::state::webhooks::WebhookOptions;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct WebhookArgs {
@@ -28,6 +30,22 @@ pub struct WebhookArgs {
     /// How long a failure or drift has to last before webhooks are told of it.
     #[arg(long, env = "BROKKR_WEBHOOK_GRACE", default_value = "5m", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub webhook_grace: Duration,
+}
+
+impl WebhookArgs {
+    #[must_use]
+    pub fn options(&self) -> WebhookOptions {
+        WebhookOptions {
+            guard: Guard {
+                networks: self.webhook_networks.clone(),
+                plain_http: self.webhook_http,
+                any_port: self.webhook_any_port,
+            },
+            secret_key: self.secret_key.clone(),
+            ca: self.webhook_ca.clone(),
+            grace: self.webhook_grace,
+        }
+    }
 }
 
 impl Default for WebhookArgs {

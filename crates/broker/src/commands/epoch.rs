@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use secrecy::ExposeSecret as _;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::access::audit::Deed;
 use crate::args::{DatabaseArgs, EpochCommand, HoldArgs, RaiseArgs};
+use crate::domain::audit::AuditRecord;
 use crate::domain::hold::{Raised, is_believed, raise};
 use crate::store::audit::audit_insert;
 use crate::store::connect_options;
@@ -36,7 +36,7 @@ async fn hold(args: HoldArgs) -> Result<()> {
         .await
         .context("is the schema migrated? run `brokkr-broker migrate` first")?;
     if changed {
-        audit_insert(&mut *transaction, &[Deed::by_operator("", "epoch hold")]).await?;
+        audit_insert(&mut *transaction, &[AuditRecord::by_operator("", "epoch hold")]).await?;
     }
     transaction.commit().await.context("cannot put the installation on hold")?;
     println!("{}", if changed { "on hold" } else { "was on hold already" });
@@ -52,7 +52,7 @@ async fn raise_epoch(args: RaiseArgs) -> Result<()> {
     let raised = raise(before.remembered, before.now, before.claims.iter().map(|(_, sequence)| *sequence));
     if !args.dry_run {
         installation_raise_on_conn(&mut transaction, &before, &raised, &args.by).await?;
-        audit_insert(&mut *transaction, &[Deed::by_operator(&args.by, "epoch raise")]).await?;
+        audit_insert(&mut *transaction, &[AuditRecord::by_operator(&args.by, "epoch raise")]).await?;
         transaction.commit().await.context("cannot raise the epoch")?;
     }
     print!("{}", told(&before, &raised, args.dry_run));

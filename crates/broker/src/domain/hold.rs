@@ -14,7 +14,7 @@ pub const PER_SECOND: i64 = 2_000;
 pub const BELIEVED: i64 = 1_000_000_000_000;
 
 /// What people may change while on hold: what no agent is told of. Everything else, new routes too, has to wait.
-const FREE: [&str; 5] = ["api-tokens", "join-tokens", "webhooks", "audit", "system"];
+pub const FREE: [&str; 5] = ["api-tokens", "join-tokens", "webhooks", "audit", "system"];
 
 /// Whether a person's request may pass while the broker is on hold.
 #[must_use]
@@ -87,15 +87,6 @@ mod tests {
             (Method::POST, "/api/v1/system/stacks/web/settlement", true),
         ] {
             assert_eq!(passes_while_held(&method, path), passes, "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn what_passes_is_what_there_is() {
-        let routes = crate::router::table();
-        for noun in FREE {
-            let path = format!(" /api/v1/{noun}");
-            assert!(routes.iter().any(|route| route.name.contains(&path)), "no route is about {noun}");
         }
     }
 

@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
-use super::error::ApiError;
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::error::ApiError;
+use crate::state::Broker;
 
 /// A body that does not arrive is not waited for.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);

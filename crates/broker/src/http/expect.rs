@@ -4,7 +4,7 @@ use brokkr_api::ErrorCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 use crate::index::Losses;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]

@@ -15,11 +15,12 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::agents::target_state::{self, again::Told};
-use super::error::{ApiError, Trouble};
+use super::agents::target_state;
 use crate::access::Caller;
 use crate::access::origin::{Origin, Peer, address};
-use crate::broker::Broker;
+use crate::error::{ApiError, ProblemReport};
+use crate::state::Broker;
+use crate::state::long_poll::PollResult;
 use crate::telemetry;
 
 pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
@@ -33,7 +34,7 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
         method: method.clone(),
         route: route.clone(),
         path: request.uri().path().to_owned(),
-        address: peer.map(|Peer(peer)| address(*peer, request.headers(), &broker.trusted_proxies)),
+        address: peer.map(|Peer(peer)| address(*peer, request.headers(), &broker.access.trusted_proxies)),
     };
     request.extensions_mut().insert(Arc::new(origin));
     // A poll waits for long, and fifty thousand of them do: their spans are for those who look closely.
@@ -51,15 +52,15 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     let mut response = next.run(request).instrument(span).instrument(trace.clone()).await;
     trace.record("http.response.status_code", response.status().as_u16());
     // Nothing goes out yet: it is counted when it is answered.
-    if matches!(response.extensions().get(), Some(Told::Nothing(_))) {
+    if matches!(response.extensions().get(), Some(PollResult::Parked(_))) {
         return response;
     }
     broker.metrics.answered(&route, &method, response.status(), started.elapsed());
-    let trouble = response.extensions_mut().remove::<Trouble>();
+    let trouble = response.extensions_mut().remove::<ProblemReport>();
     let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());
     let line = Line { id: &id, method: &method, route: &route, caller: caller.as_deref(), started };
     line.log(response.status(), trouble.as_ref());
-    if let Some(Trouble { mut problem, .. }) = trouble {
+    if let Some(ProblemReport { mut problem, .. }) = trouble {
         problem.request_id.clone_from(&id);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -89,17 +90,17 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn log(&self, status: StatusCode, trouble: Option<&Trouble>) {
+    fn log(&self, status: StatusCode, trouble: Option<&ProblemReport>) {
         let (id, method, route, caller) = (self.id, self.method, self.route, self.caller);
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let status = status.as_u16();
         match trouble {
-            Some(Trouble { problem, cause }) if problem.status >= 500 => {
+            Some(ProblemReport { problem, cause }) if problem.status >= 500 => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
                 tracing::error!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "failed");
             }
-            Some(Trouble { problem, cause }) => {
+            Some(ProblemReport { problem, cause }) => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
                 tracing::info!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "refused");
@@ -143,7 +144,7 @@ pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
         .unwrap_or_default();
     let cause: Arc<dyn Error + Send + Sync> = Arc::from(Box::<dyn Error + Send + Sync>::from(text));
     let mut response = ApiError::new(ErrorCode::BRK9001, "the broker could not do this").into_response();
-    if let Some(trouble) = response.extensions_mut().get_mut::<Trouble>() {
+    if let Some(trouble) = response.extensions_mut().get_mut::<ProblemReport>() {
         trouble.cause = Some(cause);
     }
     response

@@ -6,7 +6,7 @@ use brokkr_api::Position;
 use brokkr_api::protocol::header;
 use http::{HeaderMap, HeaderValue};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 /// A header that may be missing, and has to be readable if it is there.
 pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, ApiError> {

@@ -12,8 +12,8 @@ use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
 use brokkr_api::health::{Health, Trouble};
 
-use super::error::ApiError;
-use crate::broker::Broker;
+use crate::error::ApiError;
+use crate::state::Broker;
 
 /// The tail looks several times a second; loading everything anew takes it seconds. So long, and it is stuck.
 const STUCK: Duration = Duration::from_secs(120);
@@ -41,7 +41,7 @@ fn health(broker: &Broker) -> Health {
     (status = 503, description = "It is stuck, and has to be started again."),
 ))]
 pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
-    let still = broker.poke.last_beat().elapsed();
+    let still = broker.tail.last_heartbeat().elapsed();
     if still > STUCK {
         let detail =
             format!("the outbox tail has not moved for {} s: start this replica again", still.as_secs());
@@ -56,7 +56,7 @@ pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiErr
     (status = 503, description = "Requests should go to another replica."),
 ))]
 pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
-    if broker.leaving.is_cancelled() {
+    if broker.shutdown.leaving.is_cancelled() {
         return Err(ApiError::new(ErrorCode::BRK3003, "this replica is stopping").retry_after(1));
     }
     Ok(axum::Json(health(&broker)).into_response())

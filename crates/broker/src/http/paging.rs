@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 use crate::store::StoreError;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

@@ -10,9 +10,9 @@ use serde::Serialize;
 use utoipa::IntoParams;
 
 use super::change::Change;
-use super::error::ApiError;
 use super::headers::text;
 use super::write::{Write, digest};
+use crate::error::ApiError;
 use crate::store::stacks::{LockedStack, StackRef, stack_fetch};
 
 /// How the header is documented.

@@ -4,7 +4,7 @@
 use brokkr_api::ErrorCode;
 use tokio::sync::Semaphore;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 static PLACES: Semaphore = Semaphore::const_new(2);
 

@@ -25,14 +25,13 @@ use subtle::ConstantTimeEq as _;
 use tracing::Instrument as _;
 
 use super::change::Change;
-use super::error::ApiError;
 use super::headers;
 use crate::access::Caller;
-use crate::access::audit::Deed;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
+use crate::domain::audit::AuditRecord;
 use crate::domain::webhooks::happening::Happening;
-use crate::seeded::{Bug, has};
+use crate::error::ApiError;
+use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
 use crate::store::idempotency_keys::{
@@ -56,10 +55,37 @@ pub enum Keep {
     Sealed,
 }
 
-/// What a change turned out to be.
-pub enum Begun<'a> {
+/// Runs `work` in the transaction of a change. A repeated request is not run again: it gets its first result.
+///
+/// `work` ends with [`Write::finish`] or [`Write::finish_empty`], which commit; an error rolls back.
+pub async fn run<'a>(
+    broker: &'a Broker,
+    change: &Change,
+    keep: Keep,
+    work: impl AsyncFnOnce(Write<'a>) -> Result<Response, ApiError>,
+) -> Result<Response, ApiError> {
+    match Write::begin(broker, change, keep).await? {
+        Begun::New(write) => work(write).await,
+        Begun::Again(response) => Ok(response),
+    }
+}
+
+/// Returns the first result of this request if it was made before. For handlers with work to do before they write.
+pub async fn first_result(
+    broker: &Broker,
+    change: &Change,
+    keep: Keep,
+) -> Result<Option<Response>, ApiError> {
+    let Some(key) = Key::of(change) else { return Ok(None) };
+    match idempotency_key_find(&broker.pool, &key.owner()).await? {
+        Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
+        None => Ok(None),
+    }
+}
+
+enum Begun<'a> {
     New(Write<'a>),
-    /// It was done before; this is the first result.
+    /// The request was made before; this is its first result.
     Again(Response),
 }
 
@@ -88,9 +114,6 @@ struct Key {
 
 impl Key {
     fn of(change: &Change) -> Option<Self> {
-        if has(Bug::RetryWithoutIdempotencyKey) {
-            return None;
-        }
         let caller = change.caller.as_ref()?;
         let clear = change.key.clone()?;
         let hash = Sha256::digest(clear.as_bytes()).into();
@@ -103,16 +126,7 @@ impl Key {
 }
 
 impl<'a> Write<'a> {
-    /// The first result of this request, if it was done before. For handlers with work to do before they write.
-    pub async fn again(broker: &Broker, change: &Change, keep: Keep) -> Result<Option<Response>, ApiError> {
-        let Some(key) = Key::of(change) else { return Ok(None) };
-        match idempotency_key_find(&broker.pool, &key.owner()).await? {
-            Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    pub async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
+    async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
         let key = Key::of(change);
         let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
         if let Some(key) = &key
@@ -163,24 +177,19 @@ impl<'a> Write<'a> {
 
     /// The entry in the audit log. What agents tell of themselves all day is in events, sessions and holds
     /// already; of their changes, only those that are noted are here.
-    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<Deed> {
+    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<AuditRecord> {
         if matches!(self.caller, Some(Caller::Agent(_))) && self.noted.is_none() {
             return None;
         }
         // A result that holds a secret is in no log, not even by its digest.
         let shown = self.keep == Keep::Plain && !body.is_empty();
         let after = self.noted.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
-        let deed = Deed::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
-        Some(Deed { before: self.before, after, ..deed })
+        let deed = AuditRecord::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
+        Some(AuditRecord { before: self.before, after, ..deed })
     }
 
     /// Says what happened to the project's webhooks.
     pub async fn happened(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
-        if has(Bug::WebhookOutsideTransaction) {
-            let mut beside = self.broker.pool.acquire().await.doing("tell the webhooks")?;
-            self.told |= webhook_notify_on_conn(&mut beside, project, happening).await?;
-            return Ok(());
-        }
         self.told |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
         Ok(())
     }
@@ -223,10 +232,10 @@ impl<'a> Write<'a> {
         self.transaction.commit().instrument(span).await.doing("commit")?;
         let position = position(self.broker, xid);
         if self.told {
-            self.broker.webhooks.poke();
+            self.broker.webhooks.notify();
         }
         if self.rang {
-            self.broker.poke.committed(xid);
+            self.broker.tail.committed(xid);
             let span = tracing::info_span!(target: TRACES, "shown by this replica");
             self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;
         }

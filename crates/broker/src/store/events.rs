@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 use crate::domain::filing::Filed;
-use crate::seeded::{Bug, has};
 
 /// Reports of one agent are taken in one after the other, at whichever replica they arrive: two batches with the same
 /// stacks must not wait for each other in a circle.
@@ -37,7 +36,6 @@ pub async fn event_insert_on_conn(
     filed: &[Filed],
 ) -> Result<HashSet<EventId>, StoreError> {
     let reports = || filed.iter().map(|filed| &filed.report);
-    let arrived = has(Bug::EventWithoutUniqueKey).then(jiff::Timestamp::now);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
          SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops
@@ -49,7 +47,7 @@ pub async fn event_insert_on_conn(
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(agent.0)
     .bind(reports().map(|report| report.id.0).collect::<Vec<_>>())
-    .bind(reports().map(|report| arrived.unwrap_or(report.at).to_sqlx()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())

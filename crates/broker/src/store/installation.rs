@@ -20,9 +20,9 @@ pub async fn installation_reachable(pool: &PgPool) -> Result<(), StoreError> {
     sqlx::query("SELECT 1").execute(pool).await.map(|_| ()).doing("reach the database")
 }
 
-/// How the installation stands, in one snapshot.
+/// The state of the installation, in one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstallationStanding {
+pub struct InstallationState {
     pub epoch: i64,
     /// No transaction from this one on had begun.
     pub ceiling: u64,
@@ -31,7 +31,7 @@ pub struct InstallationStanding {
     pub asked: i64,
 }
 
-impl InstallationStanding {
+impl InstallationState {
     /// Whether nobody can have seen this position in this database.
     #[must_use]
     pub fn is_below(&self, seen: Position) -> bool {
@@ -39,22 +39,22 @@ impl InstallationStanding {
     }
 }
 
-type StandingRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
+type StateRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
 
-fn standing((epoch, ceiling, since, because, asked): StandingRow) -> InstallationStanding {
+fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationState {
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    InstallationStanding { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
+    InstallationState { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
 }
 
-pub async fn installation_standing(pool: &PgPool) -> Result<InstallationStanding, StoreError> {
-    let row: StandingRow = sqlx::query_as(
+pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
+    let row: StateRow = sqlx::query_as(
         "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
          FROM installation",
     )
     .fetch_one(pool)
     .await
-    .doing("read how the installation stands")?;
-    Ok(standing(row))
+    .doing("read the state of the installation")?;
+    Ok(state_of(row))
 }
 
 /// Puts the installation on hold if this database cannot have given out the position; all agents are then asked
@@ -78,7 +78,7 @@ pub async fn installation_hold(
     .execute(pool)
     .await
     .doing("put the installation on hold")?;
-    Ok(installation_standing(pool).await?.hold)
+    Ok(installation_state(pool).await?.hold)
 }
 
 /// Holds because an operator says so.

@@ -8,7 +8,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
-use crate::seeded::{Bug, has};
 
 /// A duty that was taken, with the token that fences it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +49,6 @@ pub async fn lease_hold_on_conn(
     lease: Lease,
     seconds: f64,
 ) -> Result<bool, StoreError> {
-    if has(Bug::LockWithoutFence) {
-        return Ok(true);
-    }
     sqlx::query(
         "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $3)
          WHERE name = $1 AND token = $2",

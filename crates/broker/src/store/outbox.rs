@@ -14,7 +14,6 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{APPLICATION, Doing as _, StoreError};
-use crate::seeded::{Bug, has};
 
 /// Rows that are deleted at once.
 const SLICE: u64 = 5000;
@@ -96,7 +95,6 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     .fetch_one(connection)
     .await
     .doing("read the snapshot")?;
-    let horizon = if has(Bug::GlobalCursor) { ceiling } else { horizon };
     Ok(Snapshot {
         epoch,
         horizon: horizon.cast_unsigned(),

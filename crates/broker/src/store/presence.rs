@@ -16,7 +16,7 @@ const SLICE: i64 = 1000;
 
 /// One poll of an agent, and how often it polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct SeenAgent {
     pub agent: AgentId,
     pub at: Timestamp,
     pub poll_seconds: u32,
@@ -24,8 +24,8 @@ pub struct Seen {
 
 /// Stores when agents were last seen. Whoever was silent is back: that is told in the same statement, and the lock of
 /// the row sees to it that it is told once. Sorted, so that two replicas never wait for each other in a circle.
-pub async fn presence_store(pool: &PgPool, seen: &[Seen]) -> Result<(), StoreError> {
-    let seconds = |seen: &Seen| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
+pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), StoreError> {
+    let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
         "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
               locked AS (SELECT a.id, a.silent_since, a.last_seen_at FROM agents a JOIN seen USING (id)

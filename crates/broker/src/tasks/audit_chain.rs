@@ -13,7 +13,7 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::access::audit::{ROOT, link};
+use crate::domain::audit::{ROOT, link};
 use crate::store::audit::{
     ChainLink, audit_chain_on_conn, audit_heads, audit_stray, audit_unchained_on_conn, audit_walk,
 };

@@ -8,19 +8,18 @@
 mod agreement;
 mod load;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brokkr_api::{AgentId, Position, StackId};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::{PgConnection, PgPool};
-use tokio::sync::Notify;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::index::{Changes, Index, Seen};
+use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
@@ -44,40 +43,6 @@ const STALLED: SignedDuration = SignedDuration::from_secs(30);
 /// So long nobody waits for the rest of a request that is on its way.
 const CUT_OFF: Duration = Duration::from_secs(15);
 
-/// With which handlers tell the tail that they committed something.
-#[derive(Clone, Debug, Default)]
-pub struct Poke {
-    bell: Arc<Notify>,
-    highest: Arc<AtomicU64>,
-    beat: Arc<Beat>,
-}
-
-/// When the tail last moved, whatever came of it.
-#[derive(Debug)]
-struct Beat(Mutex<Instant>);
-
-impl Default for Beat {
-    fn default() -> Self {
-        Self(Mutex::new(Instant::now()))
-    }
-}
-
-impl Poke {
-    pub fn committed(&self, xid: u64) {
-        self.highest.fetch_max(xid, Ordering::Relaxed);
-        self.bell.notify_one();
-    }
-
-    /// When the tail last moved, whether or not the database answered.
-    pub fn last_beat(&self) -> Instant {
-        *self.beat.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn moved(&self) {
-        *self.beat.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-}
-
 /// Up to where the outbox has been taken in.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
@@ -96,13 +61,13 @@ impl Cursor {
 pub struct OutboxTail {
     pool: PgPool,
     index: Arc<Index>,
-    poke: Poke,
+    notifier: TailNotifier,
 }
 
 impl OutboxTail {
     #[must_use]
-    pub fn new(pool: PgPool, index: Arc<Index>, poke: Poke) -> Self {
-        Self { pool, index, poke }
+    pub fn new(pool: PgPool, index: Arc<Index>, notifier: TailNotifier) -> Self {
+        Self { pool, index, notifier }
     }
 
     /// Tails until told to stop.
@@ -110,7 +75,7 @@ impl OutboxTail {
         let mut failing = false;
         let mut rounds = Rounds::new(Instant::now());
         loop {
-            self.poke.moved();
+            self.notifier.beat();
             let slices = rounds.due(Instant::now(), self.index.picture().agents());
             let looked = match slices {
                 Some(slices) => self.check(cursor, slices).await,
@@ -137,7 +102,7 @@ impl OutboxTail {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.poke.bell.notified() => cursor = self.hurry(cursor).await,
+                () = self.notifier.notified() => cursor = self.hurry(cursor).await,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -146,13 +111,13 @@ impl OutboxTail {
     /// Looks often until the horizon has passed what was committed here.
     async fn hurry(&self, mut cursor: Cursor) -> Cursor {
         let until = Instant::now() + HURRY_AT_MOST;
-        while cursor.snapshot.horizon <= self.poke.highest.load(Ordering::Relaxed) && Instant::now() < until {
+        while cursor.snapshot.horizon <= self.notifier.highest() && Instant::now() < until {
             match self.step(cursor).await {
                 Ok(next) => cursor = next,
                 // The loop outside tells about it.
                 Err(_) => return cursor,
             }
-            if cursor.snapshot.horizon <= self.poke.highest.load(Ordering::Relaxed) {
+            if cursor.snapshot.horizon <= self.notifier.highest() {
                 tokio::time::sleep(HURRY).await;
             }
         }

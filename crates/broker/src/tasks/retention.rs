@@ -8,7 +8,7 @@ use jiff::{Timestamp, ToSpan as _};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::RetentionArgs;
+use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::content_retention::content_drop_old;
 use crate::store::duties::duty_claim;
@@ -21,7 +21,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(3600);
 /// Days that are made ahead: a week of failing would pass before an event fell into the default partition.
 const AHEAD: i64 = 7;
 
-pub async fn run(pool: PgPool, retention: RetentionArgs, stop: CancellationToken) {
+pub async fn run(pool: PgPool, retention: Retention, stop: CancellationToken) {
     loop {
         if let Err(error) = once(&pool, retention, Timestamp::now()).await {
             let error: &dyn std::error::Error = &error;
@@ -35,7 +35,7 @@ pub async fn run(pool: PgPool, retention: RetentionArgs, stop: CancellationToken
 }
 
 /// Makes what will be needed first: it matters more than what is no longer needed.
-pub async fn once(pool: &PgPool, retention: RetentionArgs, now: Timestamp) -> Result<(), StoreError> {
+pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result<(), StoreError> {
     let today = now.to_zoned(TimeZone::UTC).date();
     for ahead in -1..=AHEAD {
         let day = today.saturating_add(ahead.days());

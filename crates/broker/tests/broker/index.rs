@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_broker::index::{Changes, Index};
-use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
+use brokkr_broker::state::tail_notifier::TailNotifier;
+use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::eventually;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -80,7 +81,7 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
     // A tail that looks only when told to.
     let pool = PgPool::connect(&house.database.url()).await?;
     let index = Arc::new(Index::new(house.server.broker.installation));
-    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), Poke::default());
+    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let mut cursor = tail.load().await?;
     cursor = tail.check(cursor, 0..=255).await?;
     assert_eq!(index.disagreements(), 0, "what was just loaded is right");

@@ -9,11 +9,12 @@ use anyhow::Result;
 use brokkr_api::StackId;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_broker::index::Index;
+use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::outbox::{
     Doorbell, FROZEN, outbox_delete_below, outbox_end_cut_off, outbox_read_on_conn, outbox_ring_on_conn,
     outbox_snapshot, outbox_snapshot_on_conn, outbox_transaction_on_conn,
 };
-use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
+use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::{Postgres, eventually};
 use sqlx::{Connection as _, PgPool, Row as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -163,7 +164,7 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
     // A tail that looks only when told to.
     let pool = PgPool::connect(&house.database.url()).await?;
     let index = Arc::new(Index::new(house.server.broker.installation));
-    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), Poke::default());
+    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let cursor = tail.load().await?;
     assert_eq!(index.seen().stamp(), index.position(), "all that is loaded is below the horizon");
     let ring = async |stack: StackId| -> Result<u64> {

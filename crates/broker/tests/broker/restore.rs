@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_api::agents::{AgentStatus, HeldStack};
+use brokkr_api::agents::{AgentStatus, HeldStack, Target, Why};
+use brokkr_api::audit::AuditEntry;
+use brokkr_api::envelope::{Envelope, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
-use brokkr_api::system::{Settled, System, UnsettledStack};
+use brokkr_api::stacks::Stack;
+use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
-use brokkr_api::{ErrorCode, Name, Position, SequenceId, StackId};
+use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Database, Launch, Look, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
@@ -215,7 +218,7 @@ async fn a_running_replica_notices_that_its_database_has_gone_back() -> Result<(
     // As far as a replica can tell, an epoch that sinks is a restore to before it was raised.
     epoch(&house.database, &["raise"]).await?;
     eventually(SOON, "the epoch to be seen", async || house.server.broker.index.position().epoch > 1).await?;
-    house.server.broker.standing.look(&house.server.broker.pool).await?;
+    house.server.broker.restore.refresh(&house.server.broker.pool).await?;
     let mut connection = house.database.connect().await?;
     sqlx::query("UPDATE installation SET epoch = 1").execute(&mut connection).await?;
     eventually(SOON, "the replica to hold", async || is_held(&house.admin).await.unwrap_or(false)).await
@@ -332,21 +335,20 @@ impl Aftermath {
         self.house.admin.send(Method::POST, &format!("system/stacks/{stack}/settlement"), &how).await
     }
 
-    async fn hand_over(&self, stack: StackId, bytes: &str) -> Result<reqwest::Response> {
-        let path = self.agent.path(&format!("wanted-contents/{stack}"));
-        Ok(self.agent.caller().request(Method::PUT, &path).body(bytes.to_owned()).send().await?)
-    }
-
-    async fn target(&self, stack: StackId) -> Result<Option<brokkr_api::envelope::TargetStack>> {
-        let envelope =
-            eventually(SOON, "an answer of the new epoch", async || match self.agent.poll().await {
-                Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-                other => Look::NotYet(format!("{other:?}")),
-            })
-            .await?
-            .envelope()?;
+    async fn target(&self, stack: StackId) -> Result<Option<TargetStack>> {
+        let envelope = envelope(&self.agent).await?;
         Ok(envelope.stacks.into_iter().find(|target| target.stack_id == stack))
     }
+}
+
+/// The agent's envelope, once the replica serves the new epoch.
+async fn envelope(agent: &Agent) -> Result<Envelope> {
+    eventually(SOON, "an answer of the new epoch", async || match agent.poll().await {
+        Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
+        other => Look::NotYet(format!("{other:?}")),
+    })
+    .await?
+    .envelope()
 }
 
 fn content(name: &str) -> String {
@@ -372,7 +374,8 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
     assert_eq!(aftermath.target(shop.stack_id).await?, None);
 
     // The restored content again, above what the agent holds.
-    let settled: Settled = read(aftermath.settle("web", json!({ "kind": "keep_restored" })).await?).await?;
+    let settled: Settled =
+        read(aftermath.settle("web", json!({ "kind": "publish_restored" })).await?).await?;
     let object = settled.object.expect("it is published at once");
     assert!(object.sequence_id > web.sequence_id && Some(object.checksum) != web.checksum);
     assert_eq!(
@@ -380,77 +383,102 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
         Some(object.sequence_id)
     );
     assert!(aftermath.list("ahead").await?.is_empty());
-    let again = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
+    let again = aftermath.settle("web", json!({ "kind": "publish_restored" })).await?;
     assert_eq!(refused(again).await?, ErrorCode::BRK3006);
 
-    // What the agent has, under the old id; other bytes than those that it told of are refused.
-    assert_eq!(
-        refused(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?,
-        ErrorCode::BRK3006
-    );
-    let settled: Settled =
-        read(aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?).await?;
-    assert_eq!(settled.waiting_for.as_ref().map(Name::as_str), Some("shop-1"));
-    let polled = eventually(SOON, "the agent to be asked", async || match aftermath.agent.poll().await {
-        Ok(answer) if answer.headers.get(header::WANTS).is_some() => Look::Yes(answer),
-        other => Look::NotYet(format!("{other:?}")),
-    })
-    .await?;
-    assert_eq!(polled.headers[header::WANTS], "contents");
-    let wanted: brokkr_api::system::WantedContents =
-        aftermath.agent.caller().get_json(&aftermath.agent.path("wanted-contents")).await?;
-    assert_eq!(wanted.items.iter().map(|wanted| wanted.stack_id).collect::<Vec<_>>(), [shop.stack_id]);
-    assert_eq!(
-        refused(aftermath.hand_over(shop.stack_id, &content("other")).await?).await?,
-        ErrorCode::BRK3006
-    );
-    let object: brokkr_api::objects::DeploymentObject =
-        read(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
-    let target = aftermath.target(shop.stack_id).await?.expect("it is targeted again");
-    assert_eq!((target.sequence_id, target.removal), (object.sequence_id, None));
-    assert_eq!(Some(target.checksum), shop.checksum);
+    // An unknown stack has no restored content.
+    let unpublished = aftermath.settle("shop", json!({ "kind": "publish_restored" })).await?;
+    assert_eq!(refused(unpublished).await?, ErrorCode::BRK3006);
 
-    // Or it goes, wherever it is.
-    let settled: Settled =
-        read(aftermath.settle(&cart.stack_id.to_string(), json!({ "kind": "delete" })).await?).await?;
-    let marker = settled.object.expect("it is published at once");
-    let target = aftermath.target(cart.stack_id).await?.expect("a removal");
-    let deleted = Some(brokkr_api::envelope::Removal::Deleted);
-    assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
+    // An unknown stack is removed from every agent that holds it.
+    for lost in [&shop, &cart] {
+        let path = lost.stack_id.to_string();
+        let settled: Settled = read(aftermath.settle(&path, json!({ "kind": "delete" })).await?).await?;
+        let marker = settled.object.expect("it is published at once");
+        let target = aftermath.target(lost.stack_id).await?.expect("a removal");
+        let deleted = Some(brokkr_api::envelope::Removal::Deleted);
+        assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
+    }
     assert!(aftermath.list("unknown").await?.is_empty());
     let system: System = aftermath.house.admin.get_json("system").await?;
-    assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 1));
+    assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 0));
     assert_eq!((system.hold, system.raised.len()), (None, 1));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_who_tells_late_keeps_a_stack_that_was_taken_back() -> Result<()> {
+async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the_author_submits() -> Result<()>
+{
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
-    // It was away while everything was settled.
-    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
-    aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?;
-    read::<Value>(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
-    late.hold(&[shop.stack_id]).await?;
-    let envelope =
-        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
-    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("told");
-    assert_eq!(target.removal, None, "it was asked, told, and kept");
+    let mut second = aftermath.house.agent("shop-2", json!({})).await?;
+    let holds = json!({ "stacks": [shop.stack_id], "held": [shop] });
+    let response = second.caller().send(Method::PUT, &second.path("holds"), &holds).await?;
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    second.holds = vec![shop.stack_id];
+
+    // The operator sees the agents first.
+    let holders: Page<Holder> = aftermath.house.admin.get_json("system/stacks/shop/holders").await?;
+    let names: Vec<&str> = holders.items.iter().map(|holder| holder.agent_name.as_str()).collect();
+    assert_eq!(names, ["shop-1", "shop-2"]);
+    assert!(holders.items.iter().all(|holder| holder.sequence_id == Some(shop.sequence_id)));
+
+    let (first_before, second_before) = (envelope(&aftermath.agent).await?, envelope(&second).await?);
+    let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
+    assert_eq!((settled.stack_id, settled.stack_name.as_str()), (shop.stack_id, "shop"), "under its old id");
+    assert_eq!((settled.object, settled.targets), (None, 2));
+    let stack: Stack = aftermath.house.admin.get_json("stacks/shop").await?;
+    assert_eq!((stack.id, stack.sequence_id), (shop.stack_id, None), "without content");
+    for (agent, before) in [(&aftermath.agent, first_before), (&second, second_before)] {
+        let targets: Page<Target> = aftermath.house.admin.get_json(&agent.path("targets")).await?;
+        let target = targets.items.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+        assert_eq!(target.why, Why::Explicit);
+        let now = envelope(agent).await?;
+        assert!(
+            now.stacks.iter().all(|target| target.stack_id != shop.stack_id),
+            "nothing to change or remove"
+        );
+        assert_eq!(now.stacks, before.stacks, "every other stack is as before");
+    }
+    let entries: Page<AuditEntry> = aftermath.house.admin.get_json("audit?limit=50").await?;
+    let settlements = entries.items.iter().filter(|entry| entry.path.ends_with("/settlement"));
+    assert_eq!(settlements.count(), 1, "the settlement is audited");
+
+    // Not twice, and not over a stack that exists.
+    let again = aftermath.settle("shop", json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(again).await?, ErrorCode::BRK3006);
+    let known = aftermath.settle("web", json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(known).await?, ErrorCode::BRK3006);
+    aftermath.house.stack("cart", json!({})).await?;
+    let cart = aftermath.held[2].stack_id.to_string();
+    let taken = aftermath.settle(&cart, json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(taken).await?, ErrorCode::BRK2002);
+
+    // The author submits, and both agents get it.
+    let object = aftermath.house.submit("shop", YAML).await?;
+    assert!(object.sequence_id > shop.sequence_id);
+    for agent in [&aftermath.agent, &second] {
+        let envelope = envelope(agent).await?;
+        let target =
+            envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+        assert_eq!((target.sequence_id, target.removal), (object.sequence_id, None));
+    }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_has_lost_the_content_says_so() -> Result<()> {
+async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let aftermath = Aftermath::open().await?;
-    let web = aftermath.held[0].clone();
-    aftermath.settle("web", json!({ "kind": "take", "agent": "shop-1" })).await?;
-    let path = aftermath.agent.path(&format!("wanted-contents/{}?why=it+is+gone", web.stack_id));
-    let response = aftermath.agent.caller().request(Method::DELETE, &path).send().await?;
-    assert_eq!(response.status(), StatusCode::NO_CONTENT);
-    let wish = aftermath.list("ahead").await?[0].wish.clone().expect("it is shown");
-    assert_eq!(wish.refused.as_deref(), Some("it is gone"));
-    let settled = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
-    assert!(settled.status().is_success());
+    let shop = aftermath.held[1].clone();
+    // It was away while everything was settled.
+    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
+    let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
+    assert_eq!(settled.targets, 1);
+    aftermath.house.submit("shop", YAML).await?;
+    late.hold(&[shop.stack_id]).await?;
+    let envelope =
+        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
+    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+    assert_eq!(target.removal, None, "it was asked, reported, and became a target");
     Ok(())
 }

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result};
 use brokkr_api::page::Sort;
 use brokkr_api::{AgentId, InstallationId, Selector};
 use brokkr_broker::index::{Index, Place};
+use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::schema::schema_migrate;
-use brokkr_broker::tasks::outbox_tail::{OutboxTail, Poke};
+use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::Postgres;
 use brokkr_testkit::postgres::Durability;
 use sqlx::PgPool;
@@ -79,7 +80,7 @@ async fn sizes_a_replica_serves_a_million_agents_within_15_seconds_of_its_start(
     println!("filled in {:?}", started.elapsed());
     let pool = PgPool::connect(&database.url()).await?;
     let index = Arc::new(Index::new(InstallationId::generate()));
-    let tail = OutboxTail::new(pool, Arc::clone(&index), Poke::default());
+    let tail = OutboxTail::new(pool, Arc::clone(&index), TailNotifier::default());
 
     let before = resident()?;
     let started = Instant::now();

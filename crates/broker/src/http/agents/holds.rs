@@ -9,13 +9,13 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header};
 use brokkr_api::{AgentId, StackId};
 
-use crate::broker::Broker;
 use crate::domain::session::refusal;
 use crate::domain::targeting::reaches;
+use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
 use crate::http::headers::optional;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{self, Keep, Write};
+use crate::state::Broker;
 use crate::store::agents::agent_lock_on_conn;
 use crate::store::holds::{
     holds_answer_on_conn, holds_keep_targets_on_conn, holds_replace_on_conn, holds_tell_on_conn,
@@ -35,25 +35,24 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     if holds.stacks.len().max(holds.held.len()) > MOST {
         return Err(ApiError::unreadable(format!("an agent holds at most {MOST} stacks")));
     }
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    let known = agent_lock_on_conn(write.conn(), agent).await?;
-    let known = known.ok_or_else(|| ApiError::not_found("agent"))?;
-    // A process that was superseded must not overwrite what its successor holds.
-    if let Some(code) = session.and_then(|session| refusal(known, session)) {
-        return Err(ApiError::new(code, code.title()));
-    }
-    holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
-    let kept = answer_the_question(&broker, &mut write, agent, &holds).await?;
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
-    for (project, stack) in &kept {
-        write.ring(project, Doorbell::Stack(*stack)).await?;
-    }
-    let answered = write.finish_empty().await?;
-    broker.standing.note_told(agent);
-    Ok(answered)
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        let known = agent_lock_on_conn(write.conn(), agent).await?;
+        let known = known.ok_or_else(|| ApiError::not_found("agent"))?;
+        // A process that was superseded must not overwrite what its successor holds.
+        if let Some(code) = session.and_then(|session| refusal(known, session)) {
+            return Err(ApiError::new(code, code.title()));
+        }
+        holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
+        let kept = answer_the_question(&broker, &mut write, agent, &holds).await?;
+        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+        for (project, stack) in &kept {
+            write.ring(project, Doorbell::Stack(*stack)).await?;
+        }
+        let answered = write.finish_empty().await?;
+        broker.restore.holds_reported(agent);
+        Ok(answered)
+    })
+    .await
 }
 
 /// After a restore, all agents are asked what they hold. The first answer of each keeps what the agent has: a stack

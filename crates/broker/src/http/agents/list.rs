@@ -16,13 +16,13 @@ use roaring::RoaringBitmap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::visible::sees_all;
+use super::sees_all;
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit, selector, walk};
 use crate::index::{Picture, Place};
+use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

@@ -11,12 +11,12 @@ use brokkr_api::{AgentId, EventId, StackId};
 use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::broker::Broker;
 use crate::domain::envelope::wanted;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
+use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{self, Keep};
+use crate::state::Broker;
 use crate::store::events::{event_insert_on_conn, event_lock_agent_on_conn};
 use crate::store::reasons::reason_insert_on_conn;
 use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
@@ -37,30 +37,29 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());
     let filed = file(&broker, reports).await?;
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    event_lock_agent_on_conn(write.conn(), agent).await?;
-    let new = event_insert_on_conn(write.conn(), agent, &filed).await?;
-    let new_ones = || filed.iter().filter(|filed| new.contains(&filed.report.id));
-    // A repair is an event, and changes no state; but it may tell of a fight.
-    let is_repair = |filed: &&Filed| filed.report.transition == Transition::Repaired;
-    let newest = newest_of_each_stack(new_ones().filter(|filed| !is_repair(filed)));
-    if !newest.is_empty() {
-        reason_insert_on_conn(write.conn(), &newest).await?;
-        stack_status_store_on_conn(write.conn(), agent, &newest).await?;
-    }
-    let repairs = newest_of_each_stack(new_ones().filter(is_repair));
-    if !repairs.is_empty() {
-        stack_status_store_conditions_on_conn(write.conn(), agent, &repairs).await?;
-    }
-    write.reported(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>()).await?;
-    let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
-        filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
-    let response = write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await?;
-    new_ones().for_each(|filed| broker.metrics.reported(&filed.report));
-    Ok(response)
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        event_lock_agent_on_conn(write.conn(), agent).await?;
+        let new = event_insert_on_conn(write.conn(), agent, &filed).await?;
+        let new_ones = || filed.iter().filter(|filed| new.contains(&filed.report.id));
+        // A repair is an event, and changes no state; but it may tell of a fight.
+        let is_repair = |filed: &&Filed| filed.report.transition == Transition::Repaired;
+        let newest = newest_of_each_stack(new_ones().filter(|filed| !is_repair(filed)));
+        if !newest.is_empty() {
+            reason_insert_on_conn(write.conn(), &newest).await?;
+            stack_status_store_on_conn(write.conn(), agent, &newest).await?;
+        }
+        let repairs = newest_of_each_stack(new_ones().filter(is_repair));
+        if !repairs.is_empty() {
+            stack_status_store_conditions_on_conn(write.conn(), agent, &repairs).await?;
+        }
+        write.reported(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>()).await?;
+        let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
+            filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
+        let response = write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await?;
+        new_ones().for_each(|filed| broker.metrics.reported(&filed.report));
+        Ok(response)
+    })
+    .await
 }
 
 /// Puts each report under the project of its stack. An agent has none of its own.

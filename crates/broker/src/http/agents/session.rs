@@ -9,10 +9,10 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 use http::header::USER_AGENT;
 
-use crate::broker::Broker;
+use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::error::ApiError;
-use crate::http::write::{Begun, Keep, Write};
+use crate::http::write::{self, Keep};
+use crate::state::Broker;
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::Doorbell;
 
@@ -27,19 +27,18 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
     if session.count < 1 {
         return Err(ApiError::unreadable("a session counts from 1"));
     }
-    let mut write = match Write::begin(&broker, &change, Keep::Plain).await? {
-        Begun::New(write) => write,
-        Begun::Again(response) => return Ok(response),
-    };
-    let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
-    let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
-    if verdict != SessionVerdict::Superseded {
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
-    }
-    if verdict == SessionVerdict::Tied {
-        tracing::error!(agent_id = %agent, count = session.count, "two processes claim to be this agent");
-    }
-    write.finish(StatusCode::OK, &OpenedSession { verdict }).await
+    write::run(&broker, &change, Keep::Plain, async |mut write| {
+        let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
+        let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
+        if verdict != SessionVerdict::Superseded {
+            write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+        }
+        if verdict == SessionVerdict::Tied {
+            tracing::error!(agent_id = %agent, count = session.count, "two processes claim to be this agent");
+        }
+        write.finish(StatusCode::OK, &OpenedSession { verdict }).await
+    })
+    .await
 }
 
 /// The version in `brokkr-agent/1.2.3`, if it looks like one.

@@ -1,11 +1,10 @@
 //! What an agent should have. The envelope is looked up in the index, or waited for; no SQL on that path.
 
-pub mod again;
 mod poll;
+pub mod repeated;
 
 use std::sync::Arc;
 
-use again::{Again, Told, WaitsOutside};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
@@ -21,13 +20,15 @@ use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use poll::{Has, poll};
+use repeated::RepeatedPoll;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::broker::Broker;
 use crate::domain::envelope::wanted;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::{optional, position, preferred_wait, text};
+use crate::state::Broker;
+use crate::state::long_poll::{PollResult, WaitInListener};
 use crate::store::agents::AgentRef;
 
 /// As the table has it.
@@ -54,7 +55,7 @@ pub async fn target_state(
 ) -> Result<Response, ApiError> {
     // Headers taken, not copied: fifty thousand polls wait.
     let parts = request.into_parts().0;
-    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitsOutside>().is_some());
+    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
     let ask = Ask::read(&headers)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
@@ -72,8 +73,9 @@ pub async fn target_state(
             && response.status() == StatusCode::NOT_MODIFIED
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
-            let again = Arc::new(Again::new(broker, caller, ask, etag.to_owned()).await);
-            let told = if waits_outside { Told::Nothing(again) } else { Told::Answer(again) };
+            let repeated = Arc::new(RepeatedPoll::new(broker, caller, ask, etag.to_owned()).await);
+            let told =
+                if waits_outside { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
             response.extensions_mut().insert(told);
         }
         return Ok(response);

@@ -9,13 +9,13 @@ use brokkr_api::agents::{Target, Why};
 use brokkr_api::page::Page;
 use http::HeaderMap;
 
-use super::visible::{sees, sees_all};
+use super::{sees, sees_all};
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::targeting::{reasons, released_to};
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging};
+use crate::state::Broker;
 use crate::store::agents::AgentRef;
 
 /// List what targets the agent, and why: named by the stack, or matched by which selector. A token sees the stacks of

@@ -9,15 +9,15 @@ use brokkr_api::StackId;
 use brokkr_api::why::AgentWhy;
 use http::HeaderMap;
 
-use super::visible::sees;
+use super::sees;
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::envelope::wanted;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::stacks::why::{agent_facts, pasts, seen, told};
+use crate::state::Broker;
 use crate::store::presence::presence_events;
 use crate::store::stack_status::stack_status_of_agent;
 

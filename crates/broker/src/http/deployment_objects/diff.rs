@@ -12,11 +12,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::contents::present;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::paging::Asked;
 use crate::http::reading::reading;
+use crate::state::Broker;
+use crate::state::contents::present;
 use crate::store::deployment_objects::StoredObject;
 use crate::store::stacks::{StackRef, stack_fetch};
 

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::paging::{Asked, cursor, limit, selector, walk};
+use crate::state::Broker;
 use crate::store::stacks::{stack_labels, stack_list, stack_list_owed};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

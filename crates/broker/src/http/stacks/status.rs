@@ -1,6 +1,6 @@
-//! How a stack is doing on each agent: one line per agent that it reaches, that holds it, or that reported on it.
+//! The status of a stack on each agent that it reaches, that holds it, or that reported on it, and its summary.
 //!
-//! A page is bounded work, whatever the size of the fleet.
+//! A page takes bounded work, whatever the size of the fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
-use brokkr_api::status::{StackStatus, State as StackState};
+use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
 use brokkr_api::{AgentId, Selector, StackId};
 use http::HeaderMap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::envelope::{Wanted, wanted};
-use crate::domain::status::{LastReport, state};
-use crate::http::error::ApiError;
+use crate::domain::status::{LastReport, by_sequence, state};
+use crate::error::ApiError;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, limit, selector, walk};
 use crate::index::Picture;
+use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::stack_status::{
     stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
@@ -237,4 +237,48 @@ pub fn status(stack: &Stack, agent_name: String, known: Known, report: Option<La
         "the agent is INACTIVE and gets no deployment objects".clone_into(&mut status.message);
     }
     status
+}
+
+/// Older objects are rarely of interest, and a page is never unbounded.
+const SEQUENCES: usize = 20;
+
+/// How many agents the stack reaches, and how far they are. Constant work, whatever the size of the fleet.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/summary", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id")),
+    responses((status = 200, body = StackSummary)))]
+pub async fn stack_summary(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<StackSummary>, ApiError> {
+    broker.catch_up(position(&headers)?).await?;
+    let project = caller.project();
+    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
+    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
+    let (targeted, holding) = {
+        let picture = broker.index.picture();
+        let targeted = picture.stack(stack.id).map_or(0, |stack| picture.reached(stack).len());
+        (targeted as u64, picture.holders(stack.id).count() as u64)
+    };
+    let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
+    let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);
+    Ok(Json(StackSummary {
+        project: stack.project,
+        stack_id: stack.id,
+        stack_name: stack.name.to_string(),
+        sequence_id: stack.sequence_id,
+        targeted,
+        holding,
+        pending: targeted.saturating_sub(counts.present()),
+        counts,
+        behind: older.map(|(_, counts)| counts.present()).sum(),
+        sequences: sequences
+            .into_iter()
+            .rev()
+            .take(SEQUENCES)
+            .map(|(sequence_id, counts)| SequenceCounts { sequence_id, counts })
+            .collect(),
+    }))
 }

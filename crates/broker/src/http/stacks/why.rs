@@ -14,14 +14,14 @@ use http::HeaderMap;
 use jiff::Timestamp;
 
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
-use crate::http::agents::visible::sees;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
+use crate::http::agents::sees;
 use crate::http::headers::position;
 use crate::http::paging::{Asked, Paging, cursor};
+use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::deployment_object_rollable;
@@ -110,16 +110,16 @@ pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError>
 pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
     let last_seen =
-        stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.here(agent.id));
+        stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.last_seen(agent.id));
     let now = Timestamp::now();
     let poll_seconds = stored.as_ref().map_or(POLL_SECONDS, |stored| stored.poll_seconds);
-    let refused = [broker.presence.refused_here(agent.id), stored.and_then(|stored| stored.refused)];
-    Ok(Seen {
+    let refused = [broker.presence.last_refusal(agent.id), stored.and_then(|stored| stored.refused)];
+    Ok(SeenAgent {
         presence: presence(last_seen, poll_seconds, now),
         last_seen,
         poll_seconds,
         refused: refused.into_iter().flatten().max_by_key(|refused: &Refused| refused.at),
-        hold: broker.standing.hold().map(|hold| hold.because),
+        hold: broker.restore.hold().map(|hold| hold.because),
         now,
     })
 }

@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result};
 use brokkr_api::webhooks::{DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_broker::domain::webhooks::guard::Guard;
 use brokkr_broker::domain::webhooks::signature::WebhookSecret;
+use brokkr_broker::state::webhooks::lookup::Lookup;
+use brokkr_broker::state::webhooks::send::{Message, Sender, Sent};
 use brokkr_broker::store::webhook_deliveries::{
     Next, webhook_delivery_claim, webhook_delivery_finish_on_conn,
 };
-use brokkr_broker::tasks::webhooks::lookup::Lookup;
-use brokkr_broker::tasks::webhooks::send::{Message, Sender, Sent};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Launch, Port, Postgres, Process, Scratch};
 use futures::FutureExt as _;

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::Ask;
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::envelope::Answer;
 use crate::domain::session::refusal;
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
 use crate::index::Waiting;
+use crate::state::Broker;
 
 /// What the caller has.
 pub enum Has {
@@ -60,7 +60,7 @@ pub async fn poll(
         // Looked at after registering, and again at each wake: the answer, and the right to have it.
         let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
-            && !Box::pin(broker.assertions.still(&broker.index, &broker.pool, agent)).await?
+            && !Box::pin(broker.access.assertions.still(&broker.index, &broker.pool, agent)).await?
         {
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
@@ -94,7 +94,7 @@ pub async fn poll(
                 false
             }
             () = tokio::time::sleep_until(deadline) => true,
-            () = broker.sent_away() => true,
+            () = broker.shutdown.released() => true,
         };
     }
 }
@@ -105,11 +105,11 @@ pub async fn poll(
 /// Asked after the answer was made: an answer of a raised epoch counts only where it is known what was asked with it.
 fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>) -> Result<(), ApiError> {
     let Caller::Agent(caller) = caller else { return Ok(()) };
-    let asks = broker.standing.asks_of(caller.id);
+    let asks = broker.restore.for_agent(caller.id);
     if let Some(now) = now.filter(|now| now.position.epoch > asks.epoch) {
         return Err(broker.behind(now.position));
     }
-    if !asks.held && !asks.list {
+    if !asks.held && !asks.must_report_holds {
         return Ok(());
     }
     let (session, holds_digest) = {
@@ -120,7 +120,7 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
     if let Some(code) = ask.session.and_then(|claimed| refusal(session, claimed)) {
         return Err(ApiError::new(code, code.title()));
     }
-    if asks.list || ask.holds.is_some_and(|holds| holds != holds_digest) {
+    if asks.must_report_holds || ask.holds.is_some_and(|holds| holds != holds_digest) {
         let detail = "all agents are asked what they hold, because the database was restored";
         return Err(ApiError::new(ErrorCode::BRK3001, detail));
     }
@@ -129,9 +129,6 @@ fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>)
 
 /// What is wanted of the agent first.
 fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
-    if broker.standing.asks_of(agent).content {
-        return Some(Want::Contents);
-    }
     broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
