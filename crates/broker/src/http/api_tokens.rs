@@ -35,10 +35,11 @@ fn scope(caller: &WhoAmI) -> TokenScope<'_> {
     TokenScope { project: &caller.project, over_installation: caller.role.is_over_installation() }
 }
 
-/// Show the identity, role and project of the caller.
+/// Show the identity, role and project of the caller, and the version of the broker.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "tokens", responses((status = 200, body = WhoAmI)))]
 pub async fn whoami(caller: Caller) -> Result<Json<WhoAmI>, ApiError> {
-    Ok(Json(caller.token()?.clone()))
+    let server_version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(WhoAmI { server_version, ..caller.token()?.clone() }))
 }
 
 /// Create an API token in the project of the request.

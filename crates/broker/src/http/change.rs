@@ -32,7 +32,7 @@ pub struct Change {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub key: Option<String>,
-    /// The digest of method, path and body: the same key with another digest is another request.
+    /// The digest of method, path, body, message and commit: the same key with another digest is another request.
     pub digest: [u8; 32],
 }
 
@@ -102,6 +102,15 @@ impl FromRequest<Arc<Broker>> for Change {
             hash.update([0]);
         }
         hash.update(&body);
+        // A submission is its body and these headers.
+        for name in [header::MESSAGE, header::COMMIT] {
+            if let Some(value) = parts.headers.get(name) {
+                hash.update([0]);
+                hash.update(name);
+                hash.update([0]);
+                hash.update(value.as_bytes());
+            }
+        }
         Ok(Self { caller, origin, headers: parts.headers, body, key, digest: hash.finalize().into() })
     }
 }

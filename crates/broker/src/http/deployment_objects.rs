@@ -11,15 +11,16 @@ use axum::{Extension, Json};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::audit::AuditKind;
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
-use brokkr_api::protocol::YAML_MEDIA_TYPE;
+use brokkr_api::protocol::{YAML_MEDIA_TYPE, header};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{AgentId, ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, ManifestErrors, redacted};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
@@ -33,7 +34,7 @@ use crate::http::manifest_pool;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
 use crate::http::stacks::{find_stack, lock_existing_stack};
-use crate::http::write::{self, ResultStorage};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::barred_content_find_on_conn;
@@ -41,7 +42,7 @@ use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
 };
 use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::stack_advance_on_conn;
+use crate::store::stacks::{LockedStack, stack_advance_on_conn};
 
 /// Checksums and size of a parsed manifest.
 pub struct Reading {
@@ -50,11 +51,47 @@ pub struct Reading {
     pub resources: i32,
 }
 
+/// Stores the object as the newest version of the stack and notifies every replica.
+pub async fn publish(
+    write: &mut Write<'_>,
+    stack: &LockedStack,
+    new: &NewObject<'_>,
+) -> Result<DeploymentObject, ApiError> {
+    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
+    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
+    Ok(object)
+}
+
+/// Notifies the project's webhooks of a published object.
+pub async fn announce(
+    write: &mut Write<'_>,
+    event: WebhookEvent,
+    stack: &LockedStack,
+    object: &DeploymentObject,
+) -> Result<(), ApiError> {
+    let named = NamedStack { id: stack.id, name: stack.name.clone() };
+    let happening = Happening::to_stack(event, object.created_at, named, object.sequence_id);
+    write.notify_webhooks(&stack.project, &happening).await
+}
+
+/// Documents the headers that carry a [`Provenance`].
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct ProvenanceHeaders {
+    /// Why the version is submitted: percent-encoded UTF-8, at most 1024 characters.
+    #[param(rename = "brokkr-message")]
+    _message: Option<String>,
+    /// The Git commit that the content comes from: 7 to 64 hexadecimal digits.
+    #[param(rename = "brokkr-commit")]
+    _commit: Option<String>,
+}
+
 /// Submit a new version of a stack.
 ///
 /// The body is the complete YAML. It is stored byte for byte.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, ProvenanceHeaders),
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 201, body = DeploymentObject)))]
 pub async fn submit_deployment_object(
@@ -64,6 +101,7 @@ pub async fn submit_deployment_object(
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
+    let provenance = provenance(&change.headers)?;
     if let Some(again) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
         return Ok(again);
     }
@@ -84,22 +122,26 @@ pub async fn submit_deployment_object(
             resources: reading.resources,
             content: &change.body,
             submitted_by: &token.name,
+            provenance: provenance.clone(),
         };
-        let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
-        stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
+        let object = publish(&mut write, &locked, &new).await?;
         write.audit_digests(None, Some(object.checksum));
-        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
-        let stack = NamedStack { id: locked.id, name: locked.name };
-        let event = WebhookEvent::ObjectSubmitted;
-        write
-            .notify_webhooks(
-                project,
-                &Happening::to_stack(event, object.created_at, stack, object.sequence_id),
-            )
-            .await?;
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
         write.finish(StatusCode::CREATED, &object).await
     })
     .await
+}
+
+fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
+    let text = |name: &'static str| -> Result<Option<String>, ApiError> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let decoded = percent_encoding::percent_decode(value.as_bytes()).decode_utf8();
+        let text = decoded.map_err(|_| ApiError::unreadable(format!("the header {name} is not UTF-8")))?;
+        Ok(Some(text.into_owned()))
+    };
+    let (message, commit) = (text(header::MESSAGE)?, text(header::COMMIT)?);
+    Provenance::new(message.as_deref(), commit.as_deref())
+        .map_err(|error| ApiError::unreadable(error.to_string()))
 }
 
 pub async fn read(body: Bytes) -> Result<Reading, ApiError> {

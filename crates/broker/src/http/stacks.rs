@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::webhooks::WebhookEvent;
@@ -20,22 +19,19 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::change::{Change, check_metadata};
+use crate::http::deployment_objects::{announce, publish};
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::precondition::tagged;
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
-use crate::store::deployment_objects::{
-    NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
-};
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_on_conn};
 use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
-    LockedStack, StackRef, stack_advance_on_conn, stack_change_on_conn, stack_fetch, stack_insert_on_conn,
-    stack_lock_on_conn,
+    LockedStack, StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
 };
 
 /// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
@@ -156,33 +152,15 @@ pub async fn delete_stack(
             return write.finish(StatusCode::OK, &marker).await;
         }
         precondition::stack_itself(&mut write, &change, &locked).await?;
-        let nothing = Checksum::of(b"");
-        let marker = NewObject {
-            checksum: nothing,
-            parsed_digest: nothing,
-            is_deletion_marker: true,
-            keeps_resources: query.keep_resources,
-            resources: 0,
-            content: b"",
-            submitted_by: &token.name,
-        };
-        let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
-        stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
-        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
+        let marker = publish(&mut write, &locked, &marker).await?;
         tracing::info!(
             stack_id = %locked.id,
             stack = locked.name,
             sequence_id = %marker.sequence_id,
             "stack deleted"
         );
-        let stack = NamedStack { id: locked.id, name: locked.name };
-        let event = WebhookEvent::StackDeleted;
-        write
-            .notify_webhooks(
-                project,
-                &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id),
-            )
-            .await?;
+        announce(&mut write, WebhookEvent::StackDeleted, &locked, &marker).await?;
         write.finish(StatusCode::OK, &marker).await
     })
     .await

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use brokkr_api::objects::{DeploymentObject, RollBack};
+use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
-use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
+use crate::http::deployment_objects::{announce, publish};
 use crate::http::precondition;
 use crate::http::stacks::lock_existing_stack;
 use crate::http::write::{self, ResultStorage, Write};
@@ -21,10 +21,9 @@ use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
-    deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
+    deployment_object_fetch_on_conn,
 };
-use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::{LockedStack, stack_advance_on_conn};
+use crate::store::stacks::LockedStack;
 
 /// The maximum length of a reason.
 const LONGEST_REASON: usize = 1000;
@@ -81,9 +80,7 @@ pub async fn roll_back(
             submitted_by: &token.name,
         };
         write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
-        let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
-        stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        let object = publish(&mut write, &locked, &new).await?;
         tracing::info!(
             stack_id = %locked.id,
             stack = locked.name,
@@ -91,14 +88,7 @@ pub async fn roll_back(
             sequence_id = %object.sequence_id,
             "stack rolled back"
         );
-        let stack = NamedStack { id: locked.id, name: locked.name };
-        let event = WebhookEvent::ObjectSubmitted;
-        write
-            .notify_webhooks(
-                project,
-                &Happening::to_stack(event, object.created_at, stack, object.sequence_id),
-            )
-            .await?;
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
         write.finish(StatusCode::CREATED, &object).await
     })
     .await
