@@ -237,10 +237,7 @@ mod tests {
     #[test]
     fn errors_name_the_key_and_the_file() {
         let wrong = refused(&format!("{DATABASE}liten = \"a\"\n"));
-        assert!(
-            wrong.contains("broker.toml: unknown key `liten`") && wrong.contains("listen"),
-            "{wrong}"
-        );
+        assert!(wrong.contains("broker.toml: unknown key `liten`") && wrong.contains("listen"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = \"nowhere\"\n"));
         assert!(wrong.contains("broker.toml: invalid value of `listen`: invalid value"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = [1]\n"));

@@ -28,7 +28,8 @@ impl Origin {
     /// Returns the origin that the outermost middleware inserted.
     pub fn of(extensions: &Extensions) -> Result<Arc<Self>, ApiError> {
         let origin = extensions.get().cloned();
-        origin.ok_or_else(|| ApiError::new(ErrorCode::BRK9001, "the request bypassed the outermost middleware"))
+        origin
+            .ok_or_else(|| ApiError::new(ErrorCode::BRK9001, "the request bypassed the outermost middleware"))
     }
 }
 

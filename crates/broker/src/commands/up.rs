@@ -33,7 +33,8 @@ const SECRET_KEY: &str = "secret-key";
 
 pub async fn run(args: UpArgs) -> Result<()> {
     let folder = &args.folder;
-    fs::create_dir_all(folder).with_context(|| format!("failed to create the directory {}", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("failed to create the directory {}", folder.display()))?;
     schema::schema_migrate(args.database.database_url.expose_secret()).await?;
     if !folder.join(KEY).exists() {
         certify(folder, &args.name).context("failed to create certificates")?;
@@ -73,7 +74,9 @@ fn serve_args(args: &UpArgs) -> Result<ServeArgs> {
         "--tls-key".into(),
         file(KEY).into_os_string(),
     ])?;
-    let Command::Serve(mut serve) = parsed.command else { bail!("the arguments of serve were not recognised") };
+    let Command::Serve(mut serve) = parsed.command else {
+        bail!("the arguments of serve were not recognised")
+    };
     let key = fs::read_to_string(file(SECRET_KEY)).with_context(|| format!("failed to read {SECRET_KEY}"))?;
     serve.webhooks.secret_key.get_or_insert_with(|| key.trim().into());
     // Ctrl-C should end it at once.

@@ -114,7 +114,9 @@ fn settings(agent: &Agent) -> Checksum {
 
 fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {
     let snapshot = broker.index.snapshot();
-    let lost =
-        snapshot.agent(agent).zip(labels).map(|(agent, labels)| snapshot.lost_by_labels(agent, labels.into()));
+    let lost = snapshot
+        .agent(agent)
+        .zip(labels)
+        .map(|(agent, labels)| snapshot.lost_by_labels(agent, labels.into()));
     lost.unwrap_or_default()
 }

@@ -278,7 +278,9 @@ pub async fn refuse_while_on_hold(
     next: Next,
 ) -> Result<Response, ApiError> {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
-    if person && !is_allowed_on_hold(request.method(), request.uri().path()) && broker.restore.hold().is_some()
+    if person
+        && !is_allowed_on_hold(request.method(), request.uri().path())
+        && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

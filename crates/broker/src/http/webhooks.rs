@@ -87,7 +87,8 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
             return Err(ApiError::new(ErrorCode::BRK2018, detail));
         }
         let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
-        let sealed = vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
+        let sealed =
+            vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
         let new = NewWebhook { project, id, name, url: &wanted.url, filter: &wanted.filter };
         let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
             Err(error) if error.is_taken() => {
@@ -209,8 +210,9 @@ pub async fn rotate_webhook_secret(
         let webhook = webhook_fetch(write.conn(), project, &WebhookRef::read(&webhook)).await?;
         let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
         let secret = WebhookSecret::generate();
-        let sealed =
-            vault.seal(SecretOwner { project, webhook: webhook.id }, secret.as_bytes()).map_err(cannot_seal)?;
+        let sealed = vault
+            .seal(SecretOwner { project, webhook: webhook.id }, secret.as_bytes())
+            .map_err(cannot_seal)?;
         webhook_secrets_retire_on_conn(write.conn(), project, webhook.id, overlap).await?;
         webhook_secret_insert_on_conn(write.conn(), project, webhook.id, &sealed).await?;
         write.finish(StatusCode::OK, &WebhookWithSecret { webhook, secret: secret.expose() }).await

@@ -19,7 +19,7 @@ use crate::domain::webhooks::vault::{SecretOwner, Vault, VaultError};
 use crate::store::StoreError;
 use crate::store::webhooks::{WebhookRef, webhook_fetch, webhook_secrets_fetch};
 use resolver::SystemResolver;
-use send::{Message, SendError, Sender, SendOutcome};
+use send::{Message, SendError, SendOutcome, Sender};
 
 /// The configuration of webhooks.
 #[derive(Clone, Debug)]

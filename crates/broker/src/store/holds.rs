@@ -78,12 +78,13 @@ pub async fn holds_tell_on_conn(
 /// Shares a lock with whoever takes a stack back: either that one sees what this agent holds, or this agent sees the
 /// stack.
 pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<bool, StoreError> {
-    let open: bool =
-        sqlx::query_scalar("SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1")
-            .bind(agent.0)
-            .fetch_one(&mut *connection)
-            .await
-            .doing("read whether the agent was asked")?;
+    let open: bool = sqlx::query_scalar(
+        "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",
+    )
+    .bind(agent.0)
+    .fetch_one(&mut *connection)
+    .await
+    .doing("read whether the agent was asked")?;
     if !open {
         return Ok(false);
     }

@@ -5,7 +5,7 @@ use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
-use crate::domain::hold::{Raised, DatabaseIds};
+use crate::domain::hold::{DatabaseIds, Raised};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")

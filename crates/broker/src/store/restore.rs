@@ -14,11 +14,12 @@ use super::{Doing as _, StoreError, checksum, known};
 
 /// Returns the agents that have not reported what they hold since the last request to do so.
 pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar("SELECT id FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)")
-            .fetch_all(pool)
-            .await
-            .doing("list agents that have to report what they hold")?;
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)",
+    )
+    .fetch_all(pool)
+    .await
+    .doing("list agents that have to report what they hold")?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
-use crate::domain::webhooks::alarm::{Alarm, Episode, AlarmKind, next_check};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Episode, next_check};
 
 /// Identifies an alarm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

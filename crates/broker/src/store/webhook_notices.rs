@@ -17,7 +17,7 @@ use super::webhook_alarms::{
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use super::{Doing as _, StoreError};
-use crate::domain::webhooks::alarm::{Alarm, Notice, Observation, AlarmKind, step};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, step};
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
 

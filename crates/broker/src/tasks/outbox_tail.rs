@@ -126,7 +126,8 @@ impl OutboxTail {
     /// Applies the changes between the cursor and the horizon, and returns the new cursor.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let reading = async {
-            let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
+            let mut transaction =
+                self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
             let next = self.step_on_conn(&mut transaction, cursor).await?;
             transaction.commit().await.doing("end reading the outbox")?;
             Ok(next)
@@ -150,7 +151,10 @@ impl OutboxTail {
             Ok(sessions) => tracing::warn!(sessions, "terminated database sessions that lost their client"),
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "failed to terminate database sessions that lost their client; will retry");
+                tracing::warn!(
+                    error,
+                    "failed to terminate database sessions that lost their client; will retry"
+                );
             }
         }
     }

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::content_retention::content_drop_old;
-use crate::store::task_claims::task_claim;
 use crate::store::partitions::{partition_create, partition_drop_before};
 use crate::store::status_counts::status_counts_tidy;
+use crate::store::task_claims::task_claim;
 
 /// Waits for: this timer.
 const EVERY: Duration = Duration::from_secs(600);

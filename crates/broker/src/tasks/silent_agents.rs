@@ -9,8 +9,8 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
-use crate::store::task_claims::task_claim;
 use crate::store::presence::presence_mark_silent;
+use crate::store::task_claims::task_claim;
 
 const EVERY: Duration = Duration::from_secs(15);
 

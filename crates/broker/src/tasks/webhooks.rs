@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::webhooks::backoff::backoff;
 use crate::state::webhooks::Webhooks;
 use crate::state::webhooks::send::{SendOutcome, TIMEOUT};
-use crate::store::webhook_deliveries::{ClaimedDelivery, DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old, webhook_delivery_finish_on_conn,
-    webhook_delivery_give_up_on_conn,
+use crate::store::webhook_deliveries::{
+    ClaimedDelivery, DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old,
+    webhook_delivery_finish_on_conn, webhook_delivery_give_up_on_conn,
 };
 use crate::store::webhook_notices::{webhook_next_due, webhook_notify_alarms_on_conn};
 use crate::store::webhooks::webhook_disable_on_conn;
@@ -125,7 +126,9 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) 
     let Attempt { status, error, millis, .. } = &sent.attempt;
     let delivery = claimed.id;
     match next {
-        DeliveryOutcome::Delivered => tracing::debug!(%delivery, status, millis, "a message to a webhook is delivered"),
+        DeliveryOutcome::Delivered => {
+            tracing::debug!(%delivery, status, millis, "a message to a webhook is delivered")
+        }
         DeliveryOutcome::Retry(wait) => {
             tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "a message to a webhook waits");
         }

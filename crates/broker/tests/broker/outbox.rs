@@ -11,8 +11,8 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_broker::index::Index;
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::outbox::{
-    OutboxNotification, READ_ONLY_SNAPSHOT, outbox_delete_below, outbox_terminate_abandoned, outbox_read_on_conn, outbox_insert_on_conn,
-    outbox_snapshot, outbox_snapshot_on_conn, outbox_transaction_id_on_conn,
+    OutboxNotification, READ_ONLY_SNAPSHOT, outbox_delete_below, outbox_insert_on_conn, outbox_read_on_conn,
+    outbox_snapshot, outbox_snapshot_on_conn, outbox_terminate_abandoned, outbox_transaction_id_on_conn,
 };
 use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::{Postgres, eventually};

@@ -12,7 +12,9 @@ use brokkr_api::objects::TargetObject;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
 use brokkr_api::{ErrorCode, SequenceId, StackId};
-use brokkr_broker::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
+use brokkr_broker::store::outbox::{
+    OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn,
+};
 use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -304,7 +306,8 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
     // The other one comes to show as much, but only of the stack whose bell rang.
     first.commit().await?;
     let index = &house.server.broker.index;
-    eventually(Duration::from_secs(5), "the bell to be heard", async || index.freshness().stamp() == seen).await?;
+    eventually(Duration::from_secs(5), "the bell to be heard", async || index.freshness().stamp() == seen)
+        .await?;
     assert_ne!(agent.poll().await?.etag, told.etag);
 
     let behind = house.server.address;

@@ -92,7 +92,9 @@ pub fn step(
         (Alarm::Pending(episode), Meaning::Nothing) if kind == AlarmKind::Failure && lasted(episode) => {
             (Alarm::Announced(episode), Some(Notice::Raised(episode)))
         }
-        (Alarm::Announced(episode), Meaning::Bad(cause)) => (Alarm::Announced(again(episode, cause, now)), None),
+        (Alarm::Announced(episode), Meaning::Bad(cause)) => {
+            (Alarm::Announced(again(episode, cause, now)), None)
+        }
         (Alarm::Pending(_), Meaning::Good) => (Alarm::Quiet, None),
         (Alarm::Announced(episode), Meaning::Good) => (Alarm::Quiet, Some(Notice::Resolved(episode))),
         (unchanged, Meaning::Nothing) => (unchanged, None),
@@ -110,13 +112,21 @@ pub fn next_check(kind: AlarmKind, alarm: Alarm, grace: Duration) -> Option<Time
     from.checked_add(grace).ok()
 }
 
-fn meaning(kind: AlarmKind, alarm: Alarm, observation: Observation, now: Timestamp, grace: Duration) -> Meaning {
+fn meaning(
+    kind: AlarmKind,
+    alarm: Alarm,
+    observation: Observation,
+    now: Timestamp,
+    grace: Duration,
+) -> Meaning {
     let episode = match alarm {
         Alarm::Quiet => None,
         Alarm::Pending(episode) | Alarm::Announced(episode) => Some(episode),
     };
     match (kind, observation) {
-        (AlarmKind::Drift, Observation::Time) if episode.is_some_and(|episode| elapsed(episode.last, now) >= grace) => {
+        (AlarmKind::Drift, Observation::Time)
+            if episode.is_some_and(|episode| elapsed(episode.last, now) >= grace) =>
+        {
             Meaning::Good
         }
         (_, Observation::Time) => Meaning::Nothing,

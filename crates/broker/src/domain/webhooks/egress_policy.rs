@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use url::{Host, Url};
 
-
 /// The longest URL that is stored.
 const MAX_URL: usize = 2048;
 const PORTS: [u16; 2] = [443, 8443];

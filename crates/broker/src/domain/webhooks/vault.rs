@@ -39,7 +39,9 @@ pub struct Sealed {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    #[error("the secret key has to be {KEY_BYTES} random bytes in base64; create one with `openssl rand -base64 32`")]
+    #[error(
+        "the secret key has to be {KEY_BYTES} random bytes in base64; create one with `openssl rand -base64 32`"
+    )]
     BadKey,
     #[error(
         "the secret was encrypted with key {sealed}, this broker has key {here}; start it with the other key"

@@ -34,11 +34,7 @@ impl Snapshot {
     }
 
     /// Returns exactly the agents with another entry for the stack in their envelope.
-    pub(super) fn affected_by_stack(
-        &self,
-        before: Option<&StackFacts>,
-        after: &StackFacts,
-    ) -> RoaringBitmap {
+    pub(super) fn affected_by_stack(&self, before: Option<&StackFacts>, after: &StackFacts) -> RoaringBitmap {
         let Some(before) = before else { return self.recipients(after) };
         if before == after {
             return RoaringBitmap::new();
@@ -46,7 +42,8 @@ impl Snapshot {
         let mut approved = before.clone();
         approved.approvals.clone_from(&after.approvals);
         if approved == *after {
-            let given: Vec<_> = symmetric_difference(before.approvals.iter(), after.approvals.iter()).collect();
+            let given: Vec<_> =
+                symmetric_difference(before.approvals.iter(), after.approvals.iter()).collect();
             let mut recipients = self.recipients(after);
             recipients.retain(|slot| given.iter().any(|one| one.is_for(self.at(slot).id)));
             return recipients;

@@ -79,7 +79,11 @@ impl SendOutcome {
 
 impl Sender {
     /// `authorities` are trusted beside those of the system.
-    pub fn new(policy: EgressPolicy, resolver: Arc<dyn Resolver>, authorities: Option<&Path>) -> Result<Self, SendError> {
+    pub fn new(
+        policy: EgressPolicy,
+        resolver: Arc<dyn Resolver>,
+        authorities: Option<&Path>,
+    ) -> Result<Self, SendError> {
         let mut client = Client::builder()
             .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())

@@ -15,7 +15,8 @@ use crate::store::facts::{
 };
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn, outbox_snapshot_on_conn,
+    READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn,
+    outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
 
@@ -24,7 +25,8 @@ impl OutboxTail {
     /// already loaded are simply applied again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
-        let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
+        let mut transaction =
+            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         let exported = outbox_export_on_conn(&mut transaction).await?;
         let mut second = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;

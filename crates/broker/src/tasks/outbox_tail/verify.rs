@@ -55,7 +55,8 @@ impl Rounds {
 impl OutboxTail {
     /// Makes a step, then compares these slices with the database; reloads everything if they differ.
     pub async fn check(&self, cursor: Cursor, slices: RangeInclusive<u8>) -> Result<Cursor, StoreError> {
-        let mut transaction = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
+        let mut transaction =
+            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
         let Some(next) = self.step_on_conn(&mut transaction, cursor).await? else {
             transaction.rollback().await.doing("end comparing the index")?;
             return self.load().await;
@@ -63,7 +64,8 @@ impl OutboxTail {
         let above = outbox_above_on_conn(&mut transaction, next.snapshot.horizon).await?;
         let without: Vec<Uuid> = above.iter().map(|notification| notification.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
-        let grants = if above.iter().any(|notification| matches!(notification, OutboxNotification::Grant(_))) {
+        let grants = if above.iter().any(|notification| matches!(notification, OutboxNotification::Grant(_)))
+        {
             None
         } else {
             Some(facts_of_all_grants_on_conn(&mut transaction).await?)

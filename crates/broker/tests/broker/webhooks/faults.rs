@@ -11,7 +11,7 @@ use brokkr_api::webhooks::{DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_broker::domain::webhooks::egress_policy::EgressPolicy;
 use brokkr_broker::domain::webhooks::signature::WebhookSecret;
 use brokkr_broker::state::webhooks::resolver::Resolver;
-use brokkr_broker::state::webhooks::send::{Message, Sender, SendOutcome};
+use brokkr_broker::state::webhooks::send::{Message, SendOutcome, Sender};
 use brokkr_broker::store::webhook_deliveries::{
     DeliveryOutcome, webhook_delivery_claim, webhook_delivery_finish_on_conn,
 };
@@ -138,7 +138,8 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
     let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(SendOutcome, usize)> {
         let lookup =
             Arc::new(Rebinding { answers: Mutex::new(answers.iter().map(|one| one.to_vec()).collect()) });
-        let guard = EgressPolicy { networks: vec![allowed.to_string().parse()?], any_port: true, plain_http: false };
+        let guard =
+            EgressPolicy { networks: vec![allowed.to_string().parse()?], any_port: true, plain_http: false };
         let authorities = trust.args(Duration::ZERO)?.webhook_ca;
         let sender = Sender::new(guard, Arc::clone(&lookup) as Arc<dyn Resolver>, authorities.as_deref())?;
         let secrets = [WebhookSecret::generate()];
@@ -188,9 +189,16 @@ async fn s15_a_sender_whose_lease_has_ended_stores_nothing() -> Result<()> {
     let second = webhook_delivery_claim(&pool, &[], 10, 10, hour).await?.pop().context("claimed again")?;
     assert_eq!((first.id, second.attempts), (second.id, first.attempts + 1));
     let attempt = SendOutcome::failed("for the test").attempt;
-    assert!(!webhook_delivery_finish_on_conn(&mut connection, &first, &attempt, DeliveryOutcome::GiveUp).await?);
-    assert!(webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::Delivered).await?);
-    assert!(!webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::GiveUp).await?);
+    assert!(
+        !webhook_delivery_finish_on_conn(&mut connection, &first, &attempt, DeliveryOutcome::GiveUp).await?
+    );
+    assert!(
+        webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::Delivered)
+            .await?
+    );
+    assert!(
+        !webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::GiveUp).await?
+    );
     let state: String = sqlx::query_scalar("SELECT state FROM webhook_deliveries").fetch_one(&pool).await?;
     assert_eq!(state, "delivered");
     pool.close().await;

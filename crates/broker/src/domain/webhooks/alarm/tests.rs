@@ -58,7 +58,8 @@ fn f7_a_failure_that_lasts_is_told_once_and_its_end_once() {
     assert_eq!(play(AlarmKind::Failure, &story, 9999), [(300, "lasts", 1), (500, "over", 1)]);
     // Again after it was over: a new kind.
     let story = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
-    let told: Vec<_> = play(AlarmKind::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
+    let told: Vec<_> =
+        play(AlarmKind::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
     assert_eq!(told, [300, 400, 800, 900]);
 }
 
