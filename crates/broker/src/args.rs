@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use brokkr_api::audit::AuditHead;
 use clap::{Parser, Subcommand};
+use ipnet::IpNet;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::access::origin::Network;
+use crate::domain::network::parse_network;
 use crate::domain::retention::Retention;
 use crate::telemetry::LogFormat;
 
@@ -190,8 +191,8 @@ pub struct ServeArgs {
     #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain: Duration,
     /// Proxies to accept `X-Forwarded-For` from: addresses or networks such as 10.0.0.0/8, separated by commas.
-    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_name = "NETWORKS")]
-    pub trusted_proxies: Vec<Network>,
+    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_parser = parse_network, value_name = "NETWORKS")]
+    pub trusted_proxies: Vec<IpNet>,
     #[command(flatten)]
     pub retention: RetentionArgs,
     /// Limit the rate of requests per token, agent and address.

@@ -6,6 +6,7 @@
 //! | `facts`      | what is known about an agent and a stack                            |
 //! | `fingerprint` | is what the index knows the same as what the database holds        |
 //! | `labels`     | which labels an agent carries                                       |
+//! | `network`    | how is a network written                                            |
 //! | `grants`     | what a project may do on an agent                                   |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what must go                       |
@@ -28,6 +29,7 @@ pub mod fingerprint;
 pub mod grants;
 pub mod hold;
 pub mod labels;
+pub mod network;
 pub mod presence;
 pub mod reason;
 pub mod retention;

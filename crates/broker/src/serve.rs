@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use secrecy::ExposeSecret as _;
 use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
@@ -192,14 +193,22 @@ async fn unless_tail_ends(
     }
 }
 
+/// Connects to the database; retries while it is unavailable, for a limited time.
 async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, StoreError> {
     let until = tokio::time::Instant::now() + DATABASE_TIMEOUT;
+    let mut delays = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(Duration::from_secs(2))
+        .with_jitter()
+        .without_max_times()
+        .build();
     loop {
         match connect(url, connections).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "waiting for the database");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                let delay = delays.next().unwrap_or(DATABASE_TIMEOUT);
+                tracing::warn!(error, ?delay, "waiting for the database");
+                tokio::time::sleep(delay).await;
             }
             connected => return connected,
         }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::domain::network::parse_network;
 use crate::domain::webhooks::egress_policy::EgressPolicy;
-use crate::domain::webhooks::network::Network;
 use crate::state::webhooks::WebhookOptions;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -16,8 +17,8 @@ pub struct WebhookArgs {
     #[arg(long, env = "BROKKR_SECRET_KEY", hide_env_values = true, value_name = "KEY")]
     pub secret_key: Option<SecretString>,
     /// Non-public networks that webhooks may reach, such as 10.20.0.0/16.
-    #[arg(long, env = "BROKKR_WEBHOOK_NETWORKS", value_delimiter = ',', value_name = "NETWORK")]
-    pub webhook_networks: Vec<Network>,
+    #[arg(long, env = "BROKKR_WEBHOOK_NETWORKS", value_delimiter = ',', value_parser = parse_network, value_name = "NETWORK")]
+    pub webhook_networks: Vec<IpNet>,
     /// Allow webhooks over unencrypted HTTP.
     #[arg(long, env = "BROKKR_WEBHOOK_HTTP")]
     pub webhook_http: bool,

@@ -1,24 +1,23 @@
-//! Where messages may go. A project chooses the address, the broker stands in the operator's network: without a guard
-//! a webhook would be a way into it.
+//! Where messages may go. A project chooses the URL, and the broker runs in the operator's network: without a policy,
+//! webhooks would allow server-side request forgery.
 //!
-//! The guard looks at the text of the address when it is stored and before each attempt, and at every address that the
-//! name resolves to, at the moment of connecting. One that is refused refuses all of them.
+//! The policy checks the URL when it is stored and before each attempt, and every address that the name resolves to when
+//! connecting. One refused address refuses all of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::network::Network;
-
-/// Longer ones are not stored.
-const LONGEST_URL: usize = 2048;
+/// The longest URL that is stored.
+const MAX_URL: usize = 2048;
 const PORTS: [u16; 2] = [443, 8443];
 
-/// What the operator allows beyond the rule.
+/// What the operator allows beyond public HTTPS.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
-    /// Networks that may be reached although they are not public.
-    pub networks: Vec<Network>,
+    /// Non-public networks that may be reached.
+    pub networks: Vec<IpNet>,
     pub plain_http: bool,
     pub any_port: bool,
 }
@@ -26,14 +25,14 @@ pub struct EgressPolicy {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "the address of a webhook is a URL such as https://hooks.example.com/brokkr, of at most {LONGEST_URL} bytes"
+        "the address of a webhook has to be a URL such as https://hooks.example.com/brokkr, of at most {MAX_URL} bytes"
     )]
     NotAnAddress,
     #[error("the address has to begin with https://")]
     NotHttps,
-    #[error("the address holds a user or password: receivers know us by the signature")]
+    #[error("the address contains a user or password; receivers authenticate messages by their signature")]
     Credentials,
-    #[error("port {0} is not allowed: webhooks go to 443 or 8443")]
+    #[error("port {0} is not allowed; webhooks go to 443 or 8443")]
     Port(u16),
     #[error("{0} is not a public address, and the operator of this broker does not allow it")]
     NotPublic(IpAddr),
@@ -42,9 +41,9 @@ pub enum Refusal {
 }
 
 impl EgressPolicy {
-    /// Whether the text of an address is good.
+    /// Checks a URL.
     pub fn url(&self, text: &str) -> Result<Url, Refusal> {
-        if text.len() > LONGEST_URL {
+        if text.len() > MAX_URL {
             return Err(Refusal::NotAnAddress);
         }
         let url = Url::parse(text).map_err(|_| Refusal::NotAnAddress)?;
@@ -63,7 +62,7 @@ impl EgressPolicy {
         }
         match url.host().ok_or(Refusal::NotAnAddress)? {
             Host::Domain("") => Err(Refusal::NotAnAddress),
-            // Looked at when it is resolved.
+            // Checked when it is resolved.
             Host::Domain(_) => Ok(()),
             Host::Ipv4(address) => self.address(address.into()),
             Host::Ipv6(address) => self.address(address.into()),
@@ -71,18 +70,18 @@ impl EgressPolicy {
         Ok(url)
     }
 
-    /// Whether one address may be connected to.
+    /// Checks one address.
     pub fn address(&self, address: IpAddr) -> Result<(), Refusal> {
-        let meant = meant(address);
-        let allowed = |network: &Network| network.contains(address) || network.contains(meant);
-        let public = match meant {
+        let embedded = embedded(address);
+        let allowed = |network: &IpNet| network.contains(&address) || network.contains(&embedded);
+        let public = match embedded {
             IpAddr::V4(address) => is_public_v4(address),
             IpAddr::V6(address) => is_public_v6(address),
         };
         if public || self.networks.iter().any(allowed) { Ok(()) } else { Err(Refusal::NotPublic(address)) }
     }
 
-    /// Whether all addresses of a name may be connected to, and there is one.
+    /// Checks all addresses of a name; there has to be at least one.
     pub fn addresses(&self, addresses: &[IpAddr]) -> Result<(), Refusal> {
         if addresses.is_empty() {
             return Err(Refusal::Nowhere);
@@ -91,8 +90,8 @@ impl EgressPolicy {
     }
 }
 
-/// The v4 address behind a v6 one that only carries it: mapped, or translated by NAT64 with the well-known prefix.
-fn meant(address: IpAddr) -> IpAddr {
+/// Returns the v4 address embedded in a v6 address: mapped, or translated by NAT64 with the well-known prefix.
+fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -102,13 +101,13 @@ fn meant(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Everything but what the registry of special-purpose addresses keeps for other ends.
+/// Excludes the registry of special-purpose addresses.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
         [0 | 10 | 127 | 224..=255, ..]       // this network, private, loopback, multicast, reserved
             | [100, 64..=127, ..]            // carrier-grade NAT
-            | [169, 254, ..]                 // link-local, and there the metadata of clouds
+            | [169, 254, ..]                 // link-local, including cloud metadata
             | [172, 16..=31, ..]             // private
             | [192, 0, 0 | 2, _]             // protocol assignments, documentation
             | [192, 88, 99, _]               // 6to4 relays
@@ -119,7 +118,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Only 2000::/3 is handed out for the public; some of it is for other ends.
+/// Only 2000::/3 is assigned for public use; parts of it have other purposes.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         // Teredo, ORCHID, benchmarks and other protocol assignments; documentation; 6to4, which hides a v4 address.
@@ -130,4 +129,5 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 #[cfg(test)]
+#[path = "egress_policy/tests.rs"]
 mod tests;

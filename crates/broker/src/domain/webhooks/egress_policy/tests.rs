@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn strict() -> Guard {
-    Guard::default()
+fn strict() -> EgressPolicy {
+    EgressPolicy::default()
 }
 
 #[test]
@@ -112,7 +112,8 @@ fn one_bad_address_refuses_all_and_the_operator_may_allow_more() {
     assert_eq!(strict().addresses(&[public]), Ok(()));
     assert_eq!(strict().addresses(&[public, private]), Err(Refusal::NotPublic(private)));
     assert_eq!(strict().addresses(&[]), Err(Refusal::Nowhere));
-    let open = Guard { networks: vec!["10.1.0.0/16".parse().unwrap()], plain_http: true, any_port: true };
+    let open =
+        EgressPolicy { networks: vec!["10.1.0.0/16".parse().unwrap()], plain_http: true, any_port: true };
     assert_eq!(open.addresses(&[public, private]), Ok(()));
     assert_eq!(open.address("::ffff:10.1.0.1".parse().unwrap()), Ok(()));
     assert!(open.address("10.2.0.1".parse().unwrap()).is_err());
