@@ -114,7 +114,7 @@ pub async fn patch_agent(
         let agent = agent_patch_on_conn(write.conn(), &named, &patch).await?.ok_or_else(missing)?;
         write.audit_digests(Some(settings(&before)), Some(settings(&agent)));
         // Counted while the row is locked: no other request changes these labels meanwhile.
-        expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
+        expect.check(&lost(&broker, agent.id, patch.labels.as_ref()))?;
         write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
         write.finish(StatusCode::OK, &agent).await
     })

@@ -52,13 +52,13 @@ pub async fn create_api_token(
     State(broker): State<Arc<Broker>>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateApiToken = change.json()?;
+    let request: CreateApiToken = change.json()?;
     let caller = change.caller()?.token()?;
-    if !caller.role.may_give(wanted.role) {
-        let detail = format!("the role {} may not grant the role {}", caller.role, wanted.role);
+    if !caller.role.may_give(request.role) {
+        let detail = format!("the role {} may not grant the role {}", caller.role, request.role);
         return Err(ApiError::new(ErrorCode::BRK1002, detail));
     }
-    let seconds = wanted.ttl_seconds.unwrap_or(API_TOKEN_SECONDS);
+    let seconds = request.ttl_seconds.unwrap_or(API_TOKEN_SECONDS);
     if !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
         return Err(ApiError::unreadable(detail));
@@ -69,8 +69,8 @@ pub async fn create_api_token(
         let token = api_tokens::NewApiToken {
             project: &caller.project,
             id: TokenId::generate(),
-            name: wanted.name.as_str(),
-            role: wanted.role,
+            name: request.name.as_str(),
+            role: request.role,
             hash: &secret.hash(),
             created_by: Some(&caller.name),
             expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
@@ -201,16 +201,16 @@ pub async fn rotate_api_token(
 }
 
 /// Returns the overlap, and the lifetime of the new token if it is given.
-fn lifetimes(wanted: &RotateApiToken) -> Result<(SignedDuration, Option<SignedDuration>), ApiError> {
-    let overlap = wanted.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+fn lifetimes(request: &RotateApiToken) -> Result<(SignedDuration, Option<SignedDuration>), ApiError> {
+    let overlap = request.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
     if overlap > LONGEST_OVERLAP_SECONDS {
         let detail = format!("overlap_seconds must be at most {LONGEST_OVERLAP_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
-    if wanted.ttl_seconds.is_some_and(|seconds| !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds)) {
+    if request.ttl_seconds.is_some_and(|seconds| !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds)) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
     let duration = |seconds: u32| SignedDuration::from_secs(seconds.into());
-    Ok((duration(overlap), wanted.ttl_seconds.map(duration)))
+    Ok((duration(overlap), request.ttl_seconds.map(duration)))
 }

@@ -63,7 +63,7 @@ fn written(place: &GroupCursor) -> String {
 }
 
 fn read(text: &str) -> Result<GroupCursor, ApiError> {
-    let bad = || ApiError::unreadable("cannot read `after`");
+    let bad = || ApiError::unreadable("invalid `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;
     let key = URL_SAFE_NO_PAD.decode(key).map_err(|_| bad())?;

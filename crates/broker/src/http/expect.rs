@@ -18,7 +18,7 @@ pub struct Expect {
 
 impl Expect {
     /// Allows a change that removes nothing, or exactly the expected number.
-    pub fn allow(self, losses: &Losses) -> Result<(), ApiError> {
+    pub fn check(self, losses: &Losses) -> Result<(), ApiError> {
         if losses.pairs == 0 || self.expect == Some(losses.pairs) {
             return Ok(());
         }
@@ -40,11 +40,11 @@ mod tests {
     fn only_the_exact_number_passes() {
         let losses = |pairs| Losses { pairs, examples: Vec::new() };
         let expect = |expect| Expect { expect };
-        assert!(expect(None).allow(&losses(0)).is_ok());
-        assert!(expect(Some(3)).allow(&losses(0)).is_ok(), "done before, and sent again");
-        assert!(expect(Some(3)).allow(&losses(3)).is_ok());
+        assert!(expect(None).check(&losses(0)).is_ok());
+        assert!(expect(Some(3)).check(&losses(0)).is_ok(), "done before, and sent again");
+        assert!(expect(Some(3)).check(&losses(3)).is_ok());
         for (given, pairs) in [(None, 1), (Some(2), 3), (Some(4), 3), (Some(0), 3)] {
-            assert!(expect(given).allow(&losses(pairs)).is_err(), "{given:?} of {pairs}");
+            assert!(expect(given).check(&losses(pairs)).is_err(), "{given:?} of {pairs}");
         }
     }
 }

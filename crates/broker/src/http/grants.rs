@@ -42,14 +42,14 @@ pub async fn put_grant(
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: PutGrant = change.json()?;
-    wanted.check().map_err(|error| ApiError::unreadable(error.to_string()))?;
+    let request: PutGrant = change.json()?;
+    request.check().map_err(|error| ApiError::unreadable(error.to_string()))?;
     let name: Name = grant.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
     let token = change.caller()?.token()?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let before = grant_fetch(write.conn(), name.as_str()).await?;
-        if let Some(before) = before.as_ref().filter(|before| before.project != wanted.project) {
+        if let Some(before) = before.as_ref().filter(|before| before.project != request.project) {
             let detail =
                 format!("the grant belongs to project {}: delete it and create another", before.project);
             return Err(ApiError::unreadable(detail));
@@ -61,12 +61,12 @@ pub async fn put_grant(
             )));
         }
         let id = before.as_ref().map_or_else(GrantId::generate, |before| before.id);
-        expect.allow(&{
+        expect.check(&{
             let snapshot = broker.index.snapshot();
-            let grants = with(&snapshot.project_grants(&wanted.project), id, Some(&wanted));
-            snapshot.lost_by_grants(&wanted.project, &ProjectGrants::new(&wanted.project, grants))
+            let grants = with(&snapshot.project_grants(&request.project), id, Some(&request));
+            snapshot.lost_by_grants(&request.project, &ProjectGrants::new(&request.project, grants))
         })?;
-        let grant = grant_put_on_conn(write.conn(), id, name.as_str(), &wanted, &token.name).await?;
+        let grant = grant_put_on_conn(write.conn(), id, name.as_str(), &request, &token.name).await?;
         let grant = grant.ok_or_else(|| ApiError::not_found("project"))?;
         write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
         write.finish(if before.is_none() { StatusCode::CREATED } else { StatusCode::OK }, &grant).await
@@ -133,7 +133,7 @@ pub async fn delete_grant(
         let grant = grant_fetch(write.conn(), &grant).await?;
         let grant = grant.ok_or_else(|| ApiError::not_found("grant"))?;
         write.audit_before(&grant);
-        expect.allow(&{
+        expect.check(&{
             let snapshot = broker.index.snapshot();
             let grants = with(&snapshot.project_grants(&grant.project), grant.id, None);
             snapshot.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))

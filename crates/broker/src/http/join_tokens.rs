@@ -38,13 +38,13 @@ pub async fn create_join_token(
     State(broker): State<Arc<Broker>>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateJoinToken = change.json()?;
-    check_labels(&wanted.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    let name = wanted.agent_name.as_str();
+    let request: CreateJoinToken = change.json()?;
+    check_labels(&request.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    let name = request.agent_name.as_str();
     if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
         return Err(ApiError::unreadable(format!("{name:?} is not a valid name of an agent")));
     }
-    let expires_at = expiry(wanted.ttl_seconds)?;
+    let expires_at = expiry(request.ttl_seconds)?;
     if let Some(again) = write::first_result(&broker, &change, ResultStorage::Encrypted).await? {
         return Ok(again);
     }
@@ -56,8 +56,8 @@ pub async fn create_join_token(
         let token = JoinToken {
             id: TokenId::generate(),
             token: secret.expose().to_owned(),
-            agent_name: wanted.agent_name,
-            labels: wanted.labels,
+            agent_name: request.agent_name,
+            labels: request.labels,
             expires_at,
         };
         let stored = NewJoinToken {

@@ -29,8 +29,8 @@ impl Paging {
 }
 
 /// Returns the page size, between 1 and the largest page.
-pub fn limit(asked: Option<u32>) -> usize {
-    asked.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE) as usize
+pub fn limit(given: Option<u32>) -> usize {
+    given.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE) as usize
 }
 
 /// The number of rows that are read at once if some are filtered out, and how often one page does that.
@@ -40,29 +40,29 @@ const ROUNDS: usize = 20;
 /// Reads rows in order, in chunks, until a page of matching items is full. The work is bounded, however few rows
 /// match: then the page ends short, or even empty, with a cursor to read on.
 ///
-/// `read` returns rows after a cursor, `place` the cursor of a row, `fit` the item of a row if it matches. If all
+/// `read` returns rows after a cursor, `cursor_of` the cursor of a row, `to_item` the item of a row if it matches. If all
 /// rows match, no more rows are read than the page holds.
-pub async fn walk<Row, Item, Reading>(
+pub async fn filtered_page<Row, Item, Reading>(
     after: Option<String>,
     limit: usize,
-    all_fit: bool,
+    unfiltered: bool,
     read: impl Fn(Option<String>, usize) -> Reading,
-    place: impl Fn(&Row) -> String,
-    fit: impl Fn(Row) -> Option<Item>,
+    cursor_of: impl Fn(&Row) -> String,
+    to_item: impl Fn(Row) -> Option<Item>,
 ) -> Result<Page<Item>, ApiError>
 where
     Reading: Future<Output = Result<Vec<Row>, StoreError>>,
 {
-    let chunk = if all_fit { limit + 1 } else { CHUNK };
+    let chunk = if unfiltered { limit + 1 } else { CHUNK };
     let mut after = after;
     let mut found: Vec<(String, Item)> = Vec::new();
     for _ in 0..ROUNDS {
         let rows = read(after.clone(), chunk).await?;
         let is_end = rows.len() < chunk;
-        after = rows.last().map(&place).or(after);
+        after = rows.last().map(&cursor_of).or(after);
         found.extend(rows.into_iter().filter_map(|row| {
-            let at = place(&row);
-            fit(row).map(|item| (at, item))
+            let at = cursor_of(&row);
+            to_item(row).map(|item| (at, item))
         }));
         if found.len() > limit {
             return Ok(Page::cut(found, limit, |(at, _)| at.clone()).map(|(_, item)| item));
@@ -77,9 +77,9 @@ where
 }
 
 /// Parses a selector of a query.
-pub fn selector(asked: Option<&str>) -> Result<Option<Selector>, ApiError> {
+pub fn selector(given: Option<&str>) -> Result<Option<Selector>, ApiError> {
     let bad = |error: BadSelector| ApiError::unreadable(format!("invalid `selector`: {error}"));
-    asked.map(str::parse).transpose().map_err(bad)
+    given.map(str::parse).transpose().map_err(bad)
 }
 
 /// Parses a cursor.
@@ -96,6 +96,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(asked)| Self(asked)).map_err(|error| ApiError::unreadable(error.body_text()))
+        query.map(|Query(given)| Self(given)).map_err(|error| ApiError::unreadable(error.body_text()))
     }
 }

@@ -39,17 +39,17 @@ pub fn tagged<T: Serialize>(shown: &T) -> Response {
 
 /// Refuses the request if `If-Match` does not name the current representation.
 pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> {
-    let mut wanted = headers
+    let mut tags = headers
         .get_all(IF_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|list| list.split(','))
         .peekable();
-    if wanted.peek().is_none() {
+    if tags.peek().is_none() {
         return Ok(());
     }
     let tag = etag(now);
-    if wanted.any(|wanted| wanted.trim() == "*" || same_etag(wanted, &tag)) {
+    if tags.any(|given| given.trim() == "*" || same_etag(given, &tag)) {
         return Ok(());
     }
     Err(ApiError::new(ErrorCode::BRK2012, "the resource was changed since it was read"))

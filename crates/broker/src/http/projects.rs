@@ -32,13 +32,13 @@ pub async fn put_project(
     Path(project): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: PutProject = change.json_or_default()?;
+    let request: PutProject = change.json_or_default()?;
     let name: Name = project.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
             write.audit_before(&before);
         }
-        let created = project_put_on_conn(write.conn(), name.as_str(), &wanted.allowed).await?;
+        let created = project_put_on_conn(write.conn(), name.as_str(), &request.allowed).await?;
         let project = project_fetch(write.conn(), name.as_str()).await?;
         let project: Project = project.ok_or_else(|| ApiError::not_found("project"))?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &project).await

@@ -35,12 +35,12 @@ pub async fn approve_prune(
     Path(stack): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: ApprovePrune = change.json()?;
-    let objects = i32::try_from(wanted.objects).ok().filter(|objects| *objects > 0);
+    let request: ApprovePrune = change.json()?;
+    let objects = i32::try_from(request.objects).ok().filter(|objects| *objects > 0);
     let objects = objects.ok_or_else(|| ApiError::unreadable("objects must be between 1 and 2147483647"))?;
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    let agent = match &wanted.agent {
+    let agent = match &request.agent {
         None => None,
         Some(named) => {
             let found = agent_fetch(&broker.pool, &AgentRef::read(named)).await?.map(|agent| agent.id);
@@ -50,16 +50,16 @@ pub async fn approve_prune(
     };
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;
-        if locked.newest != Some(wanted.sequence_id) {
+        if locked.newest != Some(request.sequence_id) {
             let newest = locked.newest.map_or_else(|| "none".to_owned(), |newest| newest.to_string());
             let detail =
-                format!("the newest version of {} is {newest}, not {}", locked.name, wanted.sequence_id);
+                format!("the newest version of {} is {newest}, not {}", locked.name, request.sequence_id);
             return Err(ApiError::new(ErrorCode::BRK2014, detail));
         }
         let approval = prune_approval_put_on_conn(
             write.conn(),
             &locked,
-            wanted.sequence_id,
+            request.sequence_id,
             agent,
             objects,
             &token.name,

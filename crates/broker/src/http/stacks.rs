@@ -91,8 +91,8 @@ pub async fn put_stack(
     Path(stack): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: PutStack = change.json_or_default()?;
-    check_metadata(wanted.labels.as_ref(), wanted.annotations.as_ref())?;
+    let request: PutStack = change.json_or_default()?;
+    check_metadata(request.labels.as_ref(), request.annotations.as_ref())?;
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -112,7 +112,7 @@ pub async fn put_stack(
         if !created {
             precondition::stack_itself(&mut write, &change, &locked).await?;
         }
-        stack_change_on_conn(write.conn(), &locked, &wanted).await?;
+        stack_change_on_conn(write.conn(), &locked, &request).await?;
         write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack = changed_stack(&mut write, &locked).await?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await

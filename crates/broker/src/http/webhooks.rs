@@ -75,13 +75,13 @@ const MOST: i64 = 50;
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = CreateWebhook,
     responses((status = 201, body = WebhookWithSecret)))]
 pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let wanted: CreateWebhook = change.json()?;
-    let (project, name) = (change.caller()?.project(), wanted.name.as_str());
+    let request: CreateWebhook = change.json()?;
+    let (project, name) = (change.caller()?.project(), request.name.as_str());
     if name.parse::<Uuid>().is_ok() {
         return Err(ApiError::unreadable("the name of a webhook must not be a UUID"));
     }
-    check_url(&broker, &wanted.url)?;
-    check_filter(&wanted.filter)?;
+    check_url(&broker, &request.url)?;
+    check_filter(&request.filter)?;
     let vault = vault(&broker)?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         if webhook_count_on_conn(write.conn(), project).await? >= MOST {
@@ -91,7 +91,7 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
         let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
         let sealed =
             vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
-        let new = NewWebhook { project, id, name, url: &wanted.url, filter: &wanted.filter };
+        let new = NewWebhook { project, id, name, url: &request.url, filter: &request.filter };
         let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
             Err(error) if error.is_taken() => {
                 return Err(ApiError::new(ErrorCode::BRK2002, format!("webhook {name} already exists")));
@@ -197,9 +197,9 @@ pub async fn rotate_webhook_secret(
     Path(webhook): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RotateSecret = change.json_or_default()?;
+    let request: RotateSecret = change.json_or_default()?;
     let project = change.caller()?.project();
-    let overlap = wanted.overlap_seconds.unwrap_or(DAY);
+    let overlap = request.overlap_seconds.unwrap_or(DAY);
     if overlap > LONGEST {
         return Err(ApiError::unreadable(format!("overlap_seconds must be at most {LONGEST}")));
     }

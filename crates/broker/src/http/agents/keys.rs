@@ -29,9 +29,9 @@ use crate::store::outbox::OutboxNotification;
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/keys", tag = "agents", request_body = RotateKey,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = RotatedKey)))]
 pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let asked: RotateKey = change.json()?;
+    let request: RotateKey = change.json()?;
     let agent = change.caller()?.agent()?;
-    let public_key = read_public_key(&asked.public_key)?;
+    let public_key = read_public_key(&request.public_key)?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let keys = agent_keys_lock_on_conn(write.conn(), agent.id).await?;
         let keys =
@@ -53,7 +53,7 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
             tracing::info!(agent_id = %agent.id, "agent key rotated");
             Some(until)
         };
-        let rotated = RotatedKey { public_key: asked.public_key, old_key_until };
+        let rotated = RotatedKey { public_key: request.public_key, old_key_until };
         write.finish(StatusCode::OK, &rotated).await
     })
     .await

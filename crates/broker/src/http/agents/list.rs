@@ -20,7 +20,7 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::agents::can_see_all;
 use crate::http::headers::position;
-use crate::http::paging::{QueryParams, limit, selector, walk};
+use crate::http::paging::{QueryParams, filtered_page, limit, selector};
 use crate::index::{AgentCursor, Snapshot};
 use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
@@ -63,62 +63,62 @@ pub async fn list_agents(
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
     let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =
-        after.map(|place| place.ok_or_else(|| ApiError::unreadable("cannot read `after`"))).transpose()?;
-    let fitting =
-        fitting(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
+        after.map(|after| after.ok_or_else(|| ApiError::unreadable("invalid `after`"))).transpose()?;
+    let matching =
+        matching(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
     let cursor =
         |agent: &Agent| if sort.is_by_name() { agent.name.to_string() } else { agent.id.to_string() };
     let Some(presence) = query.presence else {
-        let ids = page(&broker.index.snapshot(), &fitting, sort, after.as_ref(), limit);
+        let ids = page(&broker.index.snapshot(), &matching, sort, after.as_ref(), limit);
         let agents = agent_list_of(&broker.pool, &ids).await?;
         let agents = agents.into_iter().map(|agent| broker.presence.shown(agent)).collect();
         let page = Page::cut(agents, limit, cursor);
-        return Ok(Json(Page { total: query.count.then(|| fitting.len()), ..page }));
+        return Ok(Json(Page { total: query.count.then(|| matching.len()), ..page }));
     };
     let pool = &broker.pool;
     let read = |after: Option<String>, chunk| async move {
         agent_list_present(pool, presence, sort, after.as_deref(), chunk).await
     };
-    let is_fitting = |id| broker.index.snapshot().contains(&fitting, id);
-    let fit = |agent: Agent| {
+    let is_match = |id| broker.index.snapshot().contains(&matching, id);
+    let to_item = |agent: Agent| {
         let agent = broker.presence.shown(agent);
-        (agent.presence == presence && is_fitting(agent.id)).then_some(agent)
+        (agent.presence == presence && is_match(agent.id)).then_some(agent)
     };
-    let mut page = walk(query.after.clone(), limit, false, read, cursor, fit).await?;
+    let mut page = filtered_page(query.after.clone(), limit, false, read, cursor, to_item).await?;
     if query.count {
         let ids = agent_ids_present(pool, presence).await?;
-        page.total = Some(ids.into_iter().filter(|id| is_fitting(*id)).count() as u64);
+        page.total = Some(ids.into_iter().filter(|id| is_match(*id)).count() as u64);
     }
     Ok(Json(page))
 }
 
 /// Returns the agents that the caller sees and that match, whatever their presence.
-fn fitting(
+fn matching(
     snapshot: &Snapshot,
     caller: &Caller,
     query: &AgentQuery,
     selector: Option<&Selector>,
 ) -> RoaringBitmap {
-    let mut fitting =
+    let mut matching =
         if can_see_all(caller) { snapshot.everyone() } else { snapshot.granted(caller.project()) };
     if let Some(selector) = selector {
-        fitting &= snapshot.select(selector);
+        matching &= snapshot.select(selector);
     }
     if let Some(status) = query.status {
-        fitting &= snapshot.with_status(status);
+        matching &= snapshot.with_status(status);
     }
     if let Some(part) = &query.name {
-        fitting &= snapshot.named_like(part);
+        matching &= snapshot.named_like(part);
     }
-    fitting
+    matching
 }
 
 fn page(
     snapshot: &Snapshot,
-    fitting: &RoaringBitmap,
+    matching: &RoaringBitmap,
     sort: Sort,
     after: Option<&AgentCursor>,
     limit: usize,
 ) -> Vec<AgentId> {
-    snapshot.page(fitting, sort, after, limit).into_iter().map(|agent| agent.id).collect()
+    snapshot.page(matching, sort, after, limit).into_iter().map(|agent| agent.id).collect()
 }

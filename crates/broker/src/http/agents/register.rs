@@ -43,10 +43,10 @@ pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
 #[utoipa::path(post, path = "/api/v1/agents/register", tag = "agents", request_body = RegisterAgent,
     responses((status = 200, body = RegisteredAgent)))]
 pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let asked: RegisterAgent = change.json()?;
+    let request: RegisterAgent = change.json()?;
     let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
-    let public_key = read_public_key(&asked.public_key)?;
-    let secret = Secret::read(SecretKind::JoinToken, &asked.token)
+    let public_key = read_public_key(&request.public_key)?;
+    let secret = Secret::read(SecretKind::JoinToken, &request.token)
         .ok_or_else(|| refused("is malformed: its checksum does not match"))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let token = join_token_lock_on_conn(write.conn(), &secret.hash()).await?;
@@ -98,8 +98,8 @@ pub async fn rejoin_agent(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RejoinAgent = change.json_or_default()?;
-    let expires_at = expiry(wanted.ttl_seconds)?;
+    let request: RejoinAgent = change.json_or_default()?;
+    let expires_at = expiry(request.ttl_seconds)?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let agent = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?;
         let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;

@@ -49,8 +49,8 @@ pub async fn abandon_agent(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: AbandonAgent = change.json()?;
-    let reason = wanted.reason.trim();
+    let request: AbandonAgent = change.json()?;
+    let reason = request.reason.trim();
     if reason.is_empty() || reason.len() > LONGEST_REASON {
         return Err(ApiError::unreadable(format!("reason must have 1 to {LONGEST_REASON} bytes")));
     }

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::http::paging::{QueryParams, cursor, limit, selector, walk};
+use crate::http::paging::{QueryParams, cursor, filtered_page, limit, selector};
 use crate::state::Broker;
 use crate::store::stacks::{stack_labels, stack_list, stack_list_owed};
 
@@ -49,8 +49,8 @@ pub async fn list_stacks(
     QueryParams(query): QueryParams<StackQuery>,
 ) -> Result<Json<Page<Stack>>, ApiError> {
     let selector = selector(query.selector.as_deref())?;
-    let fits = |labels: &Labels| selector.as_ref().is_none_or(|selector| matches(selector, labels));
-    let fit = |stack: Stack| fits(&stack.labels).then_some(stack);
+    let matches_labels = |labels: &Labels| selector.as_ref().is_none_or(|selector| matches(selector, labels));
+    let to_item = |stack: Stack| matches_labels(&stack.labels).then_some(stack);
     let (pool, project, name) = (&broker.pool, caller.project(), query.name.as_deref());
     if query.deleted {
         if query.sort.is_some() || query.count {
@@ -60,8 +60,10 @@ pub async fn list_stacks(
         let read = |after: Option<String>, most| async move {
             stack_list_owed(pool, project, name, after.as_deref(), most).await
         };
-        let place = |stack: &Stack| stack.id.to_string();
-        return walk(query.after, limit(query.limit), selector.is_none(), read, place, fit).await.map(Json);
+        let cursor_of = |stack: &Stack| stack.id.to_string();
+        return filtered_page(query.after, limit(query.limit), selector.is_none(), read, cursor_of, to_item)
+            .await
+            .map(Json);
     }
     let sort = query.sort.unwrap_or_default();
     if !sort.is_by_name() {
@@ -70,11 +72,13 @@ pub async fn list_stacks(
     let read = |after: Option<String>, most| async move {
         stack_list(pool, project, name, sort, after.as_deref(), most).await
     };
-    let place = |stack: &Stack| if sort.is_by_name() { stack.name.to_string() } else { stack.id.to_string() };
-    let mut page = walk(query.after, limit(query.limit), selector.is_none(), read, place, fit).await?;
+    let cursor_of =
+        |stack: &Stack| if sort.is_by_name() { stack.name.to_string() } else { stack.id.to_string() };
+    let mut page =
+        filtered_page(query.after, limit(query.limit), selector.is_none(), read, cursor_of, to_item).await?;
     if query.count {
         let all = stack_labels(pool, project, name).await?;
-        page.total = Some(all.iter().filter(|labels| fits(labels)).count() as u64);
+        page.total = Some(all.iter().filter(|labels| matches_labels(labels)).count() as u64);
     }
     Ok(Json(page))
 }

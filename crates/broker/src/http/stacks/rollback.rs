@@ -40,8 +40,8 @@ pub async fn roll_back(
     Path(stack): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RollBack = change.json_or_default()?;
-    if wanted.reason.len() > LONGEST_REASON {
+    let request: RollBack = change.json_or_default()?;
+    if request.reason.len() > LONGEST_REASON {
         return Err(ApiError::unreadable(format!("reason must have at most {LONGEST_REASON} bytes")));
     }
     let caller = change.caller()?;
@@ -52,7 +52,7 @@ pub async fn roll_back(
         let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
         let newest = locked.newest.ok_or_else(nothing)?;
         let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
-        let to = match wanted.to {
+        let to = match request.to {
             Some(to) => to,
             None => {
                 deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
@@ -65,9 +65,9 @@ pub async fn roll_back(
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
             return Err(refusal(&bar));
         }
-        if !wanted.keep_open {
+        if !request.keep_open {
             let (content, left) = (newest.checksum, newest.sequence_id);
-            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &wanted.reason)
+            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &request.reason)
                 .await?;
         }
         let new = NewObject {

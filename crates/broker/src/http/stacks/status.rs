@@ -22,7 +22,7 @@ use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
 use crate::error::ApiError;
 use crate::http::headers::position;
-use crate::http::paging::{QueryParams, limit, selector, walk};
+use crate::http::paging::{QueryParams, filtered_page, limit, selector};
 use crate::http::stacks::find_stack;
 use crate::index::Snapshot;
 use crate::state::Broker;
@@ -93,7 +93,7 @@ pub async fn stack_status(
     let stack = find_stack(&broker, caller.project(), &stack).await?;
     let source = RowSource::of(&broker, &stack, query.state).await?;
     let unfiltered = query.state.is_none() && selector.is_none();
-    let fit = |row: StatusRow| {
+    let to_item = |row: StatusRow| {
         let snapshot = broker.index.snapshot();
         let known = StackOnAgent::of(&snapshot, stack.id, row.agent);
         let selected =
@@ -107,7 +107,14 @@ pub async fn stack_status(
         let (broker, stack) = (&broker, &stack);
         async move { source.rows(broker, stack, after.as_deref(), chunk).await }
     };
-    let page = walk(query.after.clone(), limit(query.limit), unfiltered, read, |row| row.name.clone(), fit);
+    let page = filtered_page(
+        query.after.clone(),
+        limit(query.limit),
+        unfiltered,
+        read,
+        |row| row.name.clone(),
+        to_item,
+    );
     Ok(Json(page.await?))
 }
 

@@ -37,18 +37,18 @@ pub async fn put_targets(
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: StackTargets = change.json()?;
-    if wanted.agents.len() + wanted.selectors.len() > MOST {
+    let request: StackTargets = change.json()?;
+    if request.agents.len() + request.selectors.len() > MOST {
         return Err(ApiError::unreadable(format!("a stack has at most {MOST} targets: use a selector")));
     }
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack_itself(&mut write, &change, &locked).await?;
-        let found = stack_targets_resolve_on_conn(write.conn(), &wanted.agents).await?;
-        let agents = known(&broker, change.caller()?, locked.id, &wanted.agents, found)?;
-        expect.allow(&lost(&broker, locked.id, &agents, &wanted.selectors))?;
-        stack_targets_replace_on_conn(write.conn(), &locked, &agents, &wanted.selectors).await?;
+        let found = stack_targets_resolve_on_conn(write.conn(), &request.agents).await?;
+        let agents = known(&broker, change.caller()?, locked.id, &request.agents, found)?;
+        expect.check(&lost(&broker, locked.id, &agents, &request.selectors))?;
+        stack_targets_replace_on_conn(write.conn(), &locked, &agents, &request.selectors).await?;
         write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack = changed_stack(&mut write, &locked).await?;
         write.finish(StatusCode::OK, &stack).await
@@ -61,7 +61,7 @@ fn known(
     broker: &Broker,
     caller: &Caller,
     stack: StackId,
-    wanted: &[String],
+    names: &[String],
     found: Vec<(AgentId, String)>,
 ) -> Result<Vec<AgentId>, ApiError> {
     let snapshot = broker.index.snapshot();
@@ -72,7 +72,7 @@ fn known(
         .flat_map(|(id, name)| [(name, id), (id.to_string(), id)])
         .collect();
     let (mut agents, mut errors) = (BTreeSet::new(), Vec::new());
-    for name in wanted {
+    for name in names {
         // An id has more than one spelling.
         let id = name.parse::<AgentId>().map(|id| id.to_string());
         match known.get(id.as_ref().unwrap_or(name)) {
