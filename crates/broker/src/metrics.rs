@@ -5,10 +5,8 @@
 //!
 //! | module    | what lives there                                   |
 //! |-----------|----------------------------------------------------|
-//! | `figures` | what is read at the moment of asking               |
 //! | `fleet`   | the same of the fleet, kept for a while            |
 
-mod figures;
 mod fleet;
 
 use std::time::Duration;
@@ -22,7 +20,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use strum::IntoEnumIterator as _;
 
-pub use figures::scrape;
 pub use fleet::FleetCount;
 
 /// Seconds. Long polls are answered after up to five minutes.
@@ -96,7 +93,7 @@ impl Metrics {
         }
     }
 
-    fn register(&self, registry: &mut Registry) {
+    pub fn register(&self, registry: &mut Registry) {
         registry.register("requests", "Requests answered", self.requests.clone());
         registry.register(
             "request_duration_seconds",

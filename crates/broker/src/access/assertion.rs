@@ -24,7 +24,7 @@ use super::caller::AgentCaller;
 use super::keys::AgentKeys;
 use crate::index::Index;
 use crate::store::StoreError;
-use crate::store::agent_keys::KeyOf;
+use crate::store::agent_keys::AgentKey;
 
 /// How far an agent's clock may be off, in seconds.
 const LEEWAY: i64 = 60;
@@ -138,7 +138,7 @@ impl Assertions {
     }
 
     /// Whether a caller that was verified a while ago still is who it was: for those who wait.
-    pub async fn still(
+    pub async fn is_still_valid(
         &self,
         index: &Index,
         pool: &PgPool,
@@ -170,7 +170,7 @@ impl Assertions {
             return Err(BadAssertion::Invalid(agent, invalid));
         }
         let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
-        let fits = |known: &KeyOf| {
+        let fits = |known: &AgentKey| {
             let until = known.until.map_or(i64::MAX, |until| until.as_second());
             let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;
             Some((claims, Arc::clone(&known.key), until))
@@ -181,11 +181,11 @@ impl Assertions {
 
 /// The key of an agent that counts, as this replica knows it.
 fn key(index: &Index, agent: AgentId) -> Option<Arc<[u8]>> {
-    index.picture().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
+    index.snapshot().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
 }
 
 fn counts(index: &Index, agent: AgentId, key: &[u8]) -> bool {
-    index.picture().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
+    index.snapshot().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
 }
 
 /// Whose key to verify with. Believed only once the signature fits.

@@ -11,7 +11,7 @@ use brokkr_api::ids::Checksum;
 use sqlx::PgPool;
 
 use crate::store::StoreError;
-use crate::store::agent_keys::{KeyOf, agent_keys_fetch};
+use crate::store::agent_keys::{AgentKey, agent_keys_fetch};
 
 const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST: u64 = 10_000;
@@ -19,7 +19,7 @@ const MOST: u64 = 10_000;
 #[derive(Debug)]
 pub struct AgentKeys {
     /// By the key that counts here, too: once that is another, what was known is not asked again.
-    known: moka::future::Cache<(AgentId, Checksum), Arc<Vec<KeyOf>>>,
+    known: moka::future::Cache<(AgentId, Checksum), Arc<Vec<AgentKey>>>,
 }
 
 impl Default for AgentKeys {
@@ -35,7 +35,7 @@ impl AgentKeys {
         pool: &PgPool,
         agent: AgentId,
         counts: &[u8],
-    ) -> Result<Arc<Vec<KeyOf>>, Arc<StoreError>> {
+    ) -> Result<Arc<Vec<AgentKey>>, Arc<StoreError>> {
         let look = async { agent_keys_fetch(pool, agent).await.map(Arc::new) };
         self.known.try_get_with((agent, Checksum::of(counts)), look).await.map_err(|error| Arc::clone(&error))
     }

@@ -72,7 +72,7 @@ pub struct StackFacts {
     /// Sorted by agent.
     pub targets: Vec<ExplicitTarget>,
     pub selectors: Vec<SelectorTarget>,
-    /// What its project may do, on whom. One copy per project, kept by the picture.
+    /// What its project may do, on whom. One copy per project, kept by the snapshot.
     pub grants: Arc<ProjectGrants>,
     /// Prunes of the newest object that may go on.
     pub approvals: Vec<ApprovalFacts>,

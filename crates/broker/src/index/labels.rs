@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 
 use crate::domain::labels::{Label, LabelSet};
 
-/// Where an agent is in the picture: small and dense, so that sets of agents are bitmaps.
+/// Where an agent is in the snapshot: small and dense, so that sets of agents are bitmaps.
 pub type Slot = u32;
 
 /// Agents by the key and value of their labels. Keeps the one copy of each label.
@@ -171,41 +171,41 @@ pub struct StacksBySelector {
 }
 
 /// Where a selector is filed.
-enum Place<'a> {
+enum SelectorKey<'a> {
     Pairs(&'a str, &'a [String]),
     Key(&'a str),
     Others,
 }
 
-fn place(selector: &Selector) -> Place<'_> {
+fn key_of(selector: &Selector) -> SelectorKey<'_> {
     let pairs = selector.requirements().iter().filter_map(|requirement| match requirement {
         Requirement::In { key, values } => Some((key, values)),
         _ => None,
     });
     if let Some((key, values)) = pairs.min_by_key(|(_, values)| values.len()) {
-        return Place::Pairs(key, values);
+        return SelectorKey::Pairs(key, values);
     }
     let key = selector.requirements().iter().find_map(|requirement| match requirement {
         Requirement::Exists { key } => Some(key),
         _ => None,
     });
-    key.map_or(Place::Others, |key| Place::Key(key))
+    key.map_or(SelectorKey::Others, |key| SelectorKey::Key(key))
 }
 
 impl StacksBySelector {
     pub fn insert<'a>(&mut self, stack: StackId, selectors: impl IntoIterator<Item = &'a Selector>) {
         for selector in selectors {
-            match place(selector) {
-                Place::Pairs(key, values) => {
+            match key_of(selector) {
+                SelectorKey::Pairs(key, values) => {
                     let by_value = self.by_pair.entry(key.into()).or_default();
                     for value in values {
                         by_value.entry(value.as_str().into()).or_default().insert(stack);
                     }
                 }
-                Place::Key(key) => {
+                SelectorKey::Key(key) => {
                     self.by_key.entry(key.into()).or_default().insert(stack);
                 }
-                Place::Others => {
+                SelectorKey::Others => {
                     self.others.insert(stack);
                 }
             }
@@ -215,16 +215,16 @@ impl StacksBySelector {
     /// Takes the stack out of everywhere that these selectors had put it.
     pub fn remove<'a>(&mut self, stack: StackId, selectors: impl IntoIterator<Item = &'a Selector>) {
         for selector in selectors {
-            match place(selector) {
-                Place::Pairs(key, values) => {
+            match key_of(selector) {
+                SelectorKey::Pairs(key, values) => {
                     let Some(by_value) = self.by_pair.get_mut(key) else { continue };
                     values.iter().for_each(|value| take(by_value, value, stack));
                     if by_value.is_empty() {
                         self.by_pair.remove(key);
                     }
                 }
-                Place::Key(key) => take(&mut self.by_key, key, stack),
-                Place::Others => {
+                SelectorKey::Key(key) => take(&mut self.by_key, key, stack),
+                SelectorKey::Others => {
                     self.others.remove(&stack);
                 }
             }

@@ -65,7 +65,7 @@ impl FleetCount {
     }
 
     /// `reachable`: whether the database is worth asking now.
-    pub(super) async fn register(&self, registry: &mut Registry, pool: &PgPool, reachable: bool) {
+    pub async fn register(&self, registry: &mut Registry, pool: &PgPool, reachable: bool) {
         let counted =
             if reachable { self.figures(pool).await } else { self.last.lock().await.counted.clone() };
         if let Some((figures, at)) = counted {

@@ -13,7 +13,7 @@ pub const OVERLAP_SECONDS: f64 = 3600.0;
 
 /// A key, and until when it is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyOf {
+pub struct AgentKey {
     pub key: Arc<[u8]>,
     pub until: Option<Timestamp>,
 }
@@ -27,7 +27,7 @@ pub struct LockedKeys {
 }
 
 /// The keys with which the agent may sign now; none if it was revoked.
-pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<KeyOf>, StoreError> {
+pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<AgentKey>, StoreError> {
     type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT public_key, CASE WHEN old_key_until > now() THEN old_public_key END, old_key_until
@@ -39,8 +39,8 @@ pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<KeyOf
     .doing("read the agent's keys")?;
     Ok(row.map_or_else(Vec::new, |(key, old, until)| {
         let until = until.map(jiff_sqlx::Timestamp::to_jiff);
-        let old = old.map(|key| KeyOf { key: Arc::from(key), until });
-        std::iter::once(KeyOf { key: Arc::from(key), until: None }).chain(old).collect()
+        let old = old.map(|key| AgentKey { key: Arc::from(key), until });
+        std::iter::once(AgentKey { key: Arc::from(key), until: None }).chain(old).collect()
     }))
 }
 

@@ -87,6 +87,7 @@ pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>
             project,
             role: known(&role)?,
             expires_at: expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            server_version: String::new(),
         })
     })
     .transpose()
@@ -226,7 +227,7 @@ pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Re
 }
 
 /// Deletes tokens that have been dead for this long.
-pub async fn api_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
     )

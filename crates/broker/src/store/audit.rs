@@ -7,13 +7,15 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use super::{Doing as _, StoreError, checksum, known};
-use crate::access::audit::Deed;
+use crate::domain::audit::AuditRecord;
 
 /// Writes entries, and tells the transaction that they are in.
-pub async fn audit_insert(executor: impl PgExecutor<'_>, deeds: &[Deed]) -> Result<u64, StoreError> {
-    let column = |read: fn(&Deed) -> &str| deeds.iter().map(|deed| read(deed).to_owned()).collect::<Vec<_>>();
-    let digests = |read: fn(&Deed) -> Option<Checksum>| {
-        deeds.iter().map(|deed| read(deed).map(|digest| digest.0.to_vec())).collect::<Vec<_>>()
+pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64, StoreError> {
+    let column = |read: fn(&AuditRecord) -> &str| {
+        records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>()
+    };
+    let digests = |read: fn(&AuditRecord) -> Option<Checksum>| {
+        records.iter().map(|record| read(record).map(|digest| digest.0.to_vec())).collect::<Vec<_>>()
     };
     let xid: Option<i64> = sqlx::query_scalar(
         "WITH written AS (
@@ -24,18 +26,18 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, deeds: &[Deed]) -> Resu
             RETURNING xid)
          SELECT xid::text::bigint FROM written LIMIT 1",
     )
-    .bind(column(|deed| &deed.project))
-    .bind(deeds.iter().map(|deed| deed.kind.to_string()).collect::<Vec<_>>())
-    .bind(column(|deed| &deed.principal))
-    .bind(column(|deed| &deed.name))
-    .bind(column(|deed| &deed.method))
-    .bind(column(|deed| &deed.route))
-    .bind(column(|deed| &deed.path))
-    .bind(column(|deed| &deed.address))
-    .bind(deeds.iter().map(|deed| i32::from(deed.status)).collect::<Vec<_>>())
-    .bind(column(|deed| &deed.request_id))
-    .bind(digests(|deed| deed.before))
-    .bind(digests(|deed| deed.after))
+    .bind(column(|record| &record.project))
+    .bind(records.iter().map(|record| record.kind.to_string()).collect::<Vec<_>>())
+    .bind(column(|record| &record.principal))
+    .bind(column(|record| &record.name))
+    .bind(column(|record| &record.method))
+    .bind(column(|record| &record.route))
+    .bind(column(|record| &record.path))
+    .bind(column(|record| &record.address))
+    .bind(records.iter().map(|record| i32::from(record.status)).collect::<Vec<_>>())
+    .bind(column(|record| &record.request_id))
+    .bind(digests(|record| record.before))
+    .bind(digests(|record| record.after))
     .fetch_optional(executor)
     .await
     .doing("write to the audit log")?;

@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 use crate::domain::filing::Filed;
-use crate::seeded::{Bug, has};
 
 /// Reports of one agent are taken in one after the other, at whichever replica they arrive: two batches with the same
 /// stacks must not wait for each other in a circle.
@@ -37,7 +36,6 @@ pub async fn event_insert_on_conn(
     filed: &[Filed],
 ) -> Result<HashSet<EventId>, StoreError> {
     let reports = || filed.iter().map(|filed| &filed.report);
-    let arrived = has(Bug::EventWithoutUniqueKey).then(jiff::Timestamp::now);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
          SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops
@@ -49,7 +47,7 @@ pub async fn event_insert_on_conn(
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(agent.0)
     .bind(reports().map(|report| report.id.0).collect::<Vec<_>>())
-    .bind(reports().map(|report| arrived.unwrap_or(report.at).to_sqlx()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
@@ -66,12 +64,12 @@ pub async fn event_insert_on_conn(
 /// Where an event is: its transaction, and its place among all. Transactions end in another order than they begin, so
 /// whoever follows events reads up to the horizon of ended ones, in this order, and passes over nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventPlace {
+pub struct EventCursor {
     pub xid: u64,
     pub recorded: i64,
 }
 
-impl EventPlace {
+impl EventCursor {
     /// Before every event of this transaction, and behind all of those below it.
     #[must_use]
     pub fn before(xid: u64) -> Self {
@@ -79,13 +77,13 @@ impl EventPlace {
     }
 }
 
-impl std::fmt::Display for EventPlace {
+impl std::fmt::Display for EventCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.xid, self.recorded)
     }
 }
 
-impl std::str::FromStr for EventPlace {
+impl std::str::FromStr for EventCursor {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -106,13 +104,13 @@ pub struct EventFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Read on below this one.
-    pub below: Option<EventPlace>,
+    pub below: Option<EventCursor>,
 }
 
 /// An event with its place in the list.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    pub place: EventPlace,
+    pub place: EventCursor,
     pub event: Event,
 }
 
@@ -152,7 +150,7 @@ impl EventRow {
             objects: self.objects.0,
             hops: self.hops.0,
         };
-        let place = EventPlace { xid: self.xid.cast_unsigned(), recorded: self.recorded };
+        let place = EventCursor { xid: self.xid.cast_unsigned(), recorded: self.recorded };
         Ok(RecordedEvent { place, event })
     }
 }
@@ -214,7 +212,7 @@ pub async fn event_list(
         (None, Some(_)) => events_below!("e.agent_id = $5"),
         (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
-    let below = filter.below.unwrap_or(EventPlace { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
+    let below = filter.below.unwrap_or(EventCursor { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
     let rows: Vec<EventRow> = sqlx::query_as(sql)
         .bind(project)
         .bind(below.xid.cast_signed())
@@ -236,7 +234,7 @@ pub async fn event_list(
 pub async fn event_follow(
     pool: &PgPool,
     project: Option<&str>,
-    after: EventPlace,
+    after: EventCursor,
     horizon: u64,
     limit: usize,
 ) -> Result<Vec<RecordedEvent>, StoreError> {

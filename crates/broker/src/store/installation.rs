@@ -5,7 +5,7 @@ use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
-use crate::domain::hold::{Raised, Remembered};
+use crate::domain::hold::{DatabaseIds, Raised};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")
@@ -20,9 +20,9 @@ pub async fn installation_reachable(pool: &PgPool) -> Result<(), StoreError> {
     sqlx::query("SELECT 1").execute(pool).await.map(|_| ()).doing("reach the database")
 }
 
-/// How the installation stands, in one snapshot.
+/// The state of the installation, in one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstallationStanding {
+pub struct InstallationState {
     pub epoch: i64,
     /// No transaction from this one on had begun.
     pub ceiling: u64,
@@ -31,7 +31,7 @@ pub struct InstallationStanding {
     pub asked: i64,
 }
 
-impl InstallationStanding {
+impl InstallationState {
     /// Whether nobody can have seen this position in this database.
     #[must_use]
     pub fn is_below(&self, seen: Position) -> bool {
@@ -39,22 +39,22 @@ impl InstallationStanding {
     }
 }
 
-type StandingRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
+type StateRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
 
-fn standing((epoch, ceiling, since, because, asked): StandingRow) -> InstallationStanding {
+fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationState {
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    InstallationStanding { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
+    InstallationState { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
 }
 
-pub async fn installation_standing(pool: &PgPool) -> Result<InstallationStanding, StoreError> {
-    let row: StandingRow = sqlx::query_as(
-        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
+pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
+    let row: StateRow = sqlx::query_as(
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
          FROM installation",
     )
     .fetch_one(pool)
     .await
-    .doing("read how the installation stands")?;
-    Ok(standing(row))
+    .doing("read the state of the installation")?;
+    Ok(state_of(row))
 }
 
 /// Puts the installation on hold if this database cannot have given out the position; all agents are then asked
@@ -68,7 +68,7 @@ pub async fn installation_hold(
     because: &str,
 ) -> Result<Option<Hold>, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $3, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
            AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
     )
@@ -78,7 +78,7 @@ pub async fn installation_hold(
     .execute(pool)
     .await
     .doing("put the installation on hold")?;
-    Ok(installation_standing(pool).await?.hold)
+    Ok(installation_state(pool).await?.hold)
 }
 
 /// Holds because an operator says so.
@@ -87,7 +87,7 @@ pub async fn installation_hold_by_hand_on_conn(
     because: &str,
 ) -> Result<bool, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $1, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
     .bind(because)
@@ -100,7 +100,7 @@ pub async fn installation_hold_by_hand_on_conn(
 /// How things stand for a raise; the row stays locked until the transaction ends.
 #[derive(Clone, Debug)]
 pub struct BeforeRaise {
-    pub remembered: Remembered,
+    pub database: DatabaseIds,
     /// Seconds since 1970, by the database's clock.
     pub now: i64,
     pub hold: Option<Hold>,
@@ -144,7 +144,7 @@ pub async fn installation_before_raise_on_conn(
     .await
     .doing("read what agents told")?;
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    Ok(BeforeRaise { remembered: Remembered { epoch, sequence, at }, now, hold, claims })
+    Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
 /// Raises the epoch, lets ids go on above `sequence`, ends the hold, asks all agents anew, and notes it.
@@ -166,7 +166,7 @@ pub async fn installation_raise_on_conn(
     )
     .bind(raised.epoch)
     .bind(by)
-    .bind(before.remembered.epoch)
+    .bind(before.database.epoch)
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
@@ -174,7 +174,7 @@ pub async fn installation_raise_on_conn(
     .await
     .doing("note the raised epoch")?;
     sqlx::query(
-        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, asked = asked + 1",
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .execute(connection)

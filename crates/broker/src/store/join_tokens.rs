@@ -151,7 +151,7 @@ pub async fn join_token_revoke_on_conn(
 }
 
 /// Deletes tokens that have been dead for this long.
-pub async fn join_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
     sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
         .bind(seconds)
         .execute(pool)

@@ -16,7 +16,7 @@ const SLICE: i64 = 1000;
 
 /// One poll of an agent, and how often it polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct SeenAgent {
     pub agent: AgentId,
     pub at: Timestamp,
     pub poll_seconds: u32,
@@ -24,8 +24,8 @@ pub struct Seen {
 
 /// Stores when agents were last seen. Whoever was silent is back: that is told in the same statement, and the lock of
 /// the row sees to it that it is told once. Sorted, so that two replicas never wait for each other in a circle.
-pub async fn presence_store(pool: &PgPool, seen: &[Seen]) -> Result<(), StoreError> {
-    let seconds = |seen: &Seen| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
+pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), StoreError> {
+    let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
         "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
               locked AS (SELECT a.id, a.silent_since, a.last_seen_at FROM agents a JOIN seen USING (id)
@@ -56,8 +56,8 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
     loop {
         let slice: Vec<Uuid> = sqlx::query_scalar(
             "WITH silent AS (
-                SELECT a.id, a.last_seen_at FROM agents a, duties d
-                WHERE d.name = 'silence' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
+                SELECT a.id, a.last_seen_at FROM agents a, task_claims d
+                WHERE d.name = 'silent_agents' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
                   AND greatest(a.last_seen_at, d.since) < now() - make_interval(secs => a.poll_seconds * $1)
                   AND a.last_seen_at IS NOT NULL
                 ORDER BY a.id LIMIT $2 FOR NO KEY UPDATE OF a SKIP LOCKED),

@@ -35,7 +35,7 @@ pub async fn status_counts_of_stack(
 
 /// Where a page of groups goes on: below this count, or at it behind this key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupPlace {
+pub struct GroupCursor {
     pub count: i64,
     pub key: Vec<u8>,
 }
@@ -56,9 +56,9 @@ pub async fn error_group_list(
     pool: &PgPool,
     project: &str,
     stack: Option<StackId>,
-    after: Option<GroupPlace>,
+    after: Option<GroupCursor>,
     limit: usize,
-) -> Result<Vec<(GroupPlace, ErrorGroup)>, StoreError> {
+) -> Result<Vec<(GroupCursor, ErrorGroup)>, StoreError> {
     let (below, key) = after.map_or((i64::MAX, Vec::new()), |place| (place.count, place.key));
     let rows: Vec<GroupRow> = sqlx::query_as(
         "WITH groups AS (
@@ -104,7 +104,7 @@ pub async fn error_group_list(
                 sequence_id: SequenceId(row.sequence_id),
                 examples: row.examples.0,
             };
-            (GroupPlace { count: row.count, key: row.key }, group)
+            (GroupCursor { count: row.count, key: row.key }, group)
         })
         .collect())
 }

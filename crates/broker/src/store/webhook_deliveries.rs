@@ -11,7 +11,7 @@ use super::{Doing as _, StoreError, known};
 
 /// A message that this replica is to send, until the lease ends.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct ClaimedDelivery {
     pub project: String,
     pub webhook: WebhookId,
     pub id: DeliveryId,
@@ -23,7 +23,7 @@ pub struct Claimed {
 
 /// What becomes of a message after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum DeliveryOutcome {
     Done,
     Again(Duration),
     GiveUp,
@@ -37,7 +37,7 @@ pub async fn webhook_delivery_claim(
     each: i64,
     total: i64,
     lease: Duration,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>, StoreError> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
         "WITH due AS (
@@ -60,7 +60,7 @@ pub async fn webhook_delivery_claim(
     .fetch_all(pool)
     .await
     .doing("claim what is due to webhooks")?;
-    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| Claimed {
+    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| ClaimedDelivery {
         project,
         webhook: WebhookId(webhook),
         id: DeliveryId(id),
@@ -74,18 +74,18 @@ pub async fn webhook_delivery_claim(
 /// Stores what came of an attempt; false if the claim was lost meanwhile, and nothing was stored.
 pub async fn webhook_delivery_finish_on_conn(
     connection: &mut PgConnection,
-    claimed: &Claimed,
+    claimed: &ClaimedDelivery,
     attempt: &Attempt,
-    next: Next,
+    next: DeliveryOutcome,
 ) -> Result<bool, StoreError> {
     let (state, wait) = match next {
-        Next::Done => (DeliveryState::Delivered, Duration::ZERO),
-        Next::Again(wait) => (DeliveryState::Pending, wait),
-        Next::GiveUp => (DeliveryState::Dead, Duration::ZERO),
+        DeliveryOutcome::Delivered => (DeliveryState::Delivered, Duration::ZERO),
+        DeliveryOutcome::Retry(wait) => (DeliveryState::Pending, wait),
+        DeliveryOutcome::GiveUp => (DeliveryState::Dead, Duration::ZERO),
     };
     let finished = sqlx::query(
         "UPDATE webhook_deliveries SET state = $5, due_at = now() + make_interval(secs => $6), claim_token = NULL,
-                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_answer = $10
+                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_response = $10
          WHERE project = $1 AND webhook_id = $2 AND id = $3 AND claim_token = $4",
     )
     .bind(&claimed.project)
@@ -188,7 +188,7 @@ struct DeliveryRow {
     last_status: Option<i32>,
     last_error: Option<String>,
     last_millis: Option<i32>,
-    last_answer: Option<String>,
+    last_response: Option<String>,
 }
 
 impl DeliveryRow {
@@ -199,7 +199,7 @@ impl DeliveryRow {
             status: self.last_status.and_then(|status| u16::try_from(status).ok()),
             error: self.last_error,
             millis: self.last_millis.unwrap_or_default().unsigned_abs(),
-            answer: self.last_answer.unwrap_or_default(),
+            answer: self.last_response.unwrap_or_default(),
         };
         Ok(Delivery {
             id: DeliveryId(self.id),
@@ -227,7 +227,7 @@ pub async fn webhook_delivery_list(
 ) -> Result<Vec<Delivery>, StoreError> {
     let rows: Vec<DeliveryRow> = sqlx::query_as(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
-                last_error, last_millis, last_answer
+                last_error, last_millis, last_response
          FROM webhook_deliveries
          WHERE project = $1 AND webhook_id = $2 AND ($3::text IS NULL OR state = $3)
            AND ($4::uuid IS NULL OR id < $4) ORDER BY id DESC LIMIT $5",

@@ -13,11 +13,11 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::webhook_alarms::{
-    AlarmKey, KeptAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
+    AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use super::{Doing as _, StoreError};
-use crate::domain::webhooks::alarm::{Alarm, Notice, Sign, Trouble, step};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, step};
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
 
@@ -58,21 +58,21 @@ pub async fn webhook_notify_reports_on_conn(
         let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
         let told = happened.entry(project).or_default();
         told.push(Happening::reported(report, stack.clone(), agent.clone()));
-        for trouble in Trouble::iter() {
-            let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, trouble };
+        for kind in AlarmKind::iter() {
+            let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, kind };
             let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
-            let sign = Sign::Reported(report.transition);
-            let (alarm, notice) = step(trouble, before, sign, now, grace);
+            let observation = Observation::Reported(report.transition);
+            let (alarm, notice) = step(kind, before, observation, now, grace);
             if alarm == before {
                 continue;
             }
-            let kept = KeptAlarm {
+            let kept = StoredAlarm {
                 alarm,
                 sequence_id: report.sequence_id,
                 reason: report.reason.clone(),
                 message: report.message.clone(),
             };
-            told.extend(notice.map(|notice| alert(trouble, notice, now, stack, &agent, &kept)));
+            told.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
             webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
             alarms.insert(key, kept);
         }
@@ -94,14 +94,14 @@ pub async fn webhook_notify_alarms_on_conn(
     let due = webhook_alarm_due_on_conn(connection, ALARMS).await?;
     let looked_at = due.len();
     for (key, mut kept) in due {
-        let (alarm, notice) = step(key.trouble, kept.alarm, Sign::Time, now, grace);
+        let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
         kept.alarm = alarm;
         webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
         let Some(notice) = notice else { continue };
         let stack = told_stacks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
         let agent = agent_on_conn(connection, key.agent).await?;
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
-            let happening = alert(key.trouble, notice, now, &stack, &agent, &kept);
+            let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
             webhook_notify_on_conn(connection, &project, &happening).await?;
         }
     }
@@ -113,7 +113,7 @@ pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, S
     let seconds: Option<f64> = sqlx::query_scalar(
         "SELECT extract(epoch FROM least(
             (SELECT min(due_at) FROM webhook_deliveries WHERE state = 'pending'),
-            (SELECT min(look_at) FROM webhook_alarms)) - now())::float8",
+            (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8",
     )
     .fetch_one(pool)
     .await
@@ -192,28 +192,28 @@ async fn agent_on_conn(
 }
 
 fn alert(
-    trouble: Trouble,
+    kind: AlarmKind,
     notice: Notice,
     now: Timestamp,
     stack: &NamedStack,
     agent: &NamedAgent,
-    kept: &KeptAlarm,
+    kept: &StoredAlarm,
 ) -> Happening {
-    let (event, spell) = match (trouble, notice) {
-        (Trouble::Failure, Notice::Lasts(spell)) => (WebhookEvent::FailureLasts, spell),
-        (Trouble::Failure, Notice::Over(spell)) => (WebhookEvent::FailureOver, spell),
-        (Trouble::Drift, Notice::Lasts(spell)) => (WebhookEvent::DriftLasts, spell),
-        (Trouble::Drift, Notice::Over(spell)) => (WebhookEvent::DriftOver, spell),
+    let (event, episode) = match (kind, notice) {
+        (AlarmKind::Failure, Notice::Raised(episode)) => (WebhookEvent::FailureLasts, episode),
+        (AlarmKind::Failure, Notice::Resolved(episode)) => (WebhookEvent::FailureOver, episode),
+        (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
+        (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftOver, episode),
     };
     // Of an alarm that is over, what ended it is known, and says little: the failure had the word.
-    let over = matches!(notice, Notice::Over(_));
+    let over = matches!(notice, Notice::Resolved(_));
     let reason =
-        if over || spell.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
+        if over || episode.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
     Happening {
         agent: Some(agent.clone()),
         reason,
         message: if over { String::new() } else { kept.message.clone() },
-        lasting: Some(Lasting { since: spell.since, count: spell.count }),
+        lasting: Some(Lasting { since: episode.since, count: episode.count }),
         ..Happening::to_stack(event, now, stack.clone(), kept.sequence_id)
     }
 }

@@ -42,7 +42,7 @@ async fn deliveries(house: &House, webhook: &str) -> Result<Vec<Delivery>> {
 async fn newest(house: &House, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
     eventually(SOON, "a message to the webhook", async || match deliveries(house, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if wanted(&newest) => Look::Yes(newest),
+            Some(newest) if desired(&newest) => Look::Yes(newest),
             other => Look::NotYet(format!("{other:?}")),
         },
         Err(error) => Look::NotYet(format!("{error:#}")),

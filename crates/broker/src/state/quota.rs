@@ -1,0 +1,74 @@
+//! Quotas of a project: refused before it is done, with what is used and what is allowed.
+//!
+//! What is used is a sum of few rows. For submissions it is remembered for a second: of those that come at once,
+//! some may pass that are one too many. For the rest it is exact.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brokkr_api::ErrorCode;
+use brokkr_api::projects::{Project, Quotas};
+use sqlx::{PgConnection, PgPool};
+
+use crate::error::ApiError;
+use crate::store::StoreError;
+use crate::store::projects::project_fetch;
+
+const REMEMBERED: Duration = Duration::from_secs(1);
+const MOST: u64 = 10_000;
+
+/// What was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    Stack,
+    Token,
+    Webhook,
+}
+
+#[derive(Debug)]
+pub struct Usage {
+    known: moka::future::Cache<String, Option<Arc<Project>>>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self { known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build() }
+    }
+}
+
+impl Usage {
+    /// Refuses a submission of so many bytes, if that would be more than the project may have. Asked before its
+    /// transaction.
+    pub async fn submission(&self, pool: &PgPool, project: &str, bytes: u64) -> Result<(), ApiError> {
+        let look = async { project_fetch(pool, project).await.map(|found| found.map(Arc::new)) };
+        let found = self.known.try_get_with_by_ref(project, look).await;
+        let found = found.map_err(|error: Arc<StoreError>| ApiError::from(error))?;
+        let Some(found) = found else { return Ok(()) };
+        let submitted = |quotas: &Quotas| quotas.submissions_per_hour;
+        within(&found, "submissions in this hour", submitted, 1)?;
+        within(&found, "stored bytes", |quotas| quotas.stored_bytes, bytes)
+    }
+}
+
+/// Refuses what was just added in this transaction, if it is more than the project may have.
+pub async fn quota_check_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    added: Added,
+) -> Result<(), ApiError> {
+    let Some(found) = project_fetch(connection, project).await? else { return Ok(()) };
+    match added {
+        Added::Stack => within(&found, "stacks", |quotas| quotas.stacks, 0),
+        Added::Token => within(&found, "tokens", |quotas| quotas.tokens, 0),
+        Added::Webhook => within(&found, "webhooks", |quotas| quotas.webhooks, 0),
+    }
+}
+
+fn within(project: &Project, what: &str, read: fn(&Quotas) -> u64, more: u64) -> Result<(), ApiError> {
+    let (used, allowed) = (read(&project.used).saturating_add(more), read(&project.allowed));
+    if used <= allowed {
+        return Ok(());
+    }
+    let detail = format!("with this, the project {} would use {used} of {allowed} {what}", project.name);
+    Err(ApiError::new(ErrorCode::BRK1007, detail))
+}
