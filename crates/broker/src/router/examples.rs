@@ -1,5 +1,5 @@
-//! What each route is asked and answers, as the OpenAPI document shows it. Nobody wrote these examples: a test calls every
-//! route and records them (`tests/broker/examples.rs`), and fails when the committed ones are no longer true.
+//! Examples of requests and responses in the OpenAPI document. A test calls every route and records them
+//! (`tests/broker/examples.rs`), and fails if the committed ones differ.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, RefOr, Schema};
 
 const RECORDED: &str = include_str!("../../../../docs/api-examples.json");
-/// Under which name the problem document is.
+/// The name of the example of a problem document.
 const PROBLEM: &str = "problem";
 
-/// By name of the route.
+/// By the name of the route.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Examples(BTreeMap<String, Example>);
@@ -22,18 +22,18 @@ struct Example {
     request: Option<Value>,
     status: u16,
     answer: Option<Value>,
-    /// The same answer in other media types.
+    /// The same response in other media types.
     #[serde(default)]
     also: BTreeMap<String, Value>,
 }
 
 impl Examples {
-    /// Without examples if they cannot be read: a test would tell.
+    /// Returns no examples if they cannot be read; a test would fail.
     pub fn recorded() -> Self {
         serde_json::from_str(RECORDED).unwrap_or_default()
     }
 
-    /// Puts the example of a route where its bodies are described.
+    /// Adds the example of a route to its bodies.
     pub fn show(&self, route: &str, operation: &mut Operation) {
         let Some(example) = self.0.get(route) else { return };
         if let Some(RefOr::T(body)) = &mut operation.request_body {
@@ -46,7 +46,7 @@ impl Examples {
         }
     }
 
-    /// The description of problem documents, with one.
+    /// Returns the schema of problem documents, with an example.
     pub fn of_problem(&self, mut schema: RefOr<Schema>) -> RefOr<Schema> {
         if let RefOr::T(Schema::Object(object)) = &mut schema {
             object.examples.extend(self.0.get(PROBLEM).and_then(|example| example.answer.clone()));

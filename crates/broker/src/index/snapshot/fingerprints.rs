@@ -9,7 +9,7 @@ use super::Snapshot;
 use crate::domain::fingerprint::{Fingerprint, agent_line, stack_line};
 
 impl Snapshot {
-    /// Of the agents, and of the living stacks, whose ids end in one of these bytes; without the named ones.
+    /// Computes the digests of the agents and non-deleted stacks with ids that end in one of these bytes, except `without`.
     #[must_use]
     pub fn fingerprints(
         &self,
