@@ -100,7 +100,7 @@ impl Metrics {
             "Time from the head of a request to the head of its response, including the wait of long polls",
             self.durations.clone(),
         );
-        registry.register("wakes", "Long polls woken by a change", self.wakes.clone());
+        registry.register("long_polls_woken", "Long polls woken by a change", self.wakes.clone());
         registry.register("reports", "Reports of agents, each once", self.reports.clone());
         registry.register(
             "delivery_duration_seconds",

@@ -40,7 +40,7 @@ pub async fn scrape(broker: &Broker, connections: &Connections) -> String {
 
 fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) {
     gauge(registry, "connections", "Client connections", connections.count());
-    gauge(registry, "waiters", "Waiting long polls", broker.index.waiting());
+    gauge(registry, "long_polls_waiting", "Waiting long polls", broker.index.waiting());
     gauge(
         registry,
         "agents_seen",

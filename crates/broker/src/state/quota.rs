@@ -14,8 +14,8 @@ use crate::error::ApiError;
 use crate::store::StoreError;
 use crate::store::projects::project_fetch;
 
-const REMEMBERED: Duration = Duration::from_secs(1);
-const MOST: u64 = 10_000;
+const CACHED_FOR: Duration = Duration::from_secs(1);
+const CAPACITY: u64 = 10_000;
 
 /// The kind of object that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Usage {
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build() }
+        Self { known: moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(CACHED_FOR).build() }
     }
 }
 

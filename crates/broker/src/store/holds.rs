@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
-/// Replaces the set. Stacks that the broker does not know are kept, too: the agent says that it holds them.
+/// Replaces the set. Stacks that the broker does not know are stored, too.
 pub async fn holds_replace_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -20,7 +20,7 @@ pub async fn holds_replace_on_conn(
         .bind(&stacks)
         .execute(&mut *connection)
         .await
-        .doing("forget what the agent no longer holds")?;
+        .doing("delete old holds")?;
     sqlx::query(
         "INSERT INTO agent_holds (agent_id, project, stack_id)
          SELECT $1, coalesce(s.project, $3), held.id
@@ -33,10 +33,10 @@ pub async fn holds_replace_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store what the agent holds")
+    .doing("store the holds")
 }
 
-/// Stores what the agent says of the stacks that it holds.
+/// Stores the details that the agent reported about the stacks it holds.
 pub async fn holds_tell_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -70,12 +70,12 @@ pub async fn holds_tell_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store what the agent tells of what it holds")
+    .doing("store the reported holds")
 }
 
-/// Notes that the agent answered the last question; false if it had already, or nobody asked.
+/// Records that the agent reported its holds; returns false if it had already, or was not asked.
 ///
-/// Shares a lock with whoever takes a stack back: either that one sees what this agent holds, or this agent sees the
+/// Shares a lock with the recreation of a stack: either that transaction sees what this agent holds, or this one sees the
 /// stack.
 pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<bool, StoreError> {
     let open: bool = sqlx::query_scalar(
@@ -84,24 +84,24 @@ pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId)
     .bind(agent.0)
     .fetch_one(&mut *connection)
     .await
-    .doing("read whether the agent was asked")?;
+    .doing("read whether the agent has to report")?;
     if !open {
         return Ok(false);
     }
     let asked: i64 = sqlx::query_scalar("SELECT holds_request FROM installation FOR SHARE")
         .fetch_one(&mut *connection)
         .await
-        .doing("read what was asked")?;
+        .doing("read the request for holds")?;
     sqlx::query("UPDATE agents SET holds_reported = $2 WHERE id = $1")
         .bind(agent.0)
         .bind(asked)
         .execute(connection)
         .await
         .map(|_| true)
-        .doing("note that the agent told what it holds")
+        .doing("record that the agent reported")
 }
 
-/// Makes the agent a target of those of the stacks that live. Answers the ones where it was none.
+/// Makes the agent a target of the non-deleted ones of these stacks. Returns those that did not target it before.
 pub async fn holds_keep_targets_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -120,6 +120,6 @@ pub async fn holds_keep_targets_on_conn(
     .bind(stacks)
     .fetch_all(connection)
     .await
-    .doing("keep what the agent holds")?;
+    .doing("keep held stacks as targets")?;
     Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }
