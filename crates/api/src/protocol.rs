@@ -49,6 +49,10 @@ pub mod header {
     pub const WANTS: &str = "brokkr-wants";
     /// Makes a write repeatable: the same key gets the first result again.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// Why a version is submitted, percent-encoded UTF-8: see [`crate::objects::Provenance`].
+    pub const MESSAGE: &str = "brokkr-message";
+    /// The Git commit that a submitted version comes from.
+    pub const COMMIT: &str = "brokkr-commit";
     /// Names one request in logs and problem documents.
     pub const REQUEST_ID: &str = "x-request-id";
 }

@@ -272,7 +272,8 @@ CREATE TABLE stack_selectors (
 CREATE SEQUENCE deployment_object_sequence AS bigint;
 
 -- Retention empties `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
--- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them.
+-- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
+-- submitted, `git_commit` from which commit.
 CREATE TABLE deployment_objects (
     project            text NOT NULL,
     stack_id           uuid NOT NULL,
@@ -285,6 +286,8 @@ CREATE TABLE deployment_objects (
     content            bytea NOT NULL,
     content_dropped_at timestamptz,
     submitted_by       text NOT NULL,
+    message            text CHECK (char_length(message) BETWEEN 1 AND 1024),
+    git_commit         text CHECK (git_commit ~ '^[0-9a-f]{7,64}$'),
     created_at         timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project, stack_id, sequence_id),
     UNIQUE (sequence_id),

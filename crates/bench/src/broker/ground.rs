@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::ids::Checksum;
+use brokkr_api::objects::Provenance;
 use brokkr_api::protocol::holds_digest;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{InstallationId, Labels, Position, SequenceId};
@@ -167,7 +168,11 @@ impl<'a> Ground<'a> {
     }
 
     pub async fn submit(&self, stack: &str, yaml: String) -> Result<SequenceId> {
-        Ok(self.admin.submit(stack, yaml, &IdempotencyKey::generate()).await?.sequence_id)
+        Ok(self
+            .admin
+            .submit(stack, yaml, &Provenance::default(), &IdempotencyKey::generate())
+            .await?
+            .sequence_id)
     }
 
     /// What this database has carried out so far.

@@ -6,8 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
 use brokkr_api::system::{Holder, Settled, Settlement, System, UnsettledStack};
@@ -19,21 +18,20 @@ use crate::access::Caller;
 use crate::domain::hold::is_allowed_on_hold;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep, Write};
+use crate::http::deployment_objects::publish;
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::agents::agent_versions;
-use crate::store::deployment_objects::{
-    NewObject, deployment_object_fetch_content, deployment_object_insert_on_conn,
-};
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_content};
 use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
     restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
 };
-use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
+use crate::store::stacks::{LockedStack, StackRef, stack_lock_on_conn};
 
 /// The number of agent versions that are listed.
 const VERSIONS: i64 = 20;
@@ -65,7 +63,7 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_ahead(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Ahead, &paging).await
 }
@@ -75,7 +73,7 @@ pub async fn list_ahead(
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_unknown(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Unknown, &paging).await
 }
@@ -98,7 +96,7 @@ pub async fn list_holders(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<Holder>>, ApiError> {
     let mut connection = broker.pool.acquire().await.doing("get a connection")?;
     let (id, _) = find(&mut connection, caller.project(), &stack).await?;
@@ -126,7 +124,7 @@ pub async fn settle_stack(
     if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (id, known) = find(write.conn(), project, &stack).await?;
         let settled = match (settlement, known) {
             (Settlement::PublishRestored, Some(project)) => {
@@ -141,7 +139,13 @@ pub async fn settle_stack(
             (Settlement::Recreate, None) => recreate(&mut write, id).await?,
             (Settlement::Delete, None) => delete(&mut write, id, by).await?,
         };
-        tracing::info!(stack_id = %id, by, ?settlement, targets = settled.targets, "stack settled after a restore");
+        tracing::info!(
+            stack_id = %id,
+            by,
+            ?settlement,
+            targets = settled.targets,
+            "stack settled after a restore"
+        );
         write.finish(StatusCode::OK, &settled).await
     })
     .await
@@ -181,6 +185,7 @@ async fn publish_restored(
         resources: stored.object.resources,
         content: &stored.content,
         submitted_by: by,
+        provenance: Provenance::default(),
     };
     let object = publish(write, &stack, &new).await?;
     Ok(settled(&stack, Some(object), 0))
@@ -202,16 +207,7 @@ async fn delete(write: &mut Write<'_>, id: StackId, by: &str) -> Result<Settled,
     let reported = reported(write, id).await?;
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
-    let empty = Checksum::of(b"");
-    let marker = NewObject {
-        checksum: empty,
-        parsed_digest: empty,
-        is_deletion_marker: true,
-        keeps_resources: false,
-        resources: 0,
-        content: b"",
-        submitted_by: by,
-    };
+    let marker = NewObject::deletion_marker(by, false);
     let marker = publish(write, &stack, &marker).await?;
     Ok(settled(&stack, Some(marker), 0))
 }
@@ -247,17 +243,6 @@ async fn insert(
 async fn lock(write: &mut Write<'_>, project: &str, id: StackId) -> Result<LockedStack, ApiError> {
     let stack = stack_lock_on_conn(write.conn(), project, &StackRef::Id(id)).await?;
     stack.ok_or_else(|| ApiError::not_found("stack"))
-}
-
-async fn publish(
-    write: &mut Write<'_>,
-    stack: &LockedStack,
-    new: &NewObject<'_>,
-) -> Result<DeploymentObject, ApiError> {
-    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
-    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
-    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
-    Ok(object)
 }
 
 fn settled(stack: &LockedStack, object: Option<DeploymentObject>, targets: u64) -> Settled {

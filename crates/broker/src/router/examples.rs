@@ -1,5 +1,5 @@
-//! Examples of requests and responses in the OpenAPI document. A test calls every route and records them
-//! (`tests/broker/examples.rs`), and fails if the committed ones differ.
+//! Examples of requests and responses in the OpenAPI document. `tests/broker/examples.rs` calls every route, records them,
+//! and fails if the committed ones differ.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, RefOr, Schema};
 
 const RECORDED: &str = include_str!("../../../../docs/api-examples.json");
-/// The name of the example of a problem document.
+/// The name of the problem document among the examples.
 const PROBLEM: &str = "problem";
 
-/// By the name of the route.
+/// Examples by name of the route.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Examples(BTreeMap<String, Example>);
@@ -28,12 +28,12 @@ struct Example {
 }
 
 impl Examples {
-    /// Returns no examples if they cannot be read; a test would fail.
+    /// Returns no examples if they cannot be parsed: a test would fail then.
     pub fn recorded() -> Self {
         serde_json::from_str(RECORDED).unwrap_or_default()
     }
 
-    /// Adds the example of a route to its bodies.
+    /// Puts the example of a route where its bodies are described.
     pub fn show(&self, route: &str, operation: &mut Operation) {
         let Some(example) = self.0.get(route) else { return };
         if let Some(RefOr::T(body)) = &mut operation.request_body {
@@ -46,7 +46,7 @@ impl Examples {
         }
     }
 
-    /// Returns the schema of problem documents, with an example.
+    /// The description of problem documents, with one.
     pub fn of_problem(&self, mut schema: RefOr<Schema>) -> RefOr<Schema> {
         if let RefOr::T(Schema::Object(object)) = &mut schema {
             object.examples.extend(self.0.get(PROBLEM).and_then(|example| example.answer.clone()));

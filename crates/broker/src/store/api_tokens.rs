@@ -87,6 +87,7 @@ pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>
             project,
             role: known(&role)?,
             expires_at: expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            server_version: String::new(),
         })
     })
     .transpose()

@@ -1,4 +1,4 @@
-//! Which stacks an agent holds.
+//! The stacks that an agent holds.
 
 use brokkr_api::agents::HeldStack;
 use brokkr_api::names::DEFAULT_PROJECT;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
-/// Replaces the set. Stacks that the broker does not know are stored, too.
+/// Replaces the set of stacks that the agent holds. Stacks that the database does not know are stored, too.
 pub async fn holds_replace_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -20,7 +20,7 @@ pub async fn holds_replace_on_conn(
         .bind(&stacks)
         .execute(&mut *connection)
         .await
-        .doing("delete old holds")?;
+        .doing("delete stacks that the agent no longer holds")?;
     sqlx::query(
         "INSERT INTO agent_holds (agent_id, project, stack_id)
          SELECT $1, coalesce(s.project, $3), held.id
@@ -33,11 +33,11 @@ pub async fn holds_replace_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store the holds")
+    .doing("store the stacks that the agent holds")
 }
 
-/// Stores the details that the agent reported about the stacks it holds.
-pub async fn holds_tell_on_conn(
+/// Stores the versions that the agent reported of the stacks that it holds.
+pub async fn holds_store_versions_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
     held: &[HeldStack],
@@ -70,14 +70,16 @@ pub async fn holds_tell_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store the reported holds")
+    .doing("store the versions of held stacks")
 }
 
-/// Records that the agent reported its holds; returns false if it had already, or was not asked.
+/// Records that the agent has reported since all agents were last asked. Returns false if it had before, or was not asked.
 ///
-/// Shares a lock with the recreation of a stack: either that transaction sees what this agent holds, or this one sees the
-/// stack.
-pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<bool, StoreError> {
+/// Shares a lock with `restore_stack_on_conn`: either that sees what this agent holds, or this agent sees the stack.
+pub async fn holds_mark_reported_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+) -> Result<bool, StoreError> {
     let open: bool = sqlx::query_scalar(
         "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",
     )
@@ -91,17 +93,17 @@ pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId)
     let asked: i64 = sqlx::query_scalar("SELECT holds_request FROM installation FOR SHARE")
         .fetch_one(&mut *connection)
         .await
-        .doing("read the request for holds")?;
+        .doing("read the last request to report")?;
     sqlx::query("UPDATE agents SET holds_reported = $2 WHERE id = $1")
         .bind(agent.0)
         .bind(asked)
         .execute(connection)
         .await
         .map(|_| true)
-        .doing("record that the agent reported")
+        .doing("record that the agent has reported")
 }
 
-/// Makes the agent a target of the non-deleted ones of these stacks. Returns those that did not target it before.
+/// Makes the agent an explicit target of the stacks that are not deleted. Returns those of which it was no target.
 pub async fn holds_keep_targets_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -120,6 +122,6 @@ pub async fn holds_keep_targets_on_conn(
     .bind(stacks)
     .fetch_all(connection)
     .await
-    .doing("keep held stacks as targets")?;
+    .doing("keep the agent as a target")?;
     Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }

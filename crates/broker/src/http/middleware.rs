@@ -1,4 +1,4 @@
-//! Around every request: its id, its log line, and problem documents filled in and logged once.
+//! The outermost middleware: request id, log line, traces, and the body of problem documents.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::state::Broker;
 use crate::state::long_poll::PollResult;
 use crate::telemetry;
 
-pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
+pub async fn request_scope(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -37,13 +37,13 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
         address: peer.map(|Peer(peer)| address(*peer, request.headers(), &broker.access.trusted_proxies)),
     };
     request.extensions_mut().insert(Arc::new(origin));
-    // A poll waits for long, and fifty thousand of them do: their spans are for those who look closely.
+    // Fifty thousand polls wait for a long time: their spans exist only at debug level.
     let span = if method == Method::GET {
         tracing::debug_span!("request", id, %method, route)
     } else {
         tracing::info_span!("request", id, %method, route)
     };
-    // Agents ask all the time whether there is something new: nobody wants that in a trace.
+    // Polls are too many and too uniform to be traced.
     let trace = if route == target_state::ROUTE {
         tracing::Span::none()
     } else {
@@ -51,7 +51,7 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     };
     let mut response = next.run(request).instrument(span).instrument(trace.clone()).await;
     trace.record("http.response.status_code", response.status().as_u16());
-    // Nothing goes out yet: it is counted when it is answered.
+    // The poll waits in the listener and is counted when it is answered.
     if matches!(response.extensions().get(), Some(PollResult::Parked(_))) {
         return response;
     }
@@ -72,7 +72,7 @@ pub async fn frame(State(broker): State<Arc<Broker>>, mut request: Request, next
     response
 }
 
-/// The caller's own id if it is harmless in a log, else a new one.
+/// Returns the caller's request id if it is safe to log, otherwise a new one.
 fn request_id(headers: &HeaderMap) -> String {
     headers
         .get(REQUEST_ID)
@@ -98,23 +98,53 @@ impl Line<'_> {
             Some(ProblemReport { problem, cause }) if problem.status >= 500 => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
-                tracing::error!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "failed");
+                tracing::error!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    %code,
+                    detail,
+                    cause,
+                    "request failed"
+                );
             }
             Some(ProblemReport { problem, cause }) => {
                 let cause = cause.as_deref().map(chain);
                 let (code, detail) = (problem.code, &problem.detail);
-                tracing::info!(request_id = id, %method, route, caller, status, millis, %code, detail, cause, "refused");
+                tracing::info!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    %code,
+                    detail,
+                    cause,
+                    "request refused"
+                );
             }
-            // Fleets poll: what only reads would drown everything else.
+            // Reads are logged at debug level: polls would drown everything else.
             None if method == Method::GET => {
-                tracing::debug!(request_id = id, %method, route, caller, status, millis, "answered");
+                tracing::debug!(
+                    request_id = id,
+                    %method,
+                    route,
+                    caller,
+                    status,
+                    millis,
+                    "request completed"
+                );
             }
             None => tracing::info!(request_id = id, %method, route, caller, status, millis, "answered"),
         }
     }
 }
 
-/// An error with everything behind it, in one line.
+/// Returns the error and its sources in one line.
 fn chain(error: &(dyn Error + Send + Sync)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -125,17 +155,17 @@ fn chain(error: &(dyn Error + Send + Sync)) -> String {
     text
 }
 
-/// A path that no route has.
+/// Responds to an unknown path.
 pub async fn unknown_route() -> ApiError {
     ApiError::not_found("route")
 }
 
-/// A route that does not know the method.
+/// Responds to an unsupported method.
 pub async fn unknown_method() -> ApiError {
-    ApiError::unreadable("this route does not know that method").with_status(StatusCode::METHOD_NOT_ALLOWED)
+    ApiError::unreadable("this route does not support the method").with_status(StatusCode::METHOD_NOT_ALLOWED)
 }
 
-/// A handler that panicked ends its request, not the process.
+/// Responds to a panic of a handler: it ends the request, not the process.
 pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
@@ -143,7 +173,7 @@ pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
         .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_default();
     let cause: Arc<dyn Error + Send + Sync> = Arc::from(Box::<dyn Error + Send + Sync>::from(text));
-    let mut response = ApiError::new(ErrorCode::BRK9001, "the broker could not do this").into_response();
+    let mut response = ApiError::new(ErrorCode::BRK9001, "the request failed").into_response();
     if let Some(trouble) = response.extensions_mut().get_mut::<ProblemReport>() {
         trouble.cause = Some(cause);
     }
