@@ -73,7 +73,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 async fn serve_until_stopped(args: ServeArgs) -> Result<()> {
-    open_files::raise_open_files(args.max_connections);
+    open_files::raise_limit(args.max_connections);
     let mut server = serve::Server::start(args).await?;
     let ended = server.until(serve::stop_requested()).await;
     server.stop().await;

@@ -38,7 +38,7 @@ use crate::domain::grants::{GrantFacts, ProjectGrants};
 pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub stacks: Vec<StackFacts>,
-    /// All there are, if any of them changed.
+    /// All grants, if any of them changed.
     pub grants: Option<Vec<GrantFacts>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Snapshot {
     /// Slots in the order of the agents' names.
     by_name: Vec<Slot>,
     active: RoaringBitmap,
-    /// By the last byte of their ids: what is compared with the database at a time.
+    /// Agents by the last byte of their ids: the slices that are compared with the database.
     slices: Vec<RoaringBitmap>,
     by_label: AgentsByLabel,
     stacks: HashMap<StackId, StackFacts>,

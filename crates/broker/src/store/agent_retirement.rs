@@ -1,4 +1,4 @@
-//! Agents that leave: what targets them ends, and what they owed is owed no more.
+//! Agents that are retired or abandoned.
 
 use brokkr_api::{AgentId, StackId};
 use sqlx::PgConnection;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
-/// Nothing targets the agent from now on, neither by its labels nor by its name. Answers with the stacks that named it.
+/// Removes every target of the agent: its labels and the targets that name it. Returns the stacks that named it.
 pub async fn agent_untarget_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -28,7 +28,7 @@ pub async fn agent_untarget_on_conn(
     Ok(rows.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }
 
-/// Gives the agent up: what it held and reported is forgotten, and by whom and why is kept.
+/// Abandons the agent: deletes what it held and reported, and records by whom and why.
 pub async fn agent_abandon_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,

@@ -1,5 +1,5 @@
-//! Projects, what they may have, and what they use. What is used is the sum over a project's shards, which
-//! triggers keep in step: nothing is counted by scanning, except webhooks, of which there are few.
+//! Projects, their quotas and their usage. The usage is the sum over a project's shards, which triggers maintain: nothing
+//! is counted by scanning, except webhooks, of which there are few.
 
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -77,11 +77,10 @@ pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool, StoreErro
         .bind(name)
         .fetch_one(pool)
         .await
-        .doing("look for the project")
+        .doing("find the project")
 }
 
-/// A page of projects in the order of their names, one more than `limit` if there are more; with a name,
-/// only that one.
+/// Returns up to `limit` projects, sorted by name, plus one if there are more; with a name, only that one.
 pub async fn project_list(
     pool: &PgPool,
     only: Option<&str>,
@@ -101,7 +100,7 @@ pub async fn project_list(
     rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
 }
 
-/// Makes the project unless it is there, and sets the quotas that are given. Tells whether it is new.
+/// Creates the project if it does not exist, and sets the given quotas. Returns whether it is new.
 pub async fn project_put_on_conn(
     connection: &mut PgConnection,
     name: &str,
@@ -136,16 +135,16 @@ pub async fn project_put_on_conn(
     Ok(created)
 }
 
-/// What became of a project that was to be deleted.
+/// The outcome of deleting a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
     Gone,
     Absent,
-    /// Something is left in it; the table says what.
+    /// It is not empty; names the table.
     InUse(&'static str),
 }
 
-/// Deletes the project if nothing living refers to it. Tokens that are dead and keys of requests go with it.
+/// Deletes the project if it is empty. Expired tokens and idempotency keys are deleted with it.
 pub async fn project_delete_on_conn(
     connection: &mut PgConnection,
     name: &str,

@@ -1,4 +1,4 @@
-//! From what happened to messages, inside the transaction in which it happened: either both are stored, or neither.
+//! Writes messages to webhooks in the transaction of the change they report: both are stored, or neither.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, step
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
 
-/// Alarms that one look takes in.
+/// Alarms checked at once.
 const ALARMS: i64 = 200;
 
-/// Writes a message for every webhook of the project that wants to hear of it. Answers whether there is one.
+/// Writes a message for every webhook of the project that subscribes to it. Returns whether there is one.
 pub async fn webhook_notify_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -34,8 +34,8 @@ pub async fn webhook_notify_on_conn(
     notify_on_conn(connection, project, &listeners, std::slice::from_ref(happening)).await
 }
 
-/// The same for outcomes that an agent reported, each of which has to be new. Troubles are watched here, too: what
-/// lasts is told once, and once more when it is over.
+/// Does the same for new reports of an agent. Also updates alarms: a failure that lasts is announced once, and once more
+/// when it is over.
 pub async fn webhook_notify_reports_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -85,7 +85,7 @@ pub async fn webhook_notify_reports_on_conn(
     Ok(any)
 }
 
-/// Looks at troubles that time alone may have changed. Answers how many there were.
+/// Updates alarms that may change by time alone. Returns their number.
 pub async fn webhook_notify_alarms_on_conn(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -108,7 +108,7 @@ pub async fn webhook_notify_alarms_on_conn(
     Ok(looked_at)
 }
 
-/// When something is due, by the database's clock: in so many seconds, or none if nothing waits.
+/// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
 pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, StoreError> {
     let seconds: Option<f64> = sqlx::query_scalar(
         "SELECT extract(epoch FROM least(
@@ -117,11 +117,11 @@ pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, S
     )
     .fetch_one(pool)
     .await
-    .doing("look for what is due to webhooks")?;
+    .doing("find due webhook messages")?;
     Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e6))))
 }
 
-/// A webhook, as far as it decides what is sent.
+/// The part of a webhook that decides what is sent.
 struct Listener {
     webhook: WebhookId,
     filter: WebhookFilter,
@@ -136,7 +136,7 @@ async fn listeners_on_conn(
             .bind(project)
             .fetch_all(connection)
             .await
-            .doing("look for webhooks")?;
+            .doing("find webhooks")?;
     Ok(rows.into_iter().map(|(id, filter)| Listener { webhook: WebhookId(id), filter: filter.0 }).collect())
 }
 
@@ -162,7 +162,7 @@ async fn notify_on_conn(
     Ok(!new.is_empty())
 }
 
-/// Those of the stacks whose project has a webhook: usually none, and then this one statement is all it costs.
+/// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
 async fn told_stacks_on_conn(
     connection: &mut PgConnection,
     stacks: &[StackId],
@@ -174,7 +174,7 @@ async fn told_stacks_on_conn(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
-    .doing("look for stacks whose project has webhooks")?;
+    .doing("find stacks with webhooks")?;
     let named = |(id, project, name)| (StackId(id), (project, NamedStack { id: StackId(id), name }));
     Ok(rows.into_iter().map(named).collect())
 }
@@ -205,7 +205,7 @@ fn alert(
         (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
         (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftOver, episode),
     };
-    // Of an alarm that is over, what ended it is known, and says little: the failure had the word.
+    // The message of a resolved alarm shows the failure, not the report that ended it.
     let over = matches!(notice, Notice::Resolved(_));
     let reason =
         if over || episode.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };

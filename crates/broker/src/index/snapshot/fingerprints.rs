@@ -1,4 +1,4 @@
-//! Digests of slices of the snapshot, made of what is really in memory, to be compared with the database's own.
+//! Digests of slices of the snapshot, computed from memory, to be compared with the database's.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use super::Snapshot;
 use crate::domain::fingerprint::{Fingerprint, agent_line, stack_line};
 
 impl Snapshot {
-    /// Of the agents, and of the living stacks, whose ids end in one of these bytes; without the named ones.
+    /// Computes the digests of the agents and non-deleted stacks with ids that end in one of these bytes, except `without`.
     #[must_use]
     pub fn fingerprints(
         &self,
@@ -29,7 +29,7 @@ impl Snapshot {
     }
 }
 
-/// The slice that an id belongs to: its last byte, which is random.
+/// Returns the slice of an id: its last byte, which is random.
 pub(super) fn slice(id: &Uuid) -> u8 {
     id.as_bytes()[15]
 }

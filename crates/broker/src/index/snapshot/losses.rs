@@ -1,5 +1,5 @@
-//! What a change would take away from whom, counted before it is made: pairs of a stack and an agent that it reaches
-//! now and would not reach any more. Nothing is changed here.
+//! The losses that a change would cause: pairs of a stack and an agent that it reaches now and would no longer reach.
+//! Nothing is changed here.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ use crate::domain::grants::ProjectGrants;
 use crate::domain::labels::LabelSet;
 use crate::domain::targeting::reaches;
 
-/// Pairs that people are shown.
+/// The number of pairs shown.
 const EXAMPLES: usize = 5;
 
-/// Pairs of a stack and an agent that would go.
+/// Pairs of a stack and an agent that would be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     pub pairs: u64,
-    /// A few of them: the names of stack and agent.
+    /// Some of them: the names of stack and agent.
     pub examples: Vec<(String, String)>,
 }
 
-/// What other targets would make of a stack's reach.
+/// The effect of other targets on a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retargeting {
     pub gained: RoaringBitmap,
@@ -34,7 +34,7 @@ pub struct Retargeting {
 }
 
 impl Snapshot {
-    /// What other labels take from the agent.
+    /// Returns the losses of an agent with other labels.
     #[must_use]
     pub fn lost_by_labels(&self, agent: &AgentFacts, labels: LabelSet) -> Losses {
         let after = AgentFacts { labels, ..agent.clone() };
@@ -48,8 +48,8 @@ impl Snapshot {
         losses
     }
 
-    /// What other selectors take from a stack. Agents that are only no longer named are not counted: whoever leaves
-    /// out a name means that agent.
+    /// Returns the losses of a stack with other targets. Agents that are no longer named are not counted: leaving out a name
+    /// is deliberate.
     #[must_use]
     pub fn lost_by_targets(&self, stack: &StackFacts, agents: &[AgentId], selectors: &[Selector]) -> Losses {
         let selected = self.selected(stack) & &*self.covered(&stack.grants);
@@ -59,7 +59,7 @@ impl Snapshot {
         losses
     }
 
-    /// What other grants take from the stacks of a project.
+    /// Returns the losses of a project with other grants.
     #[must_use]
     pub fn lost_by_grants(&self, project: &str, after: &ProjectGrants) -> Losses {
         let before = self.project_grants(project);
@@ -75,7 +75,7 @@ impl Snapshot {
         losses
     }
 
-    /// Whom the stack would gain, keep and lose.
+    /// Returns the agents that the stack would gain, keep and lose.
     #[must_use]
     pub fn retargeting(&self, stack: &StackFacts, agents: &[AgentId], selectors: &[Selector]) -> Retargeting {
         let before = self.reach(stack);
@@ -97,7 +97,7 @@ impl Losses {
 }
 
 fn with_targets(stack: &StackFacts, agents: &[AgentId], selectors: &[Selector]) -> StackFacts {
-    // Since when does not matter to whom it reaches.
+    // The time of a target does not affect its reach.
     let since = Timestamp::UNIX_EPOCH;
     let mut after = stack.clone();
     after.targets = agents.iter().map(|agent| ExplicitTarget { agent: *agent, since }).collect();

@@ -12,7 +12,7 @@ use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 
 impl Snapshot {
-    /// Exactly the agents that the selector matches.
+    /// Returns exactly the agents that the selector matches.
     #[must_use]
     pub fn select(&self, selector: &Selector) -> RoaringBitmap {
         self.by_label.select(selector)
@@ -31,7 +31,7 @@ impl Snapshot {
         }
     }
 
-    /// Whose names have this in them.
+    /// Returns the agents with this text in their names.
     #[must_use]
     pub fn named_like(&self, part: &str) -> RoaringBitmap {
         self.agents
@@ -47,13 +47,13 @@ impl Snapshot {
         self.slot(agent).is_some_and(|slot| agents.contains(slot))
     }
 
-    /// Every agent that the stack reaches.
+    /// Returns every agent that the stack reaches.
     #[must_use]
     pub fn reach(&self, stack: &StackFacts) -> RoaringBitmap {
         self.targeted(stack) & &*self.covered(&stack.grants)
     }
 
-    /// The same, one by one.
+    /// Iterates over the same agents.
     #[must_use]
     pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
         self.reach(stack).into_iter().map(|slot| self.at(slot)).collect()
@@ -63,13 +63,13 @@ impl Snapshot {
         self.holders.get(&stack).into_iter().flatten().map(|slot| self.at(slot))
     }
 
-    /// What a project may do, and on whom.
+    /// Returns the grants of a project.
     #[must_use]
     pub fn project_grants(&self, project: &str) -> Arc<ProjectGrants> {
         self.grants.get(project).cloned().unwrap_or_else(|| nothing_said(project))
     }
 
-    /// Whether these are all the grants that it knows.
+    /// Returns whether the snapshot has exactly these grants.
     #[must_use]
     pub fn has_grants(&self, grants: Vec<GrantFacts>) -> bool {
         let said = |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
@@ -79,13 +79,13 @@ impl Snapshot {
             && here.into_iter().all(|(project, grants)| there.get(project) == Some(grants))
     }
 
-    /// The agents that are granted to a project. Others are as if they were not there.
+    /// Returns the agents that are granted to a project. Others are invisible to it.
     #[must_use]
     pub fn granted(&self, project: &str) -> RoaringBitmap {
         self.covered(&self.project_grants(project)).into_owned()
     }
 
-    /// Whom the stack names or selects, whatever its project may do.
+    /// Returns the agents that the stack names or selects, regardless of grants.
     pub(super) fn targeted(&self, stack: &StackFacts) -> RoaringBitmap {
         if stack.deleted {
             return RoaringBitmap::new();
@@ -95,7 +95,7 @@ impl Snapshot {
         found
     }
 
-    /// Whom its selectors match.
+    /// Returns the agents that its selectors match.
     pub(super) fn selected(&self, stack: &StackFacts) -> RoaringBitmap {
         let mut sets = stack.selectors.iter().map(|target| self.select(&target.selector));
         let mut found = sets.next().unwrap_or_default();
