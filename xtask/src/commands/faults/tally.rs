@@ -92,10 +92,10 @@ mod hearing {
     fn rows_are_counted_once_and_a_failure_stays_one() {
         let mut tally = Tally::default();
         for line in [
-            "\u{1b}[32m        PASS\u{1b}[0m [  17.992s] ( 1/28) brokkr-testkit::faults kills::row_19_killed",
-            "        PASS [   3.0s] ( 2/28) brokkr-testkit::faults lists::row_35_half",
-            "        FAIL [   3.0s] ( 3/28) brokkr-testkit::faults lists::row_35_namespace",
-            "        FAIL [   3.0s] ( 4/28) brokkr-testkit::faults pairs::row_pairs_by_seed",
+            "\u{1b}[32m        PASS\u{1b}[0m [  17.992s] ( 1/28) brokkr-e2e::faults kills::row_19_killed",
+            "        PASS [   3.0s] ( 2/28) brokkr-e2e::faults lists::row_35_half",
+            "        FAIL [   3.0s] ( 3/28) brokkr-e2e::faults lists::row_35_namespace",
+            "        FAIL [   3.0s] ( 4/28) brokkr-e2e::faults pairs::row_pairs_by_seed",
             "    pairs: 200, violations: 3",
             "test kills::row_22_killed ... ok",
             "     Summary [ 200 s] 4 tests run: 2 passed, 2 failed",

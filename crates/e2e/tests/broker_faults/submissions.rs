@@ -9,7 +9,8 @@ use sqlx::Connection as _;
 
 use crate::clients::{Wish, object};
 use crate::world::World;
-use crate::{PATIENCE, SOON, in_full, rounds};
+use brokkr_e2e::{rounds, runs_in_full};
+use crate::{PATIENCE, SOON};
 
 const INSERT: &str = "insert into deployment_objects";
 
@@ -29,7 +30,7 @@ async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_
     let mut world = World::start().await?;
     world.load().await?;
     let mut places = vec![None];
-    if in_full() {
+    if runs_in_full() {
         places.extend(STEPS.map(Some));
     }
     for place in places {
@@ -172,7 +173,7 @@ async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_s
             request.body(wish.body().to_vec()).send().await
         }
     });
-    if !in_full() {
+    if !runs_in_full() {
         // What PostgreSQL says after 30 s, said now: the same error.
         eventually(PATIENCE, "the slow statement to be cancelled", async || {
             let cancelled: Vec<bool> = sqlx::query_scalar(

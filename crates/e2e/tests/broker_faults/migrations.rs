@@ -7,7 +7,8 @@ use brokkr_testkit::programs::program;
 use brokkr_testkit::{Database, Launch, PgProxy, Postgres, Process, Scratch, eventually};
 
 use crate::world::World;
-use crate::{PATIENCE, rounds};
+use brokkr_e2e::rounds;
+use crate::PATIENCE;
 
 /// Everything that makes a schema, as one text.
 async fn schema(database: &Database) -> Result<String> {

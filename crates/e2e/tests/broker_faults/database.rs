@@ -16,7 +16,8 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::clients::{Wish, object};
 use crate::world::{Setup, World};
-use crate::{PATIENCE, SOON, in_full, rounds};
+use brokkr_e2e::{rounds, runs_in_full};
+use crate::{PATIENCE, SOON};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_05_a_long_transaction_elsewhere_holds_the_feed_back_and_nothing_is_passed_over() -> Result<()> {
@@ -30,7 +31,7 @@ async fn row_05_a_long_transaction_elsewhere_holds_the_feed_back_and_nothing_is_
     // Submissions go on; whoever waits for news waits.
     world.gets_on_within(rounds(3, 20), PATIENCE).await?;
     let before = world.recorder.snapshot().seen.len();
-    if in_full() {
+    if runs_in_full() {
         for replica in &world.replicas {
             replica.wait_for_log("an open transaction holds the outbox back", PATIENCE).await?;
         }

@@ -7,7 +7,8 @@ use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Matcher, Rule, When};
 
 use crate::world::World;
-use crate::{PATIENCE, SOON, rounds};
+use brokkr_e2e::rounds;
+use crate::{PATIENCE, SOON};
 
 /// What only the one writes that has the lease.
 const CHAINS: &str = "insert into audit_chain";

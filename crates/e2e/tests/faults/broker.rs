@@ -5,7 +5,7 @@ use brokkr_testkit::proxy::{Action, Asked, Canned, Matcher};
 use brokkr_testkit::{Look, eventually};
 use serde_json::{Value, json};
 
-use crate::in_full;
+use brokkr_e2e::runs_in_full;
 use crate::world::{PATIENCE, World, brief};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
@@ -48,7 +48,7 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
     let before = world.events("web").await?.len();
 
     world.link.when(Matcher::any(), Action::Cut);
-    let rounds = if in_full() { TOO_MANY / 2 } else { 2 };
+    let rounds = if runs_in_full() { TOO_MANY / 2 } else { 2 };
     for _ in 0..rounds {
         turn(false).await?;
         world.reports_kept("degraded").await?;
@@ -63,13 +63,13 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
     assert!(kept <= 50, "S22: bounded, not {kept}");
 
     world.link.heal();
-    let expected = before + if in_full() { 40 } else { rounds * 2 };
+    let expected = before + if runs_in_full() { 40 } else { rounds * 2 };
     let events = eventually(PATIENCE, "what happened to be told", async || match world.events("web").await {
         Ok(events) if events.len() >= expected => Look::Yes(events),
         other => Look::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
     })
     .await?;
-    if in_full() {
+    if runs_in_full() {
         assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
     }
     let mut told: Vec<String> =

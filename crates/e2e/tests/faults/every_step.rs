@@ -17,7 +17,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::in_full;
+use brokkr_e2e::runs_in_full;
 use crate::world::configmap;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -42,7 +42,7 @@ async fn row_20_killed_at_any_write_ends_as_a_clean_run_does() -> Result<()> {
     let clean = Walk::start(&fleet, &cluster).await?;
     let path = clean.walk(&fleet, &cluster, None).await.context("the clean run")?;
     println!("a clean run makes {} writes", path.writes);
-    let steps: Vec<usize> = if in_full() { (1..=path.writes).collect() } else { SAMPLE.to_vec() };
+    let steps: Vec<usize> = if runs_in_full() { (1..=path.writes).collect() } else { SAMPLE.to_vec() };
     let path = &path;
     let results: Vec<(usize, Result<()>)> = futures::stream::iter(steps)
         .map(async |step| (step, killed_at(&fleet, &cluster, path, step).await))

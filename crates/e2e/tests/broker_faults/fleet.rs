@@ -14,7 +14,8 @@ use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
 use crate::agents::FakeAgent;
 use crate::clients::{Wish, object};
 use crate::world::World;
-use crate::{PATIENCE, SOON, rounds};
+use brokkr_e2e::rounds;
+use crate::{PATIENCE, SOON};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it_is() -> Result<()> {

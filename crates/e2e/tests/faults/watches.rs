@@ -6,7 +6,7 @@ use anyhow::Result;
 use brokkr_testkit::eventually;
 use brokkr_testkit::proxy::{Action, Canned, Matcher};
 
-use crate::in_full;
+use brokkr_e2e::runs_in_full;
 use crate::world::{PATIENCE, World};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
@@ -30,7 +30,7 @@ async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterward
     world.submit(&[("a", "1"), ("b", "2"), ("c", "1")]).await?;
     world.sees_value("b", "2").await?;
 
-    if in_full() {
+    if runs_in_full() {
         let found = async || matches!(world.value("a").await, Ok(Some(value)) if value == "1");
         eventually(FROZEN, "the drift to be found although the watch is frozen", found).await?;
     } else {

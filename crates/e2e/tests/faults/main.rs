@@ -18,8 +18,3 @@ mod refusals;
 mod seeded;
 mod watches;
 mod world;
-
-/// Whether rows are to be run in full, however long that takes.
-fn in_full() -> bool {
-    std::env::var("BROKKR_FAULTS").is_ok_and(|value| value == "all")
-}

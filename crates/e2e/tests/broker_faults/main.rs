@@ -26,13 +26,3 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take until both replicas get on after a fault has ended.
 const SOON: Duration = Duration::from_secs(20);
-
-/// Whether rows are to be run in full, however long that takes.
-fn in_full() -> bool {
-    std::env::var("BROKKR_FAULTS").is_ok_and(|value| value == "all")
-}
-
-/// So many rounds in an ordinary run, so many in full.
-fn rounds(ordinary: usize, full: usize) -> usize {
-    if in_full() { full } else { ordinary }
-}

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::Clock;
 
-use crate::rounds;
+use brokkr_e2e::rounds;
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::in_full;
+use brokkr_e2e::runs_in_full;
 use crate::world::{PATIENCE, World, brief, configmap};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
@@ -134,7 +134,7 @@ async fn row_39_rights_that_end_stop_the_stack_before_it_prunes() -> Result<()> 
     whole.metadata.resource_version = None;
     bindings.create(&PostParams::default(), &whole).await?;
     bindings.delete(&narrow, &DeleteParams::default()).await?;
-    if in_full() {
+    if runs_in_full() {
         let deadline = Duration::from_secs(340);
         eventually(deadline, "the next cycle to start over", async || {
             world.value("a").await.is_ok_and(|value| value.as_deref() == Some("2"))
