@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -101,17 +101,17 @@ impl Bare {
         eventually(CLEARING, &format!("the namespaces {prefix}… to be gone"), async || {
             let all = match api.list(&ListParams::default()).await {
                 Ok(list) => list.items,
-                Err(error) => return Look::NotYet(error.to_string()),
+                Err(error) => return Attempt::NotYet(error.to_string()),
             };
             let names: Vec<String> =
                 all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with(prefix)).collect();
             if names.is_empty() {
-                return Look::Yes(());
+                return Attempt::Done(());
             }
             let cleared = futures::stream::iter(&names).map(|name| self.clear_one(name)).buffer_unordered(4);
             let refused: Vec<String> =
                 cleared.filter_map(async |done| done.err().map(|error| format!("{error:#}"))).collect().await;
-            Look::NotYet(format!("{} left; {refused:?}", names.len()))
+            Attempt::NotYet(format!("{} left; {refused:?}", names.len()))
         })
         .await
     }

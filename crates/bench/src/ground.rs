@@ -10,7 +10,7 @@ use brokkr_api::stacks::{PutStack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_client::{Client as Broker, Credential, IdempotencyKey, PageQuery, RetryPolicy};
 use brokkr_testkit::audit::{Mark, Request};
-use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Look, Postgres, Scratch, Tell, eventually};
+use brokkr_testkit::{Agent, AgentOptions, Attempt, Cluster, Fleet, Postgres, Scratch, ShowLog, eventually};
 use jiff::Timestamp;
 
 use crate::args::AgentArgs;
@@ -50,7 +50,7 @@ impl Ground {
     pub async fn start(args: &AgentArgs) -> Result<Self> {
         let broker = async {
             let postgres = Arc::new(Postgres::start().await?);
-            Fleet::start_on(postgres, Tell::OnPanic).await
+            Fleet::start_on(postgres, ShowLog::OnPanic).await
         };
         let (fleet, cluster) = tokio::try_join!(Box::pin(broker), Cluster::api_only())?;
         let environment = match &args.keep_log {
@@ -116,9 +116,9 @@ impl Ground {
             Ok(Some(status))
                 if status.sequence_id == status.wanted_sequence_id && status.hops.applied.is_some() =>
             {
-                Look::Yes(())
+                Attempt::Done(())
             }
-            other => Look::NotYet(format!("{other:?}")),
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
@@ -137,11 +137,11 @@ impl Ground {
     ) -> Result<(f64, Hops)> {
         let found =
             eventually(PATIENCE, &format!("{stack} to be {what}"), async || match self.status(stack).await {
-                Ok(Some(status)) if status.state == State::Failed => Look::Yes(Err(status)),
+                Ok(Some(status)) if status.state == State::Failed => Attempt::Done(Err(status)),
                 Ok(Some(status)) if status.sequence_id == Some(submission.sequence) && good(&status) => {
-                    Look::Yes(Ok(status))
+                    Attempt::Done(Ok(status))
                 }
-                other => Look::NotYet(format!("{other:?}")),
+                other => Attempt::NotYet(format!("{other:?}")),
             })
             .await?;
         let seconds = submission.started.elapsed().as_secs_f64();
@@ -168,9 +168,9 @@ impl Ground {
         self.broker.delete_stack(stack).await?;
         let what = format!("{stack} to be removed");
         let gone = eventually(PATIENCE, &what, async || match self.status(stack).await {
-            Ok(Some(status)) if status.state != State::Removed => Look::NotYet(format!("{status:?}")),
-            Ok(_) => Look::Yes(()),
-            Err(error) => Look::NotYet(format!("{error:#}")),
+            Ok(Some(status)) if status.state != State::Removed => Attempt::NotYet(format!("{status:?}")),
+            Ok(_) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         });
         tokio::try_join!(gone, self.bare.clear(prefix))?;
         Ok(())
@@ -186,12 +186,16 @@ impl Ground {
         eventually(PATIENCE, "the agent to be at rest", async || {
             let asked = asked_by(agent, last.1).unwrap_or_default();
             if asked.is_empty() {
-                return if last.0.elapsed() > REST { Look::Yes(()) } else { Look::NotYet("at rest".into()) };
+                return if last.0.elapsed() > REST {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet("at rest".into())
+                };
             }
             if let Ok(mark) = self.cluster.audit().mark() {
                 last = (Instant::now(), mark);
             }
-            Look::NotYet(format!("{} requests", asked.len()))
+            Attempt::NotYet(format!("{} requests", asked.len()))
         })
         .await
     }

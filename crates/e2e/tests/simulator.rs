@@ -16,7 +16,7 @@ use brokkr_sim::corpus::{Ask, Entry, Given, Verdict, corpus, play, stamp, verdic
 use brokkr_sim::objects::{Item, kind_of, namespace_key};
 use brokkr_sim::records::Records as Pretended;
 use brokkr_sim::server::Server;
-use brokkr_testkit::{Cluster, Look, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -93,8 +93,8 @@ impl Real {
                 eventually(PATIENCE, "the kind to be served", async || {
                     let request = http::Request::get(&path).body(Vec::new()).expect("a request");
                     match self.admin.request_text(request).await {
-                        Ok(_) => Look::Yes(()),
-                        Err(error) => Look::NotYet(error.to_string()),
+                        Ok(_) => Attempt::Done(()),
+                        Err(error) => Attempt::NotYet(error.to_string()),
                     }
                 })
                 .await?;
@@ -131,8 +131,8 @@ impl Real {
         eventually(PATIENCE, "the kind to be on its way out", async || {
             let request = http::Request::post(&path).header("content-type", "application/json");
             match self.admin.request_text(request.body(one_more.clone()).expect("a request")).await {
-                Err(kube::Error::Api(status)) if status.message.contains("terminating") => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Err(kube::Error::Api(status)) if status.message.contains("terminating") => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await
@@ -233,8 +233,8 @@ async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
     let (agent, stack) = (AgentId::generate(), StackId::generate());
     let real = Records::new(cluster.admin().await?, &namespace, agent);
     eventually(PATIENCE, "the record kind to be served", async || match real.load().await {
-        Ok(_) => Look::Yes(()),
-        Err(error) => Look::NotYet(error.to_string()),
+        Ok(_) => Attempt::Done(()),
+        Err(error) => Attempt::NotYet(error.to_string()),
     })
     .await?;
     let mut pretended = Pretended::default();

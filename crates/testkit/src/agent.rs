@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::audit::{Mark, Request};
 use crate::cluster::Cluster;
 use crate::names::unique;
-use crate::process::{Launch, Process, Tell, run};
+use crate::process::{Launch, Process, ShowLog, run};
 use crate::programs::program;
 use crate::proxy::Route;
 use crate::scratch::Scratch;
@@ -78,7 +78,7 @@ impl Agent {
         authority_file: &Path,
         join_token: &str,
         options: &AgentOptions,
-        tell: Tell,
+        show_log: ShowLog,
     ) -> Result<Self> {
         let namespace = options.namespace.clone().unwrap_or_else(|| unique(&format!("brokkr-{name}")));
         install(cluster, &namespace, &options.install).await?;
@@ -94,7 +94,7 @@ impl Agent {
             .args(["--polling-interval", &options.polling_interval])
             .args(&options.arguments)
             .envs(options.environment.clone())
-            .tell(tell);
+            .show_log(show_log);
         let process = Process::start(launch, scratch.path())?;
         Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), scratch })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::port::Port;
-use crate::process::{Launch, Process, Tell, run};
+use crate::process::{Launch, Process, ShowLog, run};
 use crate::programs::program;
 use crate::scratch::Scratch;
 use crate::tls::Authority;
@@ -61,7 +61,12 @@ impl Deref for Broker {
 
 impl Broker {
     /// Starts a replica on a migrated database and waits until it is ready. `more` are further arguments.
-    pub async fn start(database_url: &str, authority: &Authority, tell: Tell, more: &[&str]) -> Result<Self> {
+    pub async fn start(
+        database_url: &str,
+        authority: &Authority,
+        show_log: ShowLog,
+        more: &[&str],
+    ) -> Result<Self> {
         let scratch = Scratch::new("broker")?;
         let port = Port::free()?;
         let identity = authority.server(&scratch, "brokkr-broker", &[])?;
@@ -72,7 +77,7 @@ impl Broker {
             .arg("--tls-key")
             .arg(&identity.key)
             .args(more)
-            .tell(tell);
+            .show_log(show_log);
         let http = reqwest::Client::builder()
             .tls_certs_only([reqwest::Certificate::from_pem(authority.pem().as_bytes())?])
             .no_proxy()

@@ -13,9 +13,9 @@ use crate::agent::{Agent, AgentOptions};
 use crate::broker::{self, Broker};
 use crate::cli::Cli;
 use crate::cluster::Cluster;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 use crate::postgres::{Database, Postgres};
-use crate::process::{Output, Tell};
+use crate::process::{Output, ShowLog};
 use crate::programs::program;
 use crate::tls::Authority;
 
@@ -30,7 +30,7 @@ pub struct Fleet {
     admin_token: String,
     database: Database,
     authority: Authority,
-    tell: Tell,
+    show_log: ShowLog,
     _postgres: Arc<Postgres>,
 }
 
@@ -42,22 +42,22 @@ impl Fleet {
 
     /// The same with further arguments of `brokkr-broker serve`.
     pub async fn start_with(arguments: &[&str]) -> Result<Self> {
-        Self::start_on_with(Postgres::shared().await?, Tell::Always, arguments).await
+        Self::start_on_with(Postgres::shared().await?, ShowLog::Always, arguments).await
     }
 
     /// The same on a given PostgreSQL, for tests that kill it.
-    pub async fn start_on(postgres: Arc<Postgres>, tell: Tell) -> Result<Self> {
-        Self::start_on_with(postgres, tell, &[]).await
+    pub async fn start_on(postgres: Arc<Postgres>, show_log: ShowLog) -> Result<Self> {
+        Self::start_on_with(postgres, show_log, &[]).await
     }
 
-    async fn start_on_with(postgres: Arc<Postgres>, tell: Tell, arguments: &[&str]) -> Result<Self> {
+    async fn start_on_with(postgres: Arc<Postgres>, show_log: ShowLog, arguments: &[&str]) -> Result<Self> {
         let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
         let authority = Authority::for_a_month("brokkr-test-broker")?;
-        let broker = Broker::start(&database.url(), &authority, tell, arguments).await?;
+        let broker = Broker::start(&database.url(), &authority, show_log, arguments).await?;
         let cli = Cli::new()?;
         cli.login(&broker.url(), &admin_token, broker.authority_file()).await?;
-        Ok(Self { broker, cli, admin_token, database, authority, tell, _postgres: postgres })
+        Ok(Self { broker, cli, admin_token, database, authority, show_log, _postgres: postgres })
     }
 
     /// One more broker replica on the same database.
@@ -67,7 +67,7 @@ impl Fleet {
 
     /// One more broker replica, with further arguments of `brokkr-broker serve`.
     pub async fn replica_with(&self, arguments: &[&str]) -> Result<Broker> {
-        Broker::start(&self.database.url(), &self.authority, self.tell, arguments).await
+        Broker::start(&self.database.url(), &self.authority, self.show_log, arguments).await
     }
 
     /// The broker's database, for looking behind the scenes.
@@ -116,7 +116,7 @@ impl Fleet {
     ) -> Result<Agent> {
         let token = self.join_token(name, labels).await?;
         let (url, authority) = (self.broker.url(), self.broker.authority_file());
-        Agent::start_new(name, cluster, &url, authority, &token, options, self.tell).await
+        Agent::start_new(name, cluster, &url, authority, &token, options, self.show_log).await
     }
 
     /// A token with which one agent can join.
@@ -134,9 +134,9 @@ impl Fleet {
         eventually(JOIN_DEADLINE, &format!("the agent {name} to be ACTIVE and seen"), async || {
             match self.agent(name).await {
                 Ok(Some(agent)) if agent["status"] == "ACTIVE" && !agent["last_seen_at"].is_null() => {
-                    Look::Yes(agent)
+                    Attempt::Done(agent)
                 }
-                other => Look::NotYet(format!("{other:?}")),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await

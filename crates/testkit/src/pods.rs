@@ -31,7 +31,7 @@ use kube::{Api, ResourceExt as _};
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 pub use life::PodRun;
 use life::Site;
 
@@ -78,8 +78,8 @@ impl PodRunner {
             let pods = self.pods();
             let of_program = || pods.iter().filter(|pod| pod.program() == program);
             match of_program().find(|pod| pod.is_running()) {
-                Some(pod) => Look::Yes(pod.clone()),
-                None => Look::NotYet(of_program().map(|pod| pod.told()).collect::<Vec<_>>().join("\n")),
+                Some(pod) => Attempt::Done(pod.clone()),
+                None => Attempt::NotYet(of_program().map(|pod| pod.told()).collect::<Vec<_>>().join("\n")),
             }
         })
         .await
@@ -91,7 +91,7 @@ impl PodRunner {
             let pods = self.pods();
             let left: Vec<_> =
                 pods.iter().filter(|pod| pod.program() == program).map(|pod| pod.told()).collect();
-            if left.is_empty() { Look::Yes(()) } else { Look::NotYet(left.join("\n")) }
+            if left.is_empty() { Attempt::Done(()) } else { Attempt::NotYet(left.join("\n")) }
         })
         .await
     }

@@ -24,8 +24,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::eventually::{Look, eventually};
-pub use launch::{Launch, Tell};
+use crate::eventually::{Attempt, eventually};
+pub use launch::{Launch, ShowLog};
 pub use run::{Output, run};
 
 /// How long a process may take to end after it was asked politely.
@@ -152,7 +152,7 @@ impl Process {
     pub async fn wait_for_log(&self, needle: &str, deadline: Duration) -> Result<()> {
         let what = format!("{:?} in the log of {}", needle, self.launch.name);
         eventually(deadline, &what, async || {
-            if self.log().contains(needle) { Look::Yes(()) } else { Look::NotYet(self.log_tail(20)) }
+            if self.log().contains(needle) { Attempt::Done(()) } else { Attempt::NotYet(self.log_tail(20)) }
         })
         .await
     }
@@ -162,9 +162,9 @@ impl Process {
         let what = format!("{} to be ready", self.launch.name);
         let ended = eventually(deadline, &what, async || {
             if ready().await {
-                return Look::Yes(false);
+                return Attempt::Done(false);
             }
-            if self.is_running() { Look::NotYet(self.log_tail(20)) } else { Look::Yes(true) }
+            if self.is_running() { Attempt::NotYet(self.log_tail(20)) } else { Attempt::Done(true) }
         })
         .await?;
         if ended {
@@ -188,7 +188,7 @@ impl Drop for Process {
             self.end_politely(signal);
         }
         self.kill9();
-        if self.launch.tell == Tell::Always || std::thread::panicking() {
+        if self.launch.show_log == ShowLog::Always || std::thread::panicking() {
             eprintln!("──── last lines of {} ────\n{}", self.launch.name, self.log_tail(TAIL_LINES));
         }
     }

@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::{Agent, AgentOptions};
 use crate::cluster::Cluster;
-use crate::process::Tell;
+use crate::process::ShowLog;
 use crate::scratch::Scratch;
 use crate::tls::Authority;
 pub use lie::{ContentLie, Lie};
@@ -118,7 +118,7 @@ impl ScriptedBroker {
         let token = self.script.borrow().truth.join_token.clone();
         let authority = self.scratch.join("ca.crt");
         let agent =
-            Agent::start_new(name, cluster, &self.url, &authority, &token, options, Tell::Always).await?;
+            Agent::start_new(name, cluster, &self.url, &authority, &token, options, ShowLog::Always).await?;
         self.in_step()
             .await
             .with_context(|| format!("the agent did not join; its log:\n{}", agent.process().log_tail(40)))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use brokkr_testkit::process::{is_alive, run};
-use brokkr_testkit::{Launch, Look, Postgres, Process, Scratch, eventually};
+use brokkr_testkit::{Attempt, Launch, Postgres, Process, Scratch, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 /// Makes [`be_the_owner`] do its part; see there.
@@ -62,7 +62,7 @@ async fn a_program_that_does_not_end_is_ended() -> Result<()> {
 #[tokio::test]
 async fn waiting_in_vain_tells_what_was_seen_last() {
     let waited = eventually::<(), _>(Duration::from_millis(60), "the moon", async || {
-        Look::NotYet("only clouds".to_owned())
+        Attempt::NotYet("only clouds".to_owned())
     });
     let message = waited.await.unwrap_err().to_string();
     assert!(message.contains("the moon") && message.contains("only clouds"), "{message}");

@@ -12,7 +12,7 @@ use brokkr_swarm::wire::Dialer;
 use brokkr_swarm::{Ask, Config, Identity, Poll, Transport, enrol};
 use brokkr_testkit::postgres::Durability;
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Broker, Database, Look, Postgres, Scratch, Tell, broker, eventually};
+use brokkr_testkit::{Attempt, Broker, Database, Postgres, Scratch, ShowLog, broker, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -83,7 +83,7 @@ impl<'a> Ground<'a> {
         let authority = Authority::new("brokkr-bench")?;
         let connections = args.database_connections.to_string();
         let more = ["--database-connections", &connections, "--rate-limits", "false"];
-        let broker = Broker::start(&url, &authority, Tell::OnPanic, &more).await?;
+        let broker = Broker::start(&url, &authority, ShowLog::OnPanic, &more).await?;
         let admin = Client::builder(broker.url().parse()?)
             .ca_pem(authority.pem())
             .credential(Credential::Token(token.clone().into()))
@@ -122,8 +122,8 @@ impl<'a> Ground<'a> {
         let last = agents.last().context("no agents were wanted")?;
         // The broker takes the outbox in by transactions: when it knows the last, it knows all.
         eventually(PATIENCE, "the broker to know all agents", async || match self.first_poll(last).await {
-            Ok(_) => Look::Yes(()),
-            Err(error) => Look::NotYet(format!("{error:#}")),
+            Ok(_) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         })
         .await?;
         Ok(agents)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -78,8 +78,8 @@ async fn disturb(ground: &Ground, space: &str, number: usize, objects: usize) ->
     }
     eventually(PATIENCE, &format!("{space}/{name} to be put back"), async || {
         match maps.get_opt(&name).await {
-            Ok(Some(map)) if is_right(&map) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(Some(map)) if is_right(&map) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -86,9 +86,9 @@ async fn restart_with_drift(ground: &Ground, workloads: &[Workload], results: &m
             let map = maps.get(&object.name).await.ok().and_then(|map| map.data);
             let revision = map.and_then(|data| data.get("revision").cloned());
             if revision.as_deref() == Some("1") {
-                Look::Yes(())
+                Attempt::Done(())
             } else {
-                Look::NotYet(format!("{revision:?}"))
+                Attempt::NotYet(format!("{revision:?}"))
             }
         })
         .await?;

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -83,13 +83,15 @@ async fn bare(ground: &Ground, names: &[String], records: usize) -> Result<f64> 
     ground.bare.apply(&revisions.iter().collect::<Vec<_>>(), Mode::Write).await?;
     let api: Api<Deployment> = Api::namespaced(ground.admin.clone(), BARE);
     eventually(PATIENCE, "all Deployments to be available", async || {
-        let Ok(list) = api.list(&ListParams::default()).await else { return Look::NotYet("no list".into()) };
+        let Ok(list) = api.list(&ListParams::default()).await else {
+            return Attempt::NotYet("no list".into());
+        };
         let available = |deployment: &&Deployment| {
             deployment.status.as_ref().is_some_and(|status| status.available_replicas.unwrap_or(0) > 0)
         };
         match list.items.iter().filter(available).count() {
-            all if all == names.len() => Look::Yes(()),
-            some => Look::NotYet(format!("{some} of {}", names.len())),
+            all if all == names.len() => Attempt::Done(()),
+            some => Attempt::NotYet(format!("{some} of {}", names.len())),
         }
     })
     .await?;

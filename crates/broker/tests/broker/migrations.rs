@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Look, Output, Postgres, Process, Scratch, eventually};
+use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, Process, Scratch, eventually};
 use sqlx::{Connection as _, PgConnection};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
@@ -167,9 +167,9 @@ async fn a_migrator_behind_a_lock_holds_nobody_up_and_comes_again() -> Result<()
                  AND application_name = 'brokkr-broker migrate' AND wait_event_type = 'Lock'";
     eventually(SOON, "the migrator to wait for the lock", async || {
         match sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut setup).await {
-            Ok(0) => Look::NotYet("it does not wait".into()),
-            Ok(_) => Look::Yes(()),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(0) => Attempt::NotYet("it does not wait".into()),
+            Ok(_) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(error.to_string()),
         }
     })
     .await?;

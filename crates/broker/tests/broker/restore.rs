@@ -13,7 +13,7 @@ use brokkr_api::system::{Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Name, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Look, Output, Postgres, eventually};
+use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -143,8 +143,8 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     eventually(SOON, "the hold to end", async || !is_held(&house.admin).await.unwrap_or(true)).await?;
     let answer = eventually(SOON, "the agent to be served in the new epoch", async || {
         match poll_on(&mut agent, house.server.address, future).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -235,8 +235,8 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
     epoch(&house.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
         match poll_on(&mut agent, house.server.address, Position { epoch: 2, horizon: 0 }).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -340,8 +340,8 @@ impl Aftermath {
     async fn target(&self, stack: StackId) -> Result<Option<brokkr_api::envelope::TargetStack>> {
         let envelope =
             eventually(SOON, "an answer of the new epoch", async || match self.agent.poll().await {
-                Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+                other => Attempt::NotYet(format!("{other:?}")),
             })
             .await?
             .envelope()?;
@@ -392,8 +392,8 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
         read(aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?).await?;
     assert_eq!(settled.waiting_for.as_ref().map(Name::as_str), Some("shop-1"));
     let polled = eventually(SOON, "the agent to be asked", async || match aftermath.agent.poll().await {
-        Ok(answer) if answer.headers.get(header::WANTS).is_some() => Look::Yes(answer),
-        other => Look::NotYet(format!("{other:?}")),
+        Ok(answer) if answer.headers.get(header::WANTS).is_some() => Attempt::Done(answer),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
     assert_eq!(polled.headers[header::WANTS], "contents");

@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::Clock;
 
-use brokkr_e2e::rounds;
 use crate::world::World;
+use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_clocks_ten_minutes_off_lock_nobody_out_and_put_nothing_in_another_order() -> Result<()> {

@@ -9,15 +9,15 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_api::Position;
 use brokkr_client::Poll;
 use brokkr_testkit::history::Outcome;
-use brokkr_testkit::{Look, Scratch, eventually};
+use brokkr_testkit::{Attempt, Scratch, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::clients::{Wish, object};
 use crate::world::{Setup, World};
-use brokkr_e2e::{rounds, runs_in_full};
 use crate::{PATIENCE, SOON};
+use brokkr_e2e::{rounds, runs_in_full};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_05_a_long_transaction_elsewhere_holds_the_feed_back_and_nothing_is_passed_over() -> Result<()> {
@@ -284,8 +284,8 @@ async fn row_14_a_tail_whose_connection_is_lost_again_and_again_is_late_and_miss
     let newest = object(&newest)?;
     let agent = &world.agents[0];
     eventually(SOON, "the other replica to show it", async || match agent.view(1).await {
-        Ok(view) if view.stacks.iter().any(|(_, sequence)| *sequence >= newest) => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+        Ok(view) if view.stacks.iter().any(|(_, sequence)| *sequence >= newest) => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
     world.gets_on(3).await?;

@@ -14,15 +14,15 @@ use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
 use crate::agents::FakeAgent;
 use crate::clients::{Wish, object};
 use crate::world::World;
-use brokkr_e2e::rounds;
 use crate::{PATIENCE, SOON};
+use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it_is() -> Result<()> {
     let mut world = World::start().await?;
     world.load().await?;
     for _ in 0..rounds(1, 3) {
-        world.proxies[0].set_link(Link::Black);
+        world.proxies[0].set_link(Link::Blackhole);
         world.one_gets_on(1, 5).await?;
         world.in_trouble(0).await?;
         let agent = &world.agents[0];
@@ -139,7 +139,7 @@ async fn rotated(world: &World, round: usize) -> Result<()> {
     .await?;
     let lost = world.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
     let first = agent.clients[here].rotate_key(agent.id, &wanted).await;
-    ensure!(first.is_err() && lost.count() == 1, "the answer was to be lost: {first:?}");
+    ensure!(first.is_err() && lost.hits() == 1, "the answer was to be lost: {first:?}");
     let changed = agent.with_key(&world.admins, key);
     for replica in [here, there] {
         for (which, agent) in [("old", &agent), ("new", &changed)] {

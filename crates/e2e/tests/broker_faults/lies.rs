@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_api::Position;
 use brokkr_client::{Client, Credential, Poll};
 use brokkr_testkit::proxy::{Action, Matcher};
-use brokkr_testkit::{FaultProxy, Look, eventually};
+use brokkr_testkit::{Attempt, FaultProxy, eventually};
 use bytes::Bytes;
 
 use crate::PATIENCE;
@@ -31,17 +31,17 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
     let foreign = Bytes::from(other_answer(&world, other.id).await?);
     let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
     let lies = [
-        ("altered", Action::rewrite(|_, body| flipped(&body))),
-        ("empty", Action::rewrite(|_, _| Bytes::from_static(b"{}"))),
-        ("another agent's", Action::rewrite(move |_, _| foreign.clone())),
-        ("endless", Action::rewrite(move |_, _| endless.clone())),
+        ("altered", Action::change_body(|_, body| flipped(&body))),
+        ("empty", Action::change_body(|_, _| Bytes::from_static(b"{}"))),
+        ("another agent's", Action::change_body(move |_, _| foreign.clone())),
+        ("endless", Action::change_body(move |_, _| endless.clone())),
         ("cut off", Action::Truncate),
     ];
     for (what, lie) in lies {
         let rule = liar.when(Matcher::path("target-state"), lie);
         let told = client.target_state(agent.id, &ask).await;
         ensure!(told.is_err(), "S2, S8: an answer that is {what} was taken: {told:?}");
-        rule.remove();
+        rule.release();
     }
     liar.heal();
     world.gets_on(3).await?;
@@ -51,7 +51,11 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
     eventually(PATIENCE, "an agent from the future to be held", async || {
         let told = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
         assert!(!matches!(told, Ok(Poll::Changed { .. })), "S2: {told:?}");
-        if matches!(told, Ok(Poll::Held { .. })) { Look::Yes(()) } else { Look::NotYet(format!("{told:?}")) }
+        if matches!(told, Ok(Poll::Held { .. })) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{told:?}"))
+        }
     })
     .await?;
     world.raise_epoch().await?;

@@ -6,9 +6,9 @@ use brokkr_testkit::pgproxy::{Fault, Matcher, When};
 use brokkr_testkit::programs::program;
 use brokkr_testkit::{Database, Launch, PgProxy, Postgres, Process, Scratch, eventually};
 
+use crate::PATIENCE;
 use crate::world::World;
 use brokkr_e2e::rounds;
-use crate::PATIENCE;
 
 /// Everything that makes a schema, as one text.
 async fn schema(database: &Database) -> Result<String> {
@@ -52,8 +52,8 @@ async fn row_50_a_migration_killed_at_each_step_and_run_again_ends_in_the_same_s
         ]);
         let process = Process::start(launch, scratch.path())?;
         let what = format!("step {step}, or the end");
-        eventually(PATIENCE, &what, async || held.count() > 0 || !process.is_running()).await?;
-        if held.count() == 0 {
+        eventually(PATIENCE, &what, async || held.hits() > 0 || !process.is_running()).await?;
+        if held.hits() == 0 {
             break;
         }
         process.kill9();

@@ -127,23 +127,23 @@ async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result
         Trouble::CutAfterCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
-                .reached(1, PATIENCE)
+                .wait_for_hits(1, PATIENCE)
                 .await?;
         }
         Trouble::CutBeforeCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
-                .reached(1, PATIENCE)
+                .wait_for_hits(1, PATIENCE)
                 .await?;
         }
         Trouble::CutStatement => {
-            proxy.when(write.first(nth), When::After, Fault::Cut).reached(1, PATIENCE).await?;
+            proxy.when(write.first(nth), When::After, Fault::Cut).wait_for_hits(1, PATIENCE).await?;
         }
         Trouble::SilentConnection => {
-            proxy.when(write.nth(1), When::After, Fault::Silence).reached(1, PATIENCE).await?;
+            proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, PATIENCE).await?;
         }
         Trouble::SilentLink => {
-            proxy.set_link(Link::Black);
+            proxy.set_link(Link::Blackhole);
             tokio::time::sleep(WHILE).await;
             proxy.set_link(Link::Up);
         }

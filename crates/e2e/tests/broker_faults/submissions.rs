@@ -9,8 +9,8 @@ use sqlx::Connection as _;
 
 use crate::clients::{Wish, object};
 use crate::world::World;
-use brokkr_e2e::{rounds, runs_in_full};
 use crate::{PATIENCE, SOON};
+use brokkr_e2e::{rounds, runs_in_full};
 
 const INSERT: &str = "insert into deployment_objects";
 
@@ -42,7 +42,7 @@ async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_
         let held = world.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
         let (caller, key) = (world.caller.clone(), wish.key.clone());
         let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
-        held.reached(1, PATIENCE).await?;
+        held.wait_for_hits(1, PATIENCE).await?;
         world.replicas[0].kill9();
         held.discard();
         let visible: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE status IS NULL")
@@ -69,7 +69,7 @@ async fn row_02_killed_between_the_commit_and_the_reply_a_retry_gets_the_same_ob
         let held = world.proxies[killed].when(commit, When::After, Fault::Hold);
         let caller = world.caller.clone();
         let submitting = tokio::spawn(async move { caller.until_told(killed, wish).await });
-        held.reached(1, PATIENCE).await?;
+        held.wait_for_hits(1, PATIENCE).await?;
         world.replicas[killed].kill9();
         held.discard();
         let sequence = object(&tokio::time::timeout(PATIENCE, submitting).await??)?;
@@ -101,7 +101,7 @@ async fn row_03_a_connection_cut_between_commit_and_its_answer_leaves_the_outcom
         })
         .collect();
     for cut in &cuts[..2] {
-        cut.reached(1, PATIENCE).await?;
+        cut.wait_for_hits(1, PATIENCE).await?;
     }
     world.gets_on_within(rounds(10, 60), PATIENCE).await?;
     assert!(
@@ -131,7 +131,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         let held = world.proxies[0].when(commit, When::Before, Fault::Hold);
         let caller = world.caller.clone();
         let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
-        held.reached(1, PATIENCE).await?;
+        held.wait_for_hits(1, PATIENCE).await?;
         world.one_gets_on(1, 5).await?;
         held.release();
         let sequence = object(&submitting.await?)?;
@@ -233,7 +233,7 @@ async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_ef
     let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
     let waits =
         world.proxies[0].when(Matcher::statement(INSERT).nth(1), When::Before, Fault::Delay(Duration::ZERO));
-    waits.reached(1, SOON).await?;
+    waits.wait_for_hits(1, SOON).await?;
     // Whoever is chosen, the other goes on.
     let _ = sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *foreign).await;
     foreign.rollback().await?;

@@ -11,7 +11,7 @@ use brokkr_testkit::postgres::{Durability, Server};
 use brokkr_testkit::process::run;
 use brokkr_testkit::programs::program;
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Broker, Database, Launch, Look, PgProxy, Postgres, Tell, eventually};
+use brokkr_testkit::{Attempt, Broker, Database, Launch, PgProxy, Postgres, ShowLog, eventually};
 use sqlx::PgConnection;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ impl World {
         let proxies = [PgProxy::in_front_of(port).await?, PgProxy::in_front_of(port).await?];
         let urls = proxies.each_ref().map(|proxy| proxy.url(database.name()));
         let arguments = [ALWAYS, setup.arguments].concat();
-        let start = |url| Broker::start(url, &authority, Tell::Always, &arguments);
+        let start = |url| Broker::start(url, &authority, ShowLog::Always, &arguments);
         let (one, two) = tokio::try_join!(start(&urls[0]), start(&urls[1]))?;
         let replicas = [one, two];
         let recorder = Arc::new(Recorder::default());
@@ -158,9 +158,9 @@ impl World {
         eventually(deadline, &format!("both replicas to acknowledge {count} more"), async || {
             let now = at();
             if now.iter().zip(before).all(|(now, before)| *now >= before + count) {
-                Look::Yes(())
+                Attempt::Done(())
             } else {
-                Look::NotYet(format!("{before:?} became {now:?}"))
+                Attempt::NotYet(format!("{before:?} became {now:?}"))
             }
         })
         .await
@@ -197,8 +197,8 @@ impl World {
     pub async fn in_trouble(&self, replica: usize) -> Result<()> {
         eventually(SOON, &format!("replica {replica} to tell of its trouble"), async || {
             match self.caller.get(replica, "/readyz").await {
-                Ok((_, health)) if health["causes"][0]["part"] == "database" => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok((_, health)) if health["causes"][0]["part"] == "database" => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await
@@ -208,8 +208,8 @@ impl World {
     pub async fn ready(&self, replica: usize, deadline: Duration) -> Result<()> {
         eventually(deadline, &format!("replica {replica} to be ready"), async || {
             match self.caller.get(replica, "/readyz").await {
-                Ok((200, health)) if health["whole"] == true => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok((200, health)) if health["whole"] == true => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await

@@ -10,10 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use brokkr_testkit::process::run;
 use brokkr_testkit::programs::program;
-use brokkr_testkit::{Cluster, Fleet, Launch, Look, Port, Scratch, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, Fleet, Launch, Port, Scratch, eventually, unique};
 use serde_json::Value;
 
-use crate::world::{PATIENCE, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 /// Messages to webhooks go to an address where nobody listens.
 const WEBHOOKS: &[&str] = &[
@@ -40,7 +40,7 @@ async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, Checks)> {
 
 /// Waits until it exits with this and finds that. A machine that stood still for a moment is in the way of an upgrade as well.
 async fn finds(fleet: &Fleet, more: &[&str], code: i32, is_so: impl Fn(&Checks) -> bool) -> Result<()> {
-    eventually(PATIENCE, "a preflight that finds it", async || {
+    eventually(WAIT_TIMEOUT, "a preflight that finds it", async || {
         let (exits, checks) = preflight(fleet, more).await?;
         ensure!(exits == code && is_so(&checks), "it exits with {exits}: {checks:?}");
         anyhow::Ok(())
@@ -54,7 +54,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     let fleet = Fleet::start_with(WEBHOOKS).await?;
     let shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
     let space = unique("space");
-    let manifest = namespace(&space) + &configmap(&space, "one", "1");
+    let manifest = namespace_yaml(&space) + &config_map_yaml(&space, "one", "1");
     fleet.apply("web", "env=prod", &manifest).await?;
     finds(&fleet, &[], 0, |well| {
         well.values().all(|(verdict, _)| verdict == "ok") && well["agents-version"].1.starts_with("all are ")
@@ -63,7 +63,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
 
     // So large a prune that it waits.
     let many = |number: usize| -> String {
-        (0..number).map(|at| configmap(&space, &format!("many-{at}"), "1")).collect()
+        (0..number).map(|at| config_map_yaml(&space, &format!("many-{at}"), "1")).collect()
     };
     fleet.apply("many", "env=prod", &many(60)).await?;
     fleet.submit("many", "env=prod", &many(1)).await?;
@@ -76,18 +76,18 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     let url = ["--url", "http://127.0.0.1:9/hook"];
     fleet.brokkr(["webhook", "create", "ops"].iter().chain(&url)).await?.ok()?;
     fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
-    eventually(PATIENCE, "a message that waits", async || {
+    eventually(WAIT_TIMEOUT, "a message that waits", async || {
         match fleet.get("/api/v1/webhooks/ops/deliveries").await {
-            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
     fleet.brokkr(["webhook", "disable", "ops"]).await?.ok()?;
-    eventually(PATIENCE, "a dead letter", async || {
+    eventually(WAIT_TIMEOUT, "a dead letter", async || {
         match fleet.get("/api/v1/webhooks/ops/deliveries?state=dead").await {
-            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -118,7 +118,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     let hold = ["epoch", "hold", "--because", "rehearsal", "--database-url"];
     let launch =
         Launch::new("brokkr-broker", program("brokkr-broker")?).args(hold).arg(fleet.database().url());
-    run(launch, PATIENCE).await?.ok()?;
+    run(launch, WAIT_TIMEOUT).await?.ok()?;
     finds(&fleet, &[], 1, |held| held["hold"].0 == "bad" && held["hold"].1.contains("rehearsal")).await?;
     Ok(())
 }
@@ -127,7 +127,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
 async fn unpacked(bundle: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
     fs::create_dir_all(folder)?;
     let launch = Launch::new("tar", "/bin/tar").arg("-xzf").arg(bundle).arg("-C").arg(folder);
-    run(launch, PATIENCE).await?.ok()?;
+    run(launch, WAIT_TIMEOUT).await?.ok()?;
     let (mut found, mut folders) = (BTreeMap::new(), vec![folder.join("brokkr-support")]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
@@ -152,8 +152,8 @@ async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
     let space = unique("space");
     let [secret, plain, quoted, path] =
         ["secret", "plain", "quoted", "path"].map(|what| unique(&format!("hunter-{what}")));
-    let manifest = namespace(&space)
-        + &configmap(&space, "one", &plain)
+    let manifest = namespace_yaml(&space)
+        + &config_map_yaml(&space, "one", &plain)
         + &format!(
             "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: {space}}}\nstringData: {{password: {secret}}}\n"
         );

@@ -5,11 +5,11 @@ use anyhow::Result;
 use brokkr_agent::diagnose::{self, Cause};
 use brokkr_agent::execute;
 use brokkr_agent::resource::{Kind, Served};
-use brokkr_testkit::{Cluster, Look, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use kube::Api;
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, deployment, namespace, suffer};
+use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_container_status};
 
 /// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
 struct Patient {
@@ -23,8 +23,8 @@ impl Patient {
     async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let space = unique("causes");
-        cluster.apply(&format!("{}{}", namespace(&space), first(&space))).await?;
-        cluster.apply(&change(deployment(&space, "web", 1))).await?;
+        cluster.apply(&format!("{}{}", namespace_yaml(&space), first(&space))).await?;
+        cluster.apply(&change(deployment_yaml(&space, "web", 1))).await?;
         let client = cluster.admin().await?;
         Ok(Self { eyes: execute::Cluster::new(client.clone(), 4), client, space })
     }
@@ -44,15 +44,15 @@ impl Patient {
     }
 
     async fn tells(&self, reason: &str) -> Result<Cause> {
-        eventually(PATIENCE, &format!("the cause {reason}"), async || match self.look().await {
-            Ok(Some(cause)) if cause.reason == reason => Look::Yes(cause),
-            other => Look::NotYet(format!("{other:?}")),
+        eventually(WAIT_TIMEOUT, &format!("the cause {reason}"), async || match self.look().await {
+            Ok(Some(cause)) if cause.reason == reason => Attempt::Done(cause),
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
 
-    async fn suffer(&self, container: Value) -> Result<()> {
-        suffer(&self.client, &self.space, "registry.example/web:1", container).await
+    async fn set_container_status(&self, container: Value) -> Result<()> {
+        set_container_status(&self.client, &self.space, "registry.example/web:1", container).await
     }
 }
 
@@ -99,13 +99,15 @@ async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
 async fn f6_an_image_that_cannot_be_pulled_and_a_crash_are_told_with_their_words() -> Result<()> {
     let patient = Patient::admit(nothing, nowhere).await?;
     let words = "no such manifest: registry.example/web:1";
-    patient.suffer(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}})).await?;
+    patient
+        .set_container_status(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}))
+        .await?;
     let cause = patient.tells("ErrImagePull").await?;
     assert!(cause.message.contains("registry.example/web:1") && cause.message.contains(words), "{cause:?}");
 
     let crashed = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
     patient
-        .suffer(json!({
+        .set_container_status(json!({
             "restartCount": 4,
             "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": crashed},
         }))
@@ -120,7 +122,7 @@ async fn f6_a_workload_that_is_well_has_no_cause() -> Result<()> {
     let patient = Patient::admit(nothing, |yaml| yaml).await?;
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
         Api::namespaced(patient.client.clone(), &patient.space);
-    eventually(PATIENCE, "the Deployment to be ready", async || {
+    eventually(WAIT_TIMEOUT, "the Deployment to be ready", async || {
         let live = deployments.get("web").await.ok().and_then(|live| live.status);
         live.and_then(|status| status.ready_replicas) == Some(1)
     })

@@ -1,10 +1,10 @@
 //! F5: what is said of a stack at a glance, in the cluster and at the broker.
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, World, deployment, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml};
 
 const KINDS: [&str; 6] = ["Accepted", "Applied", "Ready", "Drifted", "Contested", "PrunePending"];
 
@@ -23,10 +23,12 @@ fn find<'a>(conditions: &'a [Value], name: &str, kind: &str) -> &'a Value {
 
 /// Waits until the condition has this status in the cluster.
 async fn sees(world: &World, stack: &str, kind: &str, status: &str) -> Result<Vec<Value>> {
-    eventually(PATIENCE, &format!("{kind} of {stack} to be {status}"), async || {
+    eventually(WAIT_TIMEOUT, &format!("{kind} of {stack} to be {status}"), async || {
         match in_the_cluster(world, stack).await {
-            Ok(conditions) if find(&conditions, "type", kind)["status"] == status => Look::Yes(conditions),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(conditions) if find(&conditions, "type", kind)["status"] == status => {
+                Attempt::Done(conditions)
+            }
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await
@@ -35,7 +37,7 @@ async fn sees(world: &World, stack: &str, kind: &str, status: &str) -> Result<Ve
 #[tokio::test]
 async fn f5_conditions_tell_accepted_and_ready_in_the_cluster_and_at_the_broker() -> Result<()> {
     let world = World::start().await?;
-    let yaml = format!("{}{}", namespace(&world.space), deployment(&world.space, "web", 3));
+    let yaml = format!("{}{}", namespace_yaml(&world.namespace), deployment_yaml(&world.namespace, "web", 3));
     world.fleet.apply("web", "env=prod", &yaml).await?;
 
     let there = sees(&world, "web", "Ready", "True").await?;
@@ -47,7 +49,8 @@ async fn f5_conditions_tell_accepted_and_ready_in_the_cluster_and_at_the_broker(
         assert!(condition["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{condition}");
     }
 
-    let status = world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
+    let status =
+        world.wait_for_status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
     let here = status["conditions"].as_array().context("conditions at the broker")?;
     for (kind, wanted) in KINDS.into_iter().zip(["True", "True", "True", "False", "False", "False"]) {
         let condition = find(here, "kind", kind);
@@ -61,23 +64,23 @@ async fn f5_conditions_tell_accepted_and_ready_in_the_cluster_and_at_the_broker(
 #[tokio::test]
 async fn f5_a_stack_that_is_not_ready_says_which_resource_and_why() -> Result<()> {
     let world = World::start().await?;
-    let stuck = deployment(&world.space, "stuck", 1).replace(
+    let stuck = deployment_yaml(&world.namespace, "stuck", 1).replace(
         "    spec:\n      containers:",
         "    spec:\n      nodeSelector: {no: such-node}\n      containers:",
     );
-    let yaml = format!("{}{stuck}", namespace(&world.space));
+    let yaml = format!("{}{stuck}", namespace_yaml(&world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
     let there = sees(&world, "web", "Applied", "True").await?;
     let ready = find(&there, "type", "Ready");
     assert_eq!(ready["status"], "False", "applied is not ready: {ready}");
     let message = ready["message"].as_str().unwrap_or_default();
-    assert!(message.starts_with(&format!("Deployment {}/stuck: ", world.space)), "{message}");
+    assert!(message.starts_with(&format!("Deployment {}/stuck: ", world.namespace)), "{message}");
 
     let good = |status: &Value| {
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         find(&conditions, "kind", "Ready")["status"] == json!("False")
     };
-    world.status("web", "shop-1", "not Ready at the broker", good).await?;
+    world.wait_for_status("web", "shop-1", "not Ready at the broker", good).await?;
     let told = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
     assert!(told.contains("not Ready for ") && told.contains("stuck"), "{told}");
     Ok(())

@@ -1,11 +1,11 @@
 //! Fights over a field: counted, slowed down, and told with the name of the rival and what it changes.
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
 async fn f2_a_fight_is_never_silent_it_names_the_rival_and_the_field_and_ends_when_it_ends() -> Result<()> {
@@ -13,11 +13,11 @@ async fn f2_a_fight_is_never_silent_it_names_the_rival_and_the_field_and_ends_wh
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };
     let mut round = 0;
-    let told = eventually(PATIENCE, "the fight to be told", async || {
+    let told = eventually(WAIT_TIMEOUT, "the fight to be told", async || {
         round += 1;
         let edit = json!({"data": {"value": format!("rival {round}")}});
-        world.configmaps().patch("one", &rival, &Patch::Merge(edit)).await?;
-        world.sees_value("one", "1").await?;
+        world.config_maps().patch("one", &rival, &Patch::Merge(edit)).await?;
+        world.wait_for_value("one", "1").await?;
         let statuses = world.statuses("web").await?;
         let conditions = statuses[0]["conditions"].as_array().cloned().unwrap_or_default();
         let contested = conditions
@@ -30,12 +30,12 @@ async fn f2_a_fight_is_never_silent_it_names_the_rival_and_the_field_and_ends_wh
     assert!(message.contains("rival") && message.contains(".data.value"), "{message}");
     assert!(message.contains("ConfigMap"), "{message}");
     let repaired =
-        eventually(PATIENCE, "an event that names the fight", async || match world.events("web").await {
+        eventually(WAIT_TIMEOUT, "an event that names the fight", async || match world.events("web").await {
             Ok(events) => match events.iter().find(|event| event["reason"] == "Contested") {
-                Some(event) => Look::Yes(event.clone()),
-                None => Look::NotYet(format!("{events:?}")),
+                Some(event) => Attempt::Done(event.clone()),
+                None => Attempt::NotYet(format!("{events:?}")),
             },
-            Err(error) => Look::NotYet(format!("{error:#}")),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         })
         .await?;
     assert!(repaired.to_string().contains("rival"), "{repaired}");

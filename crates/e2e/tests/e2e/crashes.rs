@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually, seed};
+use brokkr_testkit::{Attempt, eventually, seed};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
-use crate::world::World;
+use brokkr_testkit::world::World;
 
 const AGENT_KILLS: usize = 50;
 const BROKER_KILLS: usize = 20;
@@ -28,7 +28,7 @@ async fn kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_even
     let seed = seed();
     let world = World::start().await?;
     world.create_namespace().await?;
-    let foreign = crate::world::footprint(&world.put_foreign("theirs").await?);
+    let foreign = brokkr_testkit::world::uid_and_version(&world.apply_foreign("theirs").await?);
     let killed_enough = AtomicBool::new(false);
 
     let (acknowledged, ()) = futures::try_join!(
@@ -40,12 +40,15 @@ async fn kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_even
         acknowledged.values().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
     eventually(CONVERGENCE, "everything to be as it was last acknowledged", async || {
         match live(&world).await {
-            Ok(live) if live == wanted => Look::Yes(()),
-            other => Look::NotYet(format!("live {other:?}, wanted {wanted:?}")),
+            Ok(live) if live == wanted => Attempt::Done(()),
+            other => Attempt::NotYet(format!("live {other:?}, wanted {wanted:?}")),
         }
     })
     .await?;
-    assert_eq!(crate::world::footprint(&world.map("theirs").await?.expect("theirs")), foreign);
+    assert_eq!(
+        brokkr_testkit::world::uid_and_version(&world.config_map("theirs").await?.expect("theirs")),
+        foreign
+    );
     no_event_lost_or_doubled(&world, &acknowledged).await
 }
 
@@ -72,8 +75,10 @@ async fn work(
                 content.insert(format!("s{stack}-{number}"), format!("r{round}"));
             }
         }
-        let yaml: String =
-            content.iter().map(|(name, value)| crate::world::configmap(&world.space, name, value)).collect();
+        let yaml: String = content
+            .iter()
+            .map(|(name, value)| brokkr_testkit::world::config_map_yaml(&world.namespace, name, value))
+            .collect();
         world.fleet.submit(&name, "env=prod", &yaml).await?;
         acknowledged.insert(stack, content);
     }
@@ -89,7 +94,7 @@ async fn kill(world: &World, mut random: StdRng, killed_enough: &AtomicBool) -> 
     for agent in victims {
         tokio::time::sleep(Duration::from_millis(random.random_range(0..700))).await;
         if agent {
-            world.shop.restart()?;
+            world.agent.restart()?;
         } else {
             world.fleet.broker.restart().await?;
         }
@@ -101,7 +106,7 @@ async fn kill(world: &World, mut random: StdRng, killed_enough: &AtomicBool) -> 
 /// Everything in the namespace that carries Brokkr's label.
 async fn live(world: &World) -> Result<Content> {
     let ours = ListParams::default().labels("brokkr.io/agent");
-    let maps = world.configmaps().list(&ours).await?;
+    let maps = world.config_maps().list(&ours).await?;
     Ok(maps
         .items
         .into_iter()
@@ -133,8 +138,8 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
     let living: BTreeSet<String> =
         stacks.iter().filter_map(|stack| stack["id"].as_str().map(ToOwned::to_owned)).collect();
     eventually(CONVERGENCE, "only the living stacks to have a record", async || match records(world).await {
-        Ok(records) if records.is_subset(&living) && records.len() == acknowledged.len() => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}, living {living:?}")),
+        Ok(records) if records.is_subset(&living) && records.len() == acknowledged.len() => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}, living {living:?}")),
     })
     .await?;
     let mut seen = BTreeSet::new();

@@ -1,11 +1,11 @@
 //! E: deleting a stack, and proving that it is gone.
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 /// f. stack deleted while the agent is down: cleaned when it returns, reported when seen gone.
 #[tokio::test]
@@ -13,20 +13,21 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
-    world.shop.kill9();
+    world.agent.kill9();
     world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
     let history = world.fleet.get(&format!("/api/v1/stacks/{stack}/deployment-objects")).await?;
     assert_eq!(history["items"][0]["is_deletion_marker"], true, "E1: {history}");
-    assert!(world.map("one").await?.is_some(), "nobody is there to delete it");
+    assert!(world.config_map("one").await?.is_some(), "nobody is there to delete it");
 
-    world.shop.start()?;
-    let status = world.status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
-    assert!(world.map("one").await?.is_none(), "E2: gone when it is reported: {status}");
-    assert!(world.map("two").await?.is_none());
-    eventually(PATIENCE, "the record to go last", async || {
+    world.agent.start()?;
+    let status =
+        world.wait_for_status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
+    assert!(world.config_map("one").await?.is_none(), "E2: gone when it is reported: {status}");
+    assert!(world.config_map("two").await?.is_none());
+    eventually(WAIT_TIMEOUT, "the record to go last", async || {
         match world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "name"]).await {
-            Ok(records) if !records.stdout.contains(&stack[24..]) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(records) if !records.stdout.contains(&stack[24..]) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await
@@ -39,17 +40,18 @@ async fn e2_a_finalizer_that_blocks_is_named_and_nothing_is_called_gone_before_i
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    world.configmaps().patch("one", &PatchParams::default(), &Patch::Merge(hold)).await?;
+    world.config_maps().patch("one", &PatchParams::default(), &Patch::Merge(hold)).await?;
     world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
-    let status = world.status(&stack, "shop-1", "blocked", |status| status["state"] == "blocked").await?;
+    let status =
+        world.wait_for_status(&stack, "shop-1", "blocked", |status| status["state"] == "blocked").await?;
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("example.com/hold") && message.contains("one"), "{status}");
-    assert!(world.map("one").await?.is_some());
+    assert!(world.config_map("one").await?.is_some());
 
     let free = json!({"metadata": {"finalizers": null}});
-    world.configmaps().patch("one", &PatchParams::default(), &Patch::Merge(free)).await?;
-    world.status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
-    assert!(world.map("one").await?.is_none());
+    world.config_maps().patch("one", &PatchParams::default(), &Patch::Merge(free)).await?;
+    world.wait_for_status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
+    assert!(world.config_map("one").await?.is_none());
     let events = world.events(&stack).await?;
     let removed = events.iter().filter(|event| event["transition"] == "removed").count();
     assert_eq!(removed, 1, "{events:?}");
@@ -72,7 +74,7 @@ async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
 async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
-    let uid = world.map("two").await?.and_then(|map| map.metadata.uid).context("a uid")?;
+    let uid = world.config_map("two").await?.and_then(|map| map.metadata.uid).context("a uid")?;
     let gone = world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "-o", "json"]).await?.ok()?;
     let status = serde_json::from_str::<serde_json::Value>(&gone.stdout)?["status"][0].clone();
     assert_eq!(status["state"], "removed", "{status}");
@@ -87,16 +89,16 @@ async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
 async fn c5_a_deletion_that_keeps_resources_takes_the_marks_off_and_nothing_else() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let before = world.map("one").await?.context("what was applied")?;
+    let before = world.config_map("one").await?.context("what was applied")?;
     let kept = ["delete", "stack", "web", "--yes", "--keep-resources", "--wait"];
     let kept = world.fleet.brokkr(kept).await?.ok()?;
     assert!(kept.stdout.contains("gone"), "{kept:?}");
-    let after = world.map("one").await?.context("it stays")?;
+    let after = world.config_map("one").await?.context("it stays")?;
     assert_eq!((before.metadata.uid, before.data), (after.metadata.uid, after.data));
     let marked = |names: Option<std::collections::BTreeMap<String, String>>| {
         names.unwrap_or_default().into_keys().filter(|name| name.starts_with("brokkr.io/")).count()
     };
     assert_eq!((marked(after.metadata.labels), marked(after.metadata.annotations)), (0, 0));
-    assert!(world.namespace().await?.is_some(), "the namespace stays, too");
+    assert!(world.live_namespace().await?.is_some(), "the namespace stays, too");
     Ok(())
 }

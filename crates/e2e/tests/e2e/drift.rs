@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{AgentOptions, Look, eventually};
+use brokkr_testkit::{AgentOptions, Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World, footprint};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 
 const OBJECTS: usize = 100;
 const EDITS: usize = 1000;
@@ -30,14 +30,14 @@ async fn f1_what_changed_while_the_agent_was_down_is_found_and_put_back_at_start
         .fleet
         .apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2"), ("same", "3")]))
         .await?;
-    let same = footprint(&world.map("same").await?.expect("same"));
-    world.shop.kill9();
+    let same = uid_and_version(&world.config_map("same").await?.expect("same"));
+    world.agent.kill9();
     world.edit("edited", "wrong").await?;
-    world.configmaps().delete("deleted", &Default::default()).await?;
-    world.shop.start()?;
-    world.sees_value("edited", "1").await?;
-    world.sees_value("deleted", "2").await?;
-    assert_eq!(footprint(&world.map("same").await?.expect("same")), same, "equal is left alone");
+    world.config_maps().delete("deleted", &Default::default()).await?;
+    world.agent.start()?;
+    world.wait_for_value("edited", "1").await?;
+    world.wait_for_value("deleted", "2").await?;
+    assert_eq!(uid_and_version(&world.config_map("same").await?.expect("same")), same, "equal is left alone");
     Ok(())
 }
 
@@ -48,15 +48,15 @@ async fn f2_an_object_that_lost_its_label_gets_it_back_and_is_not_made_anew() ->
         World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() })
             .await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let before = world.map("one").await?.expect("one").metadata.uid;
+    let before = world.config_map("one").await?.expect("one").metadata.uid;
     let strip = json!({"metadata": {"labels": {"brokkr.io/agent": null}}});
-    world.configmaps().patch("one", &PatchParams::default(), &Patch::Merge(strip)).await?;
-    eventually(PATIENCE, "the label to be back", async || {
-        let map = world.map("one").await.ok().flatten().unwrap_or_default();
+    world.config_maps().patch("one", &PatchParams::default(), &Patch::Merge(strip)).await?;
+    eventually(WAIT_TIMEOUT, "the label to be back", async || {
+        let map = world.config_map("one").await.ok().flatten().unwrap_or_default();
         map.labels().contains_key("brokkr.io/agent")
     })
     .await?;
-    assert_eq!(world.map("one").await?.expect("one").metadata.uid, before);
+    assert_eq!(world.config_map("one").await?.expect("one").metadata.uid, before);
     Ok(())
 }
 
@@ -71,7 +71,7 @@ async fn f2_a_thousand_edits_and_deletions_are_each_put_back_as_fast_as_a_bare_l
     world.fleet.apply("web", "env=prod", &world.manifest(&maps)).await?;
     for name in &names {
         let theirs = json!({"metadata": {"labels": {"team": "red"}}});
-        world.configmaps().patch(name, &PatchParams::default(), &Patch::Merge(theirs)).await?;
+        world.config_maps().patch(name, &PatchParams::default(), &Patch::Merge(theirs)).await?;
     }
     let bare = Bare::start(&world).await?;
     let mark = world.cluster.audit().mark()?;
@@ -86,11 +86,11 @@ async fn f2_a_thousand_edits_and_deletions_are_each_put_back_as_fast_as_a_bare_l
     bare.abort();
 
     for name in &names {
-        let map = world.map(name).await?.context("an object is missing")?;
+        let map = world.config_map(name).await?.context("an object is missing")?;
         assert_eq!(map.data.clone().unwrap_or_default()["value"], "right");
     }
     let requests = world.cluster.audit().requests(mark)?;
-    let ours = latencies(&requests, "ours-", |request| request.user == world.shop.user());
+    let ours = latencies(&requests, "ours-", |request| request.user == world.agent.user());
     let theirs = latencies(&requests, "bare-", |request| request.uri.contains("fieldManager=bare"));
     assert!(ours.len() >= EDITS * 9 / 10, "{} repairs for {EDITS} disturbances", ours.len());
     let (our_p50, our_p99) = percentiles(ours);
@@ -110,18 +110,20 @@ async fn f2_a_thousand_edits_and_deletions_are_each_put_back_as_fast_as_a_bare_l
 async fn disturb(world: &World, number: usize, ours: bool) -> Result<()> {
     let name = format!("{}-{}", if ours { "ours" } else { "bare" }, number % OBJECTS);
     if number % 5 == 4 {
-        world.configmaps().delete(&name, &Default::default()).await?;
+        world.config_maps().delete(&name, &Default::default()).await?;
     } else {
         let wrong = json!({"data": {"value": format!("wrong-{number}")}});
-        world.configmaps().patch(&name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
+        world.config_maps().patch(&name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
     }
-    eventually(PATIENCE, &format!("{name} to be put back"), async || match world.map(&name).await {
-        Ok(Some(map)) if map.data.as_ref().is_some_and(|data| data["value"] == "right") => {
-            // Those that are deleted are always the same ones: the others keep what is not ours to the end.
-            let kept = number % 5 == 4 || !ours || map.labels().contains_key("team");
-            if kept { Look::Yes(()) } else { Look::NotYet("a foreign label was lost".to_owned()) }
+    eventually(WAIT_TIMEOUT, &format!("{name} to be put back"), async || {
+        match world.config_map(&name).await {
+            Ok(Some(map)) if map.data.as_ref().is_some_and(|data| data["value"] == "right") => {
+                // Those that are deleted are always the same ones: the others keep what is not ours to the end.
+                let kept = number % 5 == 4 || !ours || map.labels().contains_key("team");
+                if kept { Attempt::Done(()) } else { Attempt::NotYet("a foreign label was lost".to_owned()) }
+            }
+            other => Attempt::NotYet(format!("{other:?}")),
         }
-        other => Look::NotYet(format!("{other:?}")),
     })
     .await
 }
@@ -131,7 +133,7 @@ struct Bare;
 
 impl Bare {
     async fn start(world: &World) -> Result<tokio::task::JoinHandle<()>> {
-        let maps = world.configmaps();
+        let maps = world.config_maps();
         for number in 0..OBJECTS {
             put_back(&maps, &format!("bare-{number}")).await?;
         }

@@ -1,12 +1,12 @@
 //! D1, D3 and what waits for something that is not there yet.
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually, unique};
+use brokkr_testkit::{Attempt, eventually, unique};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use serde_json::Value;
 
-use crate::world::{PATIENCE, World, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
 /// D1: and nothing else is rolled back.
 #[tokio::test]
@@ -17,21 +17,23 @@ async fn d1_a_namespace_that_a_failed_delivery_made_is_deleted_again_and_no_othe
     let broken = format!(
         "{}{}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: broken\n  namespace: {fresh}\nnonsense: true\n",
         world.manifest(&[("one", "1")]),
-        namespace(&fresh),
+        namespace_yaml(&fresh),
     );
     let output = world.fleet.try_apply("web", "env=prod", &broken, "60s").await?;
     assert!(!output.success(), "{output:?}");
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
-    eventually(PATIENCE, "the new namespace to be gone", async || match namespaces.get_opt(&fresh).await {
-        Ok(None) => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the new namespace to be gone", async || {
+        match namespaces.get_opt(&fresh).await {
+            Ok(None) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
     })
     .await?;
     assert_eq!(world.value("one").await?.as_deref(), Some("1"));
-    assert!(world.namespace().await?.is_some(), "it was there before this deployment object");
+    assert!(world.live_namespace().await?.is_some(), "it was there before this deployment object");
     world
         .fleet
-        .apply("web", "env=prod", &format!("{}{}", world.manifest(&[("one", "2")]), namespace(&fresh)))
+        .apply("web", "env=prod", &format!("{}{}", world.manifest(&[("one", "2")]), namespace_yaml(&fresh)))
         .await?;
     assert!(namespaces.get_opt(&fresh).await?.is_some());
     Ok(())
@@ -63,9 +65,9 @@ async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result
     assert_eq!((told("applied"), told("healthy"), told("failed")), (1, 1, 1), "{before:?}");
     let failed = before.iter().find(|(_, told, _)| told == "failed").expect("counted above");
     assert!(failed.2.contains("nonsense"), "{failed:?}");
-    world.shop.restart()?;
+    world.agent.restart()?;
     // The agent is at work again when it has delivered something else.
-    world.fleet.apply("other", "env=prod", &configmap(&world.space, "two", "2")).await?;
+    world.fleet.apply("other", "env=prod", &config_map_yaml(&world.namespace, "two", "2")).await?;
     assert_eq!(outcomes().await?, before, "never lost, never doubled");
     Ok(())
 }
@@ -82,14 +84,17 @@ fn job(space: &str, image: &str, annotation: &str) -> String {
 async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows_to_recreate() -> Result<()> {
     let world = World::start().await?;
     world.create_namespace().await?;
-    let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.space);
-    world.fleet.apply("load", "env=prod", &job(&world.space, "a:1", "")).await?;
+    let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.namespace);
+    world.fleet.apply("load", "env=prod", &job(&world.namespace, "a:1", "")).await?;
     let uid = jobs.get("load").await?.metadata.uid;
-    let output = world.fleet.try_apply("load", "env=prod", &job(&world.space, "a:2", ""), "60s").await?;
+    let output = world.fleet.try_apply("load", "env=prod", &job(&world.namespace, "a:2", ""), "60s").await?;
     assert!(!output.success(), "{output:?}");
     assert!(format!("{}{}", output.stdout, output.stderr).contains("immutable"), "{output:?}");
     assert_eq!(jobs.get("load").await?.metadata.uid, uid, "left alone");
-    world.fleet.apply("load", "env=prod", &job(&world.space, "a:2", "brokkr.io/replace: recreate")).await?;
+    world
+        .fleet
+        .apply("load", "env=prod", &job(&world.namespace, "a:2", "brokkr.io/replace: recreate"))
+        .await?;
     assert_ne!(jobs.get("load").await?.metadata.uid, uid, "made anew");
     Ok(())
 }
@@ -98,19 +103,21 @@ async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows
 #[tokio::test]
 async fn f3_what_waits_for_a_namespace_asks_for_nothing_and_goes_on_when_it_comes() -> Result<()> {
     let world = World::start().await?;
-    world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
+    world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     world
-        .status("web", "shop-1", "told what is missing", |status| status.to_string().contains(&world.space))
+        .wait_for_status("web", "shop-1", "told what is missing", |status| {
+            status.to_string().contains(&world.namespace)
+        })
         .await?;
-    eventually(PATIENCE, "quiet", async || {
+    eventually(WAIT_TIMEOUT, "quiet", async || {
         let mark = world.cluster.audit().mark().expect("an audit log");
         tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-        let asked = world.shop.requests(mark).expect("an audit log");
+        let asked = world.agent.requests(mark).expect("an audit log");
         let asked: Vec<_> =
             asked.iter().filter(|request| !request.is_watch()).map(|request| &request.uri).collect();
-        if asked.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{asked:?}")) }
+        if asked.is_empty() { Attempt::Done(()) } else { Attempt::NotYet(format!("{asked:?}")) }
     })
     .await?;
     world.create_namespace().await?;
-    world.sees_value("one", "1").await
+    world.wait_for_value("one", "1").await
 }

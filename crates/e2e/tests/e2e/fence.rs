@@ -17,7 +17,7 @@ use brokkr_api::ids::{Checksum, StackId};
 use brokkr_api::{AgentId, SequenceId};
 use brokkr_install::FENCE;
 use brokkr_testkit::agent::{ACCOUNT, install};
-use brokkr_testkit::{Cluster, Look, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -27,7 +27,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::world::PATIENCE;
+use brokkr_testkit::world::WAIT_TIMEOUT;
 
 /// An installed agent that has joined and does nothing, and a namespace with things of several owners.
 struct Yard {
@@ -61,10 +61,10 @@ impl Yard {
             .await?;
         install(&cluster, &home, &["--impersonate", &format!("{space}/brokkr-shop")]).await?;
         let client = cluster.client_for(&home, ACCOUNT).await?;
-        eventually(PATIENCE, "the agent to stand behind its fence", async || {
+        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || {
             match fence::stand(&client, &home, agent).await {
-                Ok(()) => Look::Yes(()),
-                Err(error) => Look::NotYet(format!("{error:#}")),
+                Ok(()) => Attempt::Done(()),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             }
         })
         .await?;

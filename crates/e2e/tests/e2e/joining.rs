@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Cluster, Fleet, Launch, Output, PodRunner, programs, unique};
 
-use crate::world::{PATIENCE, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, namespace_yaml};
 
 /// A place in the shared cluster that no agent lives in yet, and somebody who runs the Pods there.
 struct Site {
@@ -87,7 +87,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
         "{joined:?}"
     );
     let space = unique("joined");
-    site.fleet.apply("web", "env=prod,region=eu", &namespace(&space)).await?;
+    site.fleet.apply("web", "env=prod,region=eu", &namespace_yaml(&space)).await?;
     let second = site.join("other", &[]).await?;
     assert_eq!(second.code, 6, "one agent lives in a place: {second:?}");
     assert!(
@@ -125,7 +125,7 @@ async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
         .arg(script)
         .env("PATH", format!("{}:/usr/bin:/bin", kubectl.display()))
         .env("KUBECONFIG", site.cluster.kubeconfig());
-    run(paste, PATIENCE).await?.ok()?;
+    run(paste, WAIT_TIMEOUT).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.told())?;
     assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
     // Nowhere to install is no failure, either: the same block comes out.

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use serde_json::Value;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
 async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submitted_again() -> Result<()> {
@@ -57,14 +57,14 @@ async fn a_watch_tells_each_change_once_and_goes_on_behind_a_restart_of_the_brok
         healthy.filter_map(|line| line["summary"]["sequence_id"].as_i64()).collect()
     };
     let told = async |times: usize| {
-        eventually(PATIENCE, &format!("{times} versions to be told as healthy"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{times} versions to be told as healthy"), async || {
             let log = events.log();
             let healthy = log.matches("\"transition\":\"healthy\"").count();
             let rows = status.log().matches("healthy").count();
             if healthy == times && rows >= times && versions().len() == times {
-                Look::Yes(())
+                Attempt::Done(())
             } else {
-                Look::NotYet(format!("{log}\n{}\n{}", status.log(), stacks.log()))
+                Attempt::NotYet(format!("{log}\n{}\n{}", status.log(), stacks.log()))
             }
         })
         .await

@@ -4,18 +4,18 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_api::ErrorCode;
 use brokkr_client::{AgentIdentity, AgentKey, Client, ClientError, Credential};
 use brokkr_install::IDENTITY;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 const KEY: &str = "key.pem";
 
 fn secrets(world: &World) -> Api<Secret> {
-    Api::namespaced(world.client.clone(), world.shop.namespace())
+    Api::namespaced(world.client.clone(), world.agent.namespace())
 }
 
 async fn field(world: &World, name: &str) -> Result<String> {
@@ -54,15 +54,15 @@ async fn an_agent_gets_a_new_key_with_one_command_and_the_old_one_ends() -> Resu
     asks(&world, &thief).await?.context("and for an hour, so is the old one")?;
     let mut connection = world.fleet.database().connect().await?;
     sqlx::query("UPDATE agents SET old_key_until = now()").execute(&mut connection).await?;
-    eventually(PATIENCE, "the old key to be refused", async || match asks(&world, &thief).await {
-        Ok(Err(error)) if error.code() == Some(ErrorCode::BRK1001) => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the old key to be refused", async || match asks(&world, &thief).await {
+        Ok(Err(error)) if error.code() == Some(ErrorCode::BRK1001) => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
 
     // The agent, now and after a start, has the key that counts.
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.shop.restart()?;
+    world.agent.restart()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(!shown.stdout.contains("asked for a new one"), "{shown:?}");
@@ -75,8 +75,8 @@ async fn a_key_that_has_grown_old_is_replaced_without_anybody_asking_and_once() 
     let old = thief(&world).await?;
     let aged = json!({"stringData": {"key-since": "2020-02-20T20:20:20Z"}});
     secrets(&world).patch(IDENTITY, &PatchParams::default(), &Patch::Merge(aged)).await?;
-    world.shop.restart()?;
-    eventually(PATIENCE, "a new key", async || {
+    world.agent.restart()?;
+    eventually(WAIT_TIMEOUT, "a new key", async || {
         let now = field(&world, KEY).await?;
         ensure!(now != *secret(&old), "still the old one");
         Ok(())
@@ -84,7 +84,7 @@ async fn a_key_that_has_grown_old_is_replaced_without_anybody_asking_and_once() 
     .await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let new = field(&world, KEY).await?;
-    world.shop.restart()?;
+    world.agent.restart()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     assert_eq!(field(&world, KEY).await?, new, "a young key stays");
     Ok(())
@@ -94,13 +94,13 @@ async fn a_key_that_has_grown_old_is_replaced_without_anybody_asking_and_once() 
 async fn an_agent_that_is_away_stays_asked_and_changes_its_key_when_it_comes_back() -> Result<()> {
     let world = World::start().await?;
     let old = thief(&world).await?;
-    world.shop.kill9();
+    world.agent.kill9();
     let asked = world.fleet.brokkr(["agent", "rotate", "shop-1", "--timeout", "1s"]).await?;
     assert_eq!(asked.code, 124, "{asked:?}");
     assert!(asked.stderr.contains("it stays asked"), "{asked:?}");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("asked for a new one"), "{shown:?}");
-    world.shop.start()?;
+    world.agent.start()?;
     world.fleet.brokkr(["agent", "rotate", "shop-1"]).await?.ok()?;
     assert_ne!(field(&world, KEY).await?, *secret(&old));
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::world::World;
+use brokkr_testkit::world::World;
 
 #[tokio::test]
 async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> {
@@ -13,7 +13,7 @@ async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> 
     // Agents live wherever they were installed.
     assert!(retired.stderr.contains("kubectl get deployments -A -l app.kubernetes.io/name=brokkr-agent"));
     assert!(!retired.stderr.contains("brokkr-system"), "{retired:?}");
-    assert!(world.map("one").await?.is_none() && world.namespace().await?.is_none());
+    assert!(world.config_map("one").await?.is_none() && world.live_namespace().await?.is_none());
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("ABANDONED") && shown.stdout.contains("seen to be gone"), "{shown:?}");
     Ok(())
@@ -23,7 +23,7 @@ async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> 
 async fn e3_what_a_dead_cluster_owes_is_owed_until_somebody_gives_it_up_by_name() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.shop.kill9();
+    world.agent.kill9();
     let owed = ["delete", "stack", "web", "--yes", "--wait", "--timeout", "3s"];
     let owed = world.fleet.brokkr(owed).await?;
     assert!(owed.code == 124 && owed.stdout.contains("owed"), "{owed:?}");
@@ -31,7 +31,7 @@ async fn e3_what_a_dead_cluster_owes_is_owed_until_somebody_gives_it_up_by_name(
     let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
     world.fleet.brokkr(reason).await?.ok()?;
     world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "60s"]).await?.ok()?;
-    assert!(world.map("one").await?.is_some(), "what is there stays there");
+    assert!(world.config_map("one").await?.is_some(), "what is there stays there");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("given up") && shown.stdout.contains("the shop burnt down"), "{shown:?}");
     Ok(())

@@ -34,6 +34,5 @@ mod retarget;
 mod rights;
 mod validation;
 mod why;
-mod world;
 mod wrong_answers;
 mod yielding;

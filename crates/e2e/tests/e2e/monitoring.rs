@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::prometheus::{Prometheus, Target, promtool};
 use brokkr_testkit::{
-    AgentOptions, Cluster, Fleet, Launch, Look, Port, Process, Scratch, eventually, programs, unique,
+    AgentOptions, Attempt, Cluster, Fleet, Launch, Port, Process, Scratch, eventually, programs, unique,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, World, configmap};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
 /// Agents without clusters, beside those that have one.
 const SWARM: usize = 100;
@@ -35,15 +35,15 @@ fn listening(port: &Port) -> AgentOptions {
 
 /// What is answered at a path of an admin listener.
 async fn asked(port: &Port, path: &str) -> Result<(u16, String)> {
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    let client = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
     let answer = client.get(format!("http://{}{path}", port.address())).send().await?;
     Ok((answer.status().as_u16(), answer.text().await?))
 }
 
 async fn ready(port: &Port) -> Result<()> {
-    eventually(PATIENCE, "the agent to be ready", async || match asked(port, "/readyz").await {
-        Ok((200, _)) => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the agent to be ready", async || match asked(port, "/readyz").await {
+        Ok((200, _)) => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await
 }
@@ -97,7 +97,7 @@ async fn whoever_reads_the_metrics_of_an_agent_costs_the_api_server_nothing() ->
             assert_eq!(asked(&port, path).await?.0, 200);
         }
     }
-    let requests = world.shop.requests(mark)?;
+    let requests = world.agent.requests(mark)?;
     let others: Vec<_> = requests.iter().filter(|request| !request.is_watch()).collect();
     assert!(others.is_empty(), "{others:?}");
     Ok(())
@@ -118,7 +118,7 @@ impl Load {
         let ports = [Port::free()?, Port::free()?, Port::free()?];
         let cluster = Cluster::shared().await?;
         let fleet = Fleet::start_with(&["--admin-listen", &ports[0].address()]).await?;
-        let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &listening(&ports[1])).await?;
+        let agent = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &listening(&ports[1])).await?;
         let other = fleet.join_with("shop-2", &[("env", "test")], &cluster, &listening(&ports[2])).await?;
         let scratch = Scratch::new("swarm")?;
         let swarm = Launch::new("brokkr-swarm", programs::program("brokkr-swarm")?)
@@ -127,8 +127,7 @@ impl Load {
             .args(["--database-url", &fleet.database().url(), "--agents", &SWARM.to_string()])
             .args(["--label", "env=swarm", "--applying", "500ms", "--fail", "0.05", "--start-within", "2s"]);
         let swarm = Process::start(swarm, scratch.path())?;
-        let client = cluster.admin().await?;
-        let world = World { shop, fleet, cluster, client, space: unique("space") };
+        let world = World::of(agent, fleet, cluster).await?;
         Ok(Self { world, _other: other, ports, _swarm: swarm, _scratch: scratch, round: 0 })
     }
 
@@ -147,16 +146,19 @@ impl Load {
         self.round += 1;
         let (world, value) = (&self.world, self.round.to_string());
         world.fleet.submit("web", "env=prod", &world.manifest(&[("one", &value), ("two", "2")])).await?;
-        world.fleet.submit("everywhere", "env=swarm", &configmap("swarm", "one", &value)).await?;
-        world.fleet.submit("lost", "env=test", &configmap("nowhere-to-be-found", "one", &value)).await?;
-        world.sees_value("one", &value).await?;
+        world.fleet.submit("everywhere", "env=swarm", &config_map_yaml("swarm", "one", &value)).await?;
+        world
+            .fleet
+            .submit("lost", "env=test", &config_map_yaml("nowhere-to-be-found", "one", &value))
+            .await?;
+        world.wait_for_value("one", &value).await?;
         // Beyond that it would be called a fight, and slowed down.
         if self.round > EDITS {
             return Ok(());
         }
         let edit = Patch::Merge(json!({"data": {"value": "mine"}}));
-        world.configmaps().patch("one", &PatchParams::default(), &edit).await?;
-        world.sees_value("one", &value).await
+        world.config_maps().patch("one", &PatchParams::default(), &edit).await?;
+        world.wait_for_value("one", &value).await
     }
 }
 
@@ -185,7 +187,7 @@ async fn every_panel_and_every_alert_finds_its_figures_in_a_prometheus_that_asks
     agents_tell_what_is_documented_and_no_names(&load).await?;
     fleet_is_counted(&load, &prometheus).await?;
 
-    let tried = eventually(PATIENCE, "every rule to be tried", async || {
+    let tried = eventually(WAIT_TIMEOUT, "every rule to be tried", async || {
         let rules = prometheus.rules().await?;
         let untried = rules.iter().filter(|rule| rule["health"] == "unknown").count();
         if untried == 0 { Ok(rules) } else { anyhow::bail!("{untried} rules are not tried yet") }
@@ -255,7 +257,7 @@ async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> 
     let mut told = BTreeSet::new();
     for port in &load.ports[1..] {
         let (_, text) = asked(port, "/metrics").await?;
-        for name in ["shop-1", "web", "lost", &load.world.space, "ConfigMap"] {
+        for name in ["shop-1", "web", "lost", &load.world.namespace, "ConfigMap"] {
             assert!(!text.contains(&format!("\"{name}\"")), "{name} became a label: {text}");
         }
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
@@ -272,9 +274,9 @@ async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> 
 /// What the broker says of the fleet is what is there.
 async fn fleet_is_counted(load: &Load, prometheus: &Prometheus) -> Result<()> {
     let all = SWARM + 2;
-    eventually(PATIENCE, "all agents to be counted as fresh", async || {
+    eventually(WAIT_TIMEOUT, "all agents to be counted as fresh", async || {
         let fresh = figure(load, "brokkr_agents{status=\"ACTIVE\",presence=\"fresh\"}").await;
-        if fresh == Some(all.to_string()) { Look::Yes(()) } else { Look::NotYet(format!("{fresh:?}")) }
+        if fresh == Some(all.to_string()) { Attempt::Done(()) } else { Attempt::NotYet(format!("{fresh:?}")) }
     })
     .await?;
     let healthy = format!("max_over_time(brokkr_placements{{state=\"healthy\"}}[{}s]) > 50", LONG.as_secs());

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use brokkr_testkit::{AgentOptions, Cluster, Fleet, Look, eventually, unique};
+use brokkr_testkit::{AgentOptions, Attempt, Cluster, Fleet, eventually, unique};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 fn rare_polls() -> AgentOptions {
     AgentOptions { polling_interval: "300s".into(), ..Default::default() }
@@ -20,10 +20,7 @@ fn rare_polls() -> AgentOptions {
 /// Polls so rare that whatever happens in time was told by a watch.
 async fn alone() -> Result<World> {
     let cluster = Arc::new(Cluster::api_only().await?);
-    let fleet = Fleet::start().await?;
-    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &rare_polls()).await?;
-    let client = cluster.admin().await?;
-    Ok(World { shop, fleet, cluster, client, space: unique("space") })
+    World::start_in(cluster, Fleet::start().await?, &rare_polls()).await
 }
 
 #[tokio::test]
@@ -33,8 +30,8 @@ async fn f3_one_request_per_kind_lists_and_watches_and_asks_for_metadata_only_of
     let mark = world.cluster.audit().mark()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     world.edit("one", "wrong").await?;
-    world.sees_value("one", "1").await?;
-    let requests = world.shop.requests(mark)?;
+    world.wait_for_value("one", "1").await?;
+    let requests = world.agent.requests(mark)?;
     let about_maps: Vec<_> = requests
         .iter()
         .filter(|request| request.resource == "configmaps" && request.name.is_empty() && !request.is_write())
@@ -54,7 +51,7 @@ async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_define
     let group = format!("{}.example", unique("shop"));
     // Custom kinds are an administrator's to allow.
     let kinds = format!("--kind=*.{group}");
-    brokkr_testkit::agent::install(&world.cluster, world.shop.namespace(), &[kinds]).await?;
+    brokkr_testkit::agent::install(&world.cluster, world.agent.namespace(), &[kinds]).await?;
     let manifest = format!(
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  \
          name: widgets.{group}\nspec:\n  group: {group}\n  scope: Cluster\n  \
@@ -71,18 +68,18 @@ async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_define
 
     let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     definitions.delete(&format!("widgets.{group}"), &Default::default()).await?;
-    eventually(PATIENCE, "another gear", async || match widgets.get_opt("gear").await {
-        Ok(Some(gear)) if gear.metadata.uid != before => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "another gear", async || match widgets.get_opt("gear").await {
+        Ok(Some(gear)) if gear.metadata.uid != before => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
 
     // The watch follows the kind in its new life.
     let wrong = json!({"spec": {"size": 9}});
     widgets.patch("gear", &PatchParams::default(), &Patch::Merge(wrong)).await?;
-    eventually(PATIENCE, "the size to be put back", async || match widgets.get("gear").await {
-        Ok(gear) if gear.data["spec"]["size"] == 1 => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the size to be put back", async || match widgets.get("gear").await {
+        Ok(gear) if gear.data["spec"]["size"] == 1 => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await
 }
@@ -95,9 +92,9 @@ async fn f2_watches_outlive_an_api_server_that_is_killed() -> Result<()> {
         world.cluster.kill_api_server()?;
         world.cluster.start_api_server().await?;
         world.edit("edited", &format!("wrong-{round}")).await?;
-        world.configmaps().delete("deleted", &Default::default()).await?;
-        world.sees_value("edited", "1").await?;
-        world.sees_value("deleted", "2").await?;
+        world.config_maps().delete("deleted", &Default::default()).await?;
+        world.wait_for_value("edited", "1").await?;
+        world.wait_for_value("deleted", "2").await?;
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result};
 use brokkr_api::envelope::{Approval, Grant, Removal};
 use brokkr_api::report::{Report, Transition};
 use brokkr_testkit::scripted::ScriptedBroker;
-use brokkr_testkit::{Agent, AgentOptions, Cluster, Look, eventually, unique};
+use brokkr_testkit::{Agent, AgentOptions, Attempt, Cluster, eventually, unique};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
-use crate::world::{PATIENCE, configmap};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml};
 
 const STACK: &str = "web";
 
@@ -37,7 +37,7 @@ impl Office {
     }
 
     fn manifest(&self, names: impl IntoIterator<Item = String>, value: &str) -> String {
-        names.into_iter().map(|name| configmap(&self.space, &name, value)).collect()
+        names.into_iter().map(|name| config_map_yaml(&self.space, &name, value)).collect()
     }
 
     async fn names(&self) -> Result<Vec<String>> {
@@ -46,21 +46,21 @@ impl Office {
     }
 
     async fn count(&self, wanted: usize) -> Result<()> {
-        eventually(PATIENCE, &format!("{wanted} ConfigMaps"), async || match self.names().await {
-            Ok(names) if names.len() == wanted => Look::Yes(()),
-            other => Look::NotYet(format!("{:?}", other.map(|names| names.len()))),
+        eventually(WAIT_TIMEOUT, &format!("{wanted} ConfigMaps"), async || match self.names().await {
+            Ok(names) if names.len() == wanted => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{:?}", other.map(|names| names.len()))),
         })
         .await
     }
 
     async fn told(&self, transition: Transition, reason: &str) -> Result<Report> {
-        eventually(PATIENCE, &format!("{transition} {reason} to be told"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{transition} {reason} to be told"), async || {
             let reports = self.broker.reports();
             let found =
                 reports.iter().find(|report| report.transition == transition && report.reason == reason);
             match found {
-                Some(report) => Look::Yes(report.clone()),
-                None => Look::NotYet(format!("{reports:?}")),
+                Some(report) => Attempt::Done(report.clone()),
+                None => Attempt::NotYet(format!("{reports:?}")),
             }
         })
         .await
@@ -171,9 +171,9 @@ async fn c5_a_grant_names_who_writes_and_what_and_withdrawn_it_freezes() -> Resu
     assert_eq!(office.names().await?, ["one"], "frozen: nothing written, nothing deleted");
 
     office.broker.amend(STACK, |target| target.grant = Some(granted(&office, account)))?;
-    eventually(PATIENCE, "the new content", async || match office.names().await {
-        Ok(names) if names == ["two"] => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the new content", async || match office.names().await {
+        Ok(names) if names == ["two"] => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await
 }

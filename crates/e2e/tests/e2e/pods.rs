@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result};
 use brokkr_testkit::agent::install;
 use brokkr_testkit::pods::PodRun;
-use brokkr_testkit::{Cluster, Fleet, Look, PodRunner, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, Fleet, PodRunner, eventually, unique};
 use serde_json::json;
 
-use crate::world::{PATIENCE, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 /// An agent as a Deployment: token and authority mounted, everything else by arguments and environment.
 fn agent(home: &str, fleet: &Fleet, token: &str) -> Result<String> {
@@ -65,12 +65,16 @@ async fn an_agent_in_a_pod_joins_delivers_is_started_again_and_ends_with_its_pod
 
     let pod = pods.running("brokkr-agent").await?;
     fleet.active("shop-1").await.with_context(|| pod.told())?;
-    fleet.apply("web", "env=prod", &[namespace(&space), configmap(&space, "one", "1")].concat()).await?;
+    fleet
+        .apply("web", "env=prod", &[namespace_yaml(&space), config_map_yaml(&space, "one", "1")].concat())
+        .await?;
 
     pod.kill9();
     let again = |pod: &PodRun| pod.is_running() && pod.restarts() == 1;
-    eventually(PATIENCE, "the agent to be started again", async || again(&pod)).await?;
-    fleet.apply("web", "env=prod", &[namespace(&space), configmap(&space, "one", "2")].concat()).await?;
+    eventually(WAIT_TIMEOUT, "the agent to be started again", async || again(&pod)).await?;
+    fleet
+        .apply("web", "env=prod", &[namespace_yaml(&space), config_map_yaml(&space, "one", "2")].concat())
+        .await?;
 
     cluster.kubectl(["delete", "deployment", "agent", "-n", &home]).await?.ok()?;
     pods.gone("brokkr-agent").await?;
@@ -97,9 +101,9 @@ async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
     });
     cluster.apply(&pod.to_string()).await?;
     let said = async |words: &str| {
-        eventually(PATIENCE, words, async || {
+        eventually(WAIT_TIMEOUT, words, async || {
             let said: String = pods.pods().iter().map(|pod| format!("{}{}", pod.told(), pod.log())).collect();
-            if said.contains(words) { Look::Yes(()) } else { Look::NotYet(said) }
+            if said.contains(words) { Attempt::Done(()) } else { Attempt::NotYet(said) }
         })
         .await
     };

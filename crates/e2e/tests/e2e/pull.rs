@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::Result;
 use brokkr_testkit::AgentOptions;
 
-use crate::world::World;
+use brokkr_testkit::world::World;
 
 /// The inodes of sockets that listen, on any address.
 fn listening() -> Result<HashSet<String>> {
@@ -27,7 +27,7 @@ async fn a1_the_agent_listens_nowhere_and_gets_everything_by_asking() -> Result<
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let sockets: HashSet<String> =
-        fs::read_dir(format!("/proc/{}/fd", world.shop.process().pid().expect("running")))?
+        fs::read_dir(format!("/proc/{}/fd", world.agent.process().pid().expect("running")))?
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(ToOwned::to_owned))
             .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
             .collect();
@@ -48,7 +48,7 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
         assert_eq!(world.value("one").await?.as_deref(), Some(value));
     }
     world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "--timeout", "60s"]).await?.ok()?;
-    assert!(world.map("one").await?.is_none());
+    assert!(world.config_map("one").await?.is_none());
     Ok(())
 }
 
@@ -57,7 +57,7 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
 async fn the_agent_is_no_cluster_admin() -> Result<()> {
     let world = World::start().await?;
     let may = async |verb: &str, what: &str| {
-        let user = format!("--as={}", world.shop.user());
+        let user = format!("--as={}", world.agent.user());
         Ok::<_, anyhow::Error>(
             world.cluster.kubectl(["auth", "can-i", verb, what, &user, "-A"]).await?.code == 0,
         )

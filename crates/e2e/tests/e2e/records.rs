@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 
-use crate::world::{PATIENCE, World, footprint};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 
 /// Thousands of objects on a small machine.
 const LONG_PATIENCE: Duration = Duration::from_secs(240);
@@ -20,7 +20,7 @@ const MANY: usize = 3_000;
 async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
-    let untouched = footprint(&world.map("one").await?.expect("one"));
+    let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
     let stack = stack_id(&world).await?;
 
     // While the agent is there: made again with what it writes next.
@@ -30,23 +30,23 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "3")])).await?;
     let second = made_again(&world, &stack, &first).await?;
     assert_eq!(world.value("two").await?.as_deref(), Some("3"));
-    assert_eq!(world.map("one").await?.expect("one").uid(), untouched.0, "nothing was deleted");
-    let untouched = footprint(&world.map("one").await?.expect("one"));
+    assert_eq!(world.config_map("one").await?.expect("one").uid(), untouched.0, "nothing was deleted");
+    let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
 
     // While it is away: at its start.
-    world.shop.kill9();
+    world.agent.kill9();
     delete_by_hand(&world, &second).await?;
     assert!(!records(&world, &stack).await?.is_empty(), "its finalizer holds it");
-    world.shop.start()?;
+    world.agent.start()?;
     made_again(&world, &stack, &second).await?;
     world.fleet.active("shop-1").await?;
-    assert_eq!(footprint(&world.map("one").await?.expect("one")), untouched);
+    assert_eq!(uid_and_version(&world.config_map("one").await?.expect("one")), untouched);
 
     // And it still knows everything: the stack can be deleted as ever.
     world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
-    world.sees_gone("one").await?;
-    world.sees_gone("two").await?;
-    no_record(&world, &stack, PATIENCE).await
+    world.wait_until_gone("one").await?;
+    world.wait_until_gone("two").await?;
+    no_record(&world, &stack, WAIT_TIMEOUT).await
 }
 
 #[tokio::test]
@@ -59,33 +59,33 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
     for part in [1, MANY / 2] {
         eventually(LONG_PATIENCE, &format!("{part} of {MANY} to be applied"), async || {
             match ours(&world).await {
-                Ok(applied) if applied.len() >= part => Look::Yes(()),
-                other => Look::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
+                Ok(applied) if applied.len() >= part => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
             }
         })
         .await?;
-        world.shop.restart()?;
+        world.agent.restart()?;
     }
     let wanted: BTreeSet<String> = names.iter().cloned().collect();
     eventually(LONG_PATIENCE, "everything to be applied", async || match ours(&world).await {
-        Ok(applied) if applied == wanted => Look::Yes(()),
-        other => Look::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
+        Ok(applied) if applied == wanted => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
     })
     .await?;
     assert!(!shards(&world).await?.is_empty(), "too many for one record");
 
     world.fleet.brokkr(["delete", "stack", "many", "--yes"]).await?.ok()?;
     eventually(LONG_PATIENCE, "the removal to begin", async || match ours(&world).await {
-        Ok(applied) if applied.len() < MANY => Look::Yes(()),
-        other => Look::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
+        Ok(applied) if applied.len() < MANY => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
     })
     .await?;
-    world.shop.restart()?;
+    world.agent.restart()?;
     no_record(&world, &stack, LONG_PATIENCE).await?;
     assert_eq!(ours(&world).await?, BTreeSet::new());
-    eventually(PATIENCE, "no shard to be left", async || match shards(&world).await {
-        Ok(shards) if shards.is_empty() => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "no shard to be left", async || match shards(&world).await {
+        Ok(shards) if shards.is_empty() => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await
 }
@@ -119,12 +119,14 @@ async fn delete_by_hand(world: &World, record: &str) -> Result<()> {
 /// Waits until one record is there that stays, and looks each time that there is one at all.
 async fn made_again(world: &World, stack: &str, deleted: &str) -> Result<String> {
     let found =
-        eventually(PATIENCE, "the record to be made again", async || match records(world, stack).await {
-            Ok(found) if found.is_empty() => Look::Yes(Err(anyhow::anyhow!("there was no record at all"))),
-            Ok(found) if found.len() == 1 && found[0]["metadata"]["deletionTimestamp"].is_null() => {
-                Look::Yes(Ok(found))
+        eventually(WAIT_TIMEOUT, "the record to be made again", async || match records(world, stack).await {
+            Ok(found) if found.is_empty() => {
+                Attempt::Done(Err(anyhow::anyhow!("there was no record at all")))
             }
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(found) if found.len() == 1 && found[0]["metadata"]["deletionTimestamp"].is_null() => {
+                Attempt::Done(Ok(found))
+            }
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await??;
     let name = only(found)?;
@@ -134,20 +136,20 @@ async fn made_again(world: &World, stack: &str, deleted: &str) -> Result<String>
 
 async fn no_record(world: &World, stack: &str, patience: Duration) -> Result<()> {
     eventually(patience, "the record to go last", async || match records(world, stack).await {
-        Ok(found) if found.is_empty() => Look::Yes(()),
-        other => Look::NotYet(format!("{:?}", other.map(|found| found.len()))),
+        Ok(found) if found.is_empty() => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{:?}", other.map(|found| found.len()))),
     })
     .await
 }
 
 /// Everything in the namespace that carries Brokkr's label.
 async fn ours(world: &World) -> Result<BTreeSet<String>> {
-    let list = world.configmaps().list_metadata(&ListParams::default().labels("brokkr.io/agent")).await?;
+    let list = world.config_maps().list_metadata(&ListParams::default().labels("brokkr.io/agent")).await?;
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
 async fn shards(world: &World) -> Result<Vec<String>> {
-    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), world.shop.namespace());
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), world.agent.namespace());
     let list = maps.list_metadata(&ListParams::default().labels("brokkr.io/inventory-of")).await?;
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::postgres::Durability;
-use brokkr_testkit::process::{Tell, run};
+use brokkr_testkit::process::{ShowLog, run};
 use brokkr_testkit::programs::program;
 use brokkr_testkit::{
-    Agent, AgentOptions, Broker, Cluster, Fleet, Launch, Look, Output, Postgres, eventually, unique,
+    Agent, AgentOptions, Attempt, Broker, Cluster, Fleet, Launch, Output, Postgres, eventually, unique,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::pages::page::{Page, World};
 use crate::pages::root;
-use crate::world::{PATIENCE, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 const TYPING: Duration = Duration::from_secs(180);
 
@@ -38,7 +38,7 @@ impl Rehearsal {
     async fn start() -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
-        let fleet = Fleet::start_on(Arc::clone(&postgres), Tell::Always).await?;
+        let fleet = Fleet::start_on(Arc::clone(&postgres), ShowLog::Always).await?;
         let second = fleet.replica().await?;
         let at_second = AgentOptions { broker_url: Some(second.url()), ..AgentOptions::default() };
         let one = fleet.join("shop-1", &[("shop", "1")], &cluster).await?;
@@ -61,8 +61,8 @@ impl Rehearsal {
 
     fn manifest(&self, stack: &str, shop: usize, maps: &[(&str, &str)]) -> String {
         let space = self.space(stack, shop);
-        let maps = maps.iter().map(|(name, value)| configmap(&space, name, value));
-        namespace(&space) + &maps.collect::<String>()
+        let maps = maps.iter().map(|(name, value)| config_map_yaml(&space, name, value));
+        namespace_yaml(&space) + &maps.collect::<String>()
     }
 
     fn maps(&self, stack: &str, shop: usize) -> Api<ConfigMap> {
@@ -76,10 +76,10 @@ impl Rehearsal {
     }
 
     async fn sees(&self, stack: &str, shop: usize, name: &str, wanted: Option<&str>) -> Result<()> {
-        eventually(PATIENCE, &format!("{name} of {stack} to be {wanted:?}"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{name} of {stack} to be {wanted:?}"), async || {
             match self.maps(stack, shop).get_opt(name).await {
-                Ok(map) if map.as_ref().and_then(value).as_deref() == wanted => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok(map) if map.as_ref().and_then(value).as_deref() == wanted => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await
@@ -167,9 +167,9 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     server.restore(&backup).await?;
     fleet.broker.start_again().await?;
     rehearsal.second.start_again().await?;
-    eventually(PATIENCE, "the broker to be on hold", async || match fleet.get("/api/v1/system").await {
-        Ok(system) if !system["hold"].is_null() && system["agents_to_tell"] == 0 => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "the broker to be on hold", async || match fleet.get("/api/v1/system").await {
+        Ok(system) if !system["hold"].is_null() && system["agents_to_tell"] == 0 => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
     let refused = fleet.brokkr(["delete", "stack", "web", "--yes"]).await?;
@@ -222,10 +222,10 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     rehearsal.sees("doomed", 1, "doomed", None).await?;
     rehearsal.sees("web", 1, "one", Some("2")).await?;
     for (stack, shop) in [("web", "shop-1"), ("side", "shop-2"), ("fresh", "shop-1"), ("late", "shop-1")] {
-        eventually(PATIENCE, &format!("{stack} to be healthy on {shop}"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{stack} to be healthy on {shop}"), async || {
             match fleet.get(&format!("/api/v1/stacks/{stack}/status")).await {
-                Ok(page) if is_healthy(&page, shop) => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok(page) if is_healthy(&page, shop) => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await?;

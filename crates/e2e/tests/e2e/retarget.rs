@@ -1,13 +1,13 @@
 //! g. who gets a stack changes: one agent lets go, the others keep, and a change of mind turns round.
 
 use anyhow::Result;
-use brokkr_testkit::{Cluster, Fleet, Look, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, Fleet, eventually, unique};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{PATIENCE, World, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
 #[tokio::test]
 async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep_it() -> Result<()> {
@@ -17,7 +17,7 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
     let shop_1 = fleet.join("shop-1", &[("env", "prod")], &first).await?;
     let _shop_2 = fleet.join("shop-2", &[("env", "prod")], &second).await?;
     let space = unique("space");
-    let yaml = format!("{}{}", namespace(&space), configmap(&space, "one", "1"));
+    let yaml = format!("{}{}", namespace_yaml(&space), config_map_yaml(&space, "one", "1"));
     fleet.apply("web", "env=prod", &yaml).await?;
     let maps_1: Api<ConfigMap> = Api::namespaced(first.admin().await?, &space);
     let maps_2: Api<ConfigMap> = Api::namespaced(second.admin().await?, &space);
@@ -32,9 +32,9 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
     );
 
     fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
-    eventually(PATIENCE, "shop-1 to let go", async || match maps_1.get_opt("one").await {
-        Ok(None) => Look::Yes(()),
-        other => Look::NotYet(format!("{other:?}")),
+    eventually(WAIT_TIMEOUT, "shop-1 to let go", async || match maps_1.get_opt("one").await {
+        Ok(None) => Attempt::Done(()),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
     assert!(maps_2.get_opt("one").await?.is_some(), "shop-2 keeps it");
@@ -48,18 +48,18 @@ async fn targeted_again_half_way_through_the_removal_it_turns_round() -> Result<
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("held", "1"), ("other", "2")])).await?;
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    world.configmaps().patch("held", &PatchParams::default(), &Patch::Merge(hold)).await?;
+    world.config_maps().patch("held", &PatchParams::default(), &Patch::Merge(hold)).await?;
 
     world.fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
-    world.sees_gone("other").await?;
-    world.status("web", "shop-1", "blocked", |status| status["state"] == "blocked").await?;
+    world.wait_until_gone("other").await?;
+    world.wait_for_status("web", "shop-1", "blocked", |status| status["state"] == "blocked").await?;
     world.fleet.brokkr(["agent", "label", "shop-1", "env=prod"]).await?.ok()?;
-    world.sees_value("other", "2").await?;
+    world.wait_for_value("other", "2").await?;
     let free = json!({"metadata": {"finalizers": null}});
-    world.configmaps().patch("held", &PatchParams::default(), &Patch::Merge(free)).await?;
-    world.sees_value("held", "1").await?;
-    world.sees_value("other", "2").await?;
-    world.status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
+    world.config_maps().patch("held", &PatchParams::default(), &Patch::Merge(free)).await?;
+    world.wait_for_value("held", "1").await?;
+    world.wait_for_value("other", "2").await?;
+    world.wait_for_status("web", "shop-1", "healthy", |status| status["state"] == "healthy").await?;
     Ok(())
 }
 
@@ -67,22 +67,22 @@ async fn targeted_again_half_way_through_the_removal_it_turns_round() -> Result<
 async fn c6_a_namespace_with_something_foreign_inside_is_left_and_named() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let theirs = world.put_foreign("theirs").await?;
+    let theirs = world.apply_foreign("theirs").await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
     world.fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
-    world.sees_gone("one").await?;
-    let event = eventually(PATIENCE, "the removal to be told", async || {
+    world.wait_until_gone("one").await?;
+    let event = eventually(WAIT_TIMEOUT, "the removal to be told", async || {
         let events = world.events(&stack).await.unwrap_or_default();
         match events.into_iter().find(|event| event["transition"] == "removed") {
-            Some(event) => Look::Yes(event),
-            None => Look::NotYet("no removal yet".to_owned()),
+            Some(event) => Attempt::Done(event),
+            None => Attempt::NotYet("no removal yet".to_owned()),
         }
     })
     .await?;
     let message = event["message"].as_str().unwrap();
-    assert!(message.contains(&world.space) && message.contains("theirs"), "left and named: {event}");
-    assert!(world.namespace().await?.expect("left").metadata.deletion_timestamp.is_none());
-    assert_eq!(world.map("theirs").await?.expect("theirs").metadata.uid, theirs.metadata.uid);
+    assert!(message.contains(&world.namespace) && message.contains("theirs"), "left and named: {event}");
+    assert!(world.live_namespace().await?.expect("left").metadata.deletion_timestamp.is_none());
+    assert_eq!(world.config_map("theirs").await?.expect("theirs").metadata.uid, theirs.metadata.uid);
     Ok(())
 }
 

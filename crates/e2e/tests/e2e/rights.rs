@@ -12,12 +12,12 @@ use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{Checksum, StackId};
 use brokkr_testkit::agent::{ACCOUNT, install};
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{AgentOptions, Cluster, Fleet, Look, eventually, unique};
+use brokkr_testkit::{AgentOptions, Attempt, Cluster, Fleet, eventually, unique};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
 use serde_json::Value;
 
-use crate::world::{PATIENCE, World, configmap, deployment, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, deployment_yaml, namespace_yaml};
 
 /// An object of every group that the profile `cluster` names, beside a namespace of its own.
 fn everything(space: &str) -> String {
@@ -47,10 +47,10 @@ fn everything(space: &str) -> String {
          versions: [{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}]\n"
     );
     [
-        namespace(space),
-        configmap(space, "one", "1"),
-        configmap(space, "two", "2"),
-        deployment(space, "web", 1),
+        namespace_yaml(space),
+        config_map_yaml(space, "one", "1"),
+        config_map_yaml(space, "two", "2"),
+        deployment_yaml(space, "web", 1),
         members,
         over_all,
     ]
@@ -96,7 +96,7 @@ async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
         let role = Api::<ClusterRole>::all(world.client.clone()).get(name).await?;
         rules.extend(role.rules.context("rules")?);
     }
-    let own: Api<Role> = Api::namespaced(world.client.clone(), world.shop.namespace());
+    let own: Api<Role> = Api::namespaced(world.client.clone(), world.agent.namespace());
     rules.extend(own.get("brokkr-agent").await?.rules.context("rules")?);
     Ok(given(&rules))
 }
@@ -105,23 +105,27 @@ async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
 #[tokio::test]
 async fn every_right_in_the_whole_cluster_is_used_and_none_is_missing() -> Result<()> {
     let world = World::start().await?;
-    let space = world.space.clone();
+    let space = world.namespace.clone();
     world.fleet.apply("web", "env=prod", &everything(&space)).await?;
 
     let given = rights_of(&world).await?;
     let idle = |verb: Option<&str>| {
         let used =
-            world.shop.requests(Default::default()).map(|requests| used(&requests)).unwrap_or_default();
+            world.agent.requests(Default::default()).map(|requests| used(&requests)).unwrap_or_default();
         let idle = given.difference(&used).filter(|(_, given)| verb.is_none_or(|verb| given == verb));
         let idle: Vec<_> = idle.collect();
-        if idle.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("given and never used: {idle:?}")) }
+        if idle.is_empty() {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("given and never used: {idle:?}"))
+        }
     };
 
     // Repair: what is changed, what is deleted, and what lost its label, which has to be looked at.
     world.edit("one", "changed").await?;
-    world.sees_value("one", "1").await?;
+    world.wait_for_value("one", "1").await?;
     world.cluster.kubectl(["delete", "configmap", "two", "-n", &space]).await?.ok()?;
-    world.sees_value("two", "2").await?;
+    world.wait_for_value("two", "2").await?;
     let definition = format!("things.{space}.example.com");
     let inside = ["deployment", "cronjob", "hpa", "pdb", "networkpolicy", "endpointslice", "lease", "role"];
     let names = inside.map(|kind| (kind, if kind == "cronjob" { "nightly" } else { "web" }));
@@ -133,17 +137,17 @@ async fn every_right_in_the_whole_cluster_is_used_and_none_is_missing() -> Resul
     let agent = world.fleet.agent("shop-1").await?.context("the agent")?["id"].clone();
     let label = format!("brokkr.io/agent={}", agent.as_str().context("an id")?);
     world.cluster.kubectl(["delete", "stacks.brokkr.io", "-l", &label, "--wait=false"]).await?.ok()?;
-    eventually(PATIENCE, "everything to be looked at", async || idle(Some("get"))).await?;
+    eventually(WAIT_TIMEOUT, "everything to be looked at", async || idle(Some("get"))).await?;
     let settled = |status: &Value| status["state"] == "healthy";
-    world.status("web", "shop-1", "healthy again", settled).await?;
+    world.wait_for_status("web", "shop-1", "healthy again", settled).await?;
 
-    world.shop.restart()?;
+    world.agent.restart()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.sees_gone("two").await?;
+    world.wait_until_gone("two").await?;
     world.fleet.delete("web").await?;
 
-    eventually(PATIENCE, "every right to be used", async || idle(None)).await?;
-    let requests = world.shop.requests(Default::default())?;
+    eventually(WAIT_TIMEOUT, "every right to be used", async || idle(None)).await?;
+    let requests = world.agent.requests(Default::default())?;
     assert!(refused(&requests).is_empty(), "needed and not given: {:?}", refused(&requests));
     Ok(())
 }
@@ -159,27 +163,30 @@ async fn narrow_world() -> Result<World> {
         arguments: words(&["--namespaces", &space]),
         ..AgentOptions::default()
     };
-    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &options).await?;
-    let client = cluster.admin().await?;
-    Ok(World { shop, fleet, cluster, client, space })
+    let world = World::start_in(cluster, fleet, &options).await?;
+    Ok(World { namespace: space, ..world })
 }
 
 #[tokio::test]
 async fn listed_namespaces_are_enough_to_deliver_repair_prune_and_delete() -> Result<()> {
     let world = narrow_world().await?;
-    let space = &world.space;
-    let both =
-        [configmap(space, "one", "1"), configmap(space, "two", "2"), deployment(space, "web", 1)].concat();
+    let space = &world.namespace;
+    let both = [
+        config_map_yaml(space, "one", "1"),
+        config_map_yaml(space, "two", "2"),
+        deployment_yaml(space, "web", 1),
+    ]
+    .concat();
     world.fleet.apply("web", "env=prod", &both).await?;
     world.edit("one", "changed").await?;
-    world.sees_value("one", "1").await?;
+    world.wait_for_value("one", "1").await?;
     world.cluster.kubectl(["delete", "configmap", "two", "-n", space]).await?.ok()?;
-    world.sees_value("two", "2").await?;
-    world.fleet.apply("web", "env=prod", &configmap(space, "one", "3")).await?;
-    world.sees_gone("two").await?;
+    world.wait_for_value("two", "2").await?;
+    world.fleet.apply("web", "env=prod", &config_map_yaml(space, "one", "3")).await?;
+    world.wait_until_gone("two").await?;
     world.fleet.delete("web").await?;
-    world.sees_gone("one").await?;
-    let requests = world.shop.requests(Default::default())?;
+    world.wait_until_gone("one").await?;
+    let requests = world.agent.requests(Default::default())?;
     assert!(refused(&requests).is_empty(), "needed and not given: {:?}", refused(&requests));
     let elsewhere: Vec<_> = requests
         .iter()

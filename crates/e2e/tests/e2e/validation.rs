@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::world::{World, namespace};
+use brokkr_testkit::world::{World, namespace_yaml};
 
 fn bad(space: &str, name: &str) -> String {
     // There are only 65,535 ports: only the API server knows that.
@@ -21,25 +21,26 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
     let yaml = format!(
         "{}{}{}",
         world.manifest(&[("one", "2"), ("two", "2")]),
-        bad(&world.space, "bad-one"),
-        bad(&world.space, "bad-two")
+        bad(&world.namespace, "bad-one"),
+        bad(&world.namespace, "bad-two")
     );
     let output = world.fleet.try_apply("web", "env=prod", &yaml, "60s").await?;
     assert_eq!(output.code, 3, "{}{}", output.stdout, output.stderr);
-    let status = world.status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
+    let status =
+        world.wait_for_status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     let named: Vec<&str> =
         status["objects"].as_array().unwrap().iter().filter_map(|note| note["object"].as_str()).collect();
-    let service = |name: &str| format!("Service {}/{name}", world.space);
+    let service = |name: &str| format!("Service {}/{name}", world.namespace);
     assert_eq!(named, [service("bad-one"), service("bad-two")], "{status}");
 
     assert_eq!(world.value("one").await?.as_deref(), Some("1"), "what ran before stays as it was");
-    assert!(world.map("two").await?.is_none());
+    assert!(world.config_map("two").await?.is_none());
     let writes: Vec<_> = world
-        .shop
+        .agent
         .requests(mark)?
         .into_iter()
         .filter(|request| {
-            request.is_write() && request.namespace == world.space && request.resource != "namespaces"
+            request.is_write() && request.namespace == world.namespace && request.resource != "namespaces"
         })
         .collect();
     assert!(writes.is_empty(), "only dry runs: {writes:?}");
@@ -55,7 +56,7 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
 async fn c6_system_namespaces_and_brokkrs_own_are_refused() -> Result<()> {
     let world = World::start().await?;
     for name in ["kube-system", "brokkr-system"] {
-        let file = world.fleet.cli.file("bad.yaml", &namespace(name))?;
+        let file = world.fleet.cli.file("bad.yaml", &namespace_yaml(name))?;
         let output = world
             .fleet
             .brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "bad", "--to", "*"])
@@ -72,7 +73,7 @@ async fn c6_system_namespaces_and_brokkrs_own_are_refused() -> Result<()> {
             .fleet
             .request(http::Method::POST, "/api/v1/stacks/bad/deployment-objects")
             .header("content-type", "application/yaml")
-            .body(namespace(name))
+            .body(namespace_yaml(name))
             .send()
             .await?;
         assert_eq!(answer.status(), 422, "the broker refuses it, too: {}", answer.text().await?);

@@ -10,7 +10,7 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::report::Transition;
 use brokkr_testkit::audit::{Mark, Request};
 use brokkr_testkit::scripted::{ContentLie, Lie, ScriptedBroker};
-use brokkr_testkit::{Agent, Cluster, Look, eventually, unique};
+use brokkr_testkit::{Agent, Attempt, Cluster, eventually, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -18,7 +18,7 @@ use kube::core::dynamic::DynamicObject;
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::world::{PATIENCE, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 const STACK: &str = "web";
 /// A lie is told so often before it counts as withstood.
@@ -48,8 +48,8 @@ impl Theatre {
 
     /// The namespace, and these ConfigMaps with their value.
     fn manifest(&self, maps: &[(&str, &str)]) -> String {
-        let maps = maps.iter().map(|(name, value)| configmap(&self.space, name, value));
-        namespace(&self.space) + &maps.collect::<String>()
+        let maps = maps.iter().map(|(name, value)| config_map_yaml(&self.space, name, value));
+        namespace_yaml(&self.space) + &maps.collect::<String>()
     }
 
     fn maps(&self) -> Api<ConfigMap> {
@@ -77,8 +77,8 @@ impl Theatre {
         // Published into every namespace by a controller, at a time of its own.
         let ours = |map: &ConfigMap| map.metadata.name.as_deref() != Some("kube-root-ca.crt");
         let maps = self.maps().list(&ListParams::default()).await?.items.into_iter().filter(ours);
-        let mut found: Footprints = maps.map(|map| footprint("ConfigMap", map.metadata)).collect();
-        found.extend(self.namespace().await?.map(|space| footprint("Namespace", space.metadata)));
+        let mut found: Footprints = maps.map(|map| uid_and_version("ConfigMap", map.metadata)).collect();
+        found.extend(self.namespace().await?.map(|space| uid_and_version("Namespace", space.metadata)));
         let agent = self.broker.agent_id().to_string();
         let resource = ApiResource {
             group: "brokkr.io".into(),
@@ -90,7 +90,7 @@ impl Theatre {
         let records: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let records = records.list(&ListParams::default()).await?.items.into_iter();
         let own = records.filter(|record| record.data["spec"]["agentId"] == agent.as_str());
-        found.extend(own.map(|record| footprint("Stack", record.metadata)));
+        found.extend(own.map(|record| uid_and_version("Stack", record.metadata)));
         Ok(found)
     }
 
@@ -110,7 +110,7 @@ impl Theatre {
 
     /// Waits until a delivery has come to rest: the agent polls on, and writes nothing any more.
     async fn at_rest(&self) -> Result<Footprints> {
-        eventually(PATIENCE, "the agent to come to rest", async || {
+        eventually(WAIT_TIMEOUT, "the agent to come to rest", async || {
             let mark = self.mark()?;
             self.broker.polls(2).await?;
             let writes = self.writes(mark)?;
@@ -139,11 +139,12 @@ impl Theatre {
     }
 
     async fn sees_value(&self, name: &str, wanted: &str) -> Result<()> {
-        eventually(PATIENCE, &format!("ConfigMap {name} to have the value {wanted}"), async || {
-            match self.value(name).await {
-                Ok(Some(value)) if value == wanted => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
-            }
+        eventually(WAIT_TIMEOUT, &format!("ConfigMap {name} to have the value {wanted}"), async || match self
+            .value(name)
+            .await
+        {
+            Ok(Some(value)) if value == wanted => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
@@ -151,9 +152,9 @@ impl Theatre {
     /// A true deletion, at the end: what the lies asked for would have been done, had they been believed.
     async fn delete_truthfully(&self) -> Result<()> {
         self.broker.delete(STACK)?;
-        eventually(PATIENCE, "the ConfigMaps to be deleted", async || match self.footprints().await {
-            Ok(found) if !found.keys().any(|name| name.starts_with("ConfigMap ")) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+        eventually(WAIT_TIMEOUT, "the ConfigMaps to be deleted", async || match self.footprints().await {
+            Ok(found) if !found.keys().any(|name| name.starts_with("ConfigMap ")) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
@@ -209,7 +210,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     assert_eq!(theatre.value("one").await?.as_deref(), Some("new"));
     assert_eq!(theatre.value("two").await?, None);
     theatre.edit("one", "by hand").await?;
-    theatre.sees_value("one", "new").await?;
+    theatre.wait_for_value("one", "new").await?;
     theatre.delete_truthfully().await
 }
 
@@ -284,7 +285,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     broker.polls(OFTEN).await?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("by hand"));
     broker.set_status(AgentStatus::Active);
-    theatre.sees_value("one", "1").await?;
+    theatre.wait_for_value("one", "1").await?;
     theatre.delete_truthfully().await
 }
 

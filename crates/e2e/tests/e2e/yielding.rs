@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use brokkr_testkit::audit::{Mark, Request};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, World, deployment, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml};
 
 struct Scaled {
     world: World,
@@ -19,7 +19,7 @@ impl Scaled {
     /// A Deployment `web` of two replicas that yields them.
     async fn start() -> Result<Self> {
         let world = World::start().await?;
-        let deployments = Api::namespaced(world.client.clone(), &world.space);
+        let deployments = Api::namespaced(world.client.clone(), &world.namespace);
         let scaled = Self { world, deployments };
         scaled.deliver(2, "registry.example/web:1").await?;
         assert_eq!(scaled.replicas().await?, Some(2), "set at creation");
@@ -27,15 +27,15 @@ impl Scaled {
     }
 
     async fn deliver(&self, replicas: u32, image: &str) -> Result<()> {
-        let space = &self.world.space;
-        let yaml = deployment(space, "web", replicas)
+        let space = &self.world.namespace;
+        let yaml = deployment_yaml(space, "web", replicas)
             .replace(
                 "metadata:\n  name: web\n",
                 "metadata:\n  name: web\n  annotations: {brokkr.io/yield: spec.replicas}\n",
             )
             .replace("registry.example/web:1", image);
         assert!(yaml.contains("brokkr.io/yield"));
-        self.world.fleet.apply("web", "env=prod", &format!("{}{yaml}", namespace(space))).await?;
+        self.world.fleet.apply("web", "env=prod", &format!("{}{yaml}", namespace_yaml(space))).await?;
         Ok(())
     }
 
@@ -56,16 +56,16 @@ impl Scaled {
     }
 
     async fn sees(&self, pointer: &str, wanted: &Value) -> Result<()> {
-        eventually(PATIENCE, &format!("{pointer} to be {wanted}"), async || match self.live().await {
-            Ok(live) if live.pointer(pointer) == Some(wanted) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+        eventually(WAIT_TIMEOUT, &format!("{pointer} to be {wanted}"), async || match self.live().await {
+            Ok(live) if live.pointer(pointer) == Some(wanted) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
 
     /// What the agent has written to the Deployment since the mark.
     fn writes(&self, mark: Mark) -> Result<Vec<Request>> {
-        let mut requests = self.world.shop.requests(mark)?;
+        let mut requests = self.world.agent.requests(mark)?;
         requests.retain(|request| request.is_write() && request.resource == "deployments");
         requests.retain(|request| !request.uri.contains("dryRun"));
         Ok(requests)

@@ -1,26 +1,26 @@
 //! Rows 43 and 44: a broker that is away for long, or something in its place that answers nonsense.
 
 use anyhow::Result;
-use brokkr_testkit::proxy::{Action, Asked, Canned, Matcher};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::proxy::{Action, CannedResponse, Matcher, ProxiedRequest};
+use brokkr_testkit::{Attempt, eventually};
 use serde_json::{Value, json};
 
+use crate::world::{FaultWorld, WAIT_TIMEOUT, summary};
 use brokkr_e2e::runs_in_full;
-use crate::world::{PATIENCE, World, brief};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 /// More than the agent keeps for one stack.
 const TOO_MANY: usize = 70;
 
-fn is_poll(asked: &Asked) -> bool {
-    asked.path.ends_with("/target-state")
+fn is_poll(request: &ProxiedRequest) -> bool {
+    request.path.ends_with("/target-state")
 }
 
 /// The broker is away while things happen. All of it is told afterwards, in order and once; what is more than the
 /// agent keeps is told as a gap.
 #[tokio::test]
 async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     let group = format!("{}.faults.example", world.tag);
     let yaml = format!(
         "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: gears.{group}\n\
@@ -28,8 +28,8 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
          versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n      openAPIV3Schema:\n        \
          type: object\n        x-kubernetes-preserve-unknown-fields: true\n\
          ---\napiVersion: {group}/v1\nkind: Gear\nmetadata:\n  name: first\n  namespace: {}\nspec:\n  teeth: 12\n{}",
-        world.space,
-        world.yaml(&MAPS),
+        world.namespace,
+        world.config_maps_yaml(&MAPS),
     );
     let turn = async |ready: bool| {
         let status = json!({"status": {"conditions": [
@@ -39,36 +39,37 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
         let patch = status.to_string();
         world
             .cluster
-            .kubectl(["patch", &kind, "first", "-n", &world.space, "--type=merge", "-p", &patch])
+            .kubectl(["patch", &kind, "first", "-n", &world.namespace, "--type=merge", "-p", &patch])
             .await?
             .ok()
     };
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    world.told_healthy("web").await?;
+    world.wait_until_reported_healthy("web").await?;
     let before = world.events("web").await?.len();
 
-    world.link.when(Matcher::any(), Action::Cut);
+    world.broker_proxy.when(Matcher::any(), Action::Cut);
     let rounds = if runs_in_full() { TOO_MANY / 2 } else { 2 };
     for _ in 0..rounds {
         turn(false).await?;
-        world.reports_kept("degraded").await?;
+        world.wait_until_recorded("degraded").await?;
         turn(true).await?;
-        world.reports_kept("healthy").await?;
+        world.wait_until_recorded("healthy").await?;
     }
     // L5: what is there is still kept.
     world.edit("a", "drifted").await?;
-    world.sees_value("a", "1").await?;
+    world.wait_for_value("a", "1").await?;
     let record = world.record().await?;
     let kept = record["status"]["reports"].as_array().map_or(0, Vec::len);
     assert!(kept <= 50, "S22: bounded, not {kept}");
 
-    world.link.heal();
+    world.broker_proxy.heal();
     let expected = before + if runs_in_full() { 40 } else { rounds * 2 };
-    let events = eventually(PATIENCE, "what happened to be told", async || match world.events("web").await {
-        Ok(events) if events.len() >= expected => Look::Yes(events),
-        other => Look::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
-    })
-    .await?;
+    let events =
+        eventually(WAIT_TIMEOUT, "what happened to be told", async || match world.events("web").await {
+            Ok(events) if events.len() >= expected => Attempt::Done(events),
+            other => Attempt::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
+        })
+        .await?;
     if runs_in_full() {
         assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
     }
@@ -79,17 +80,17 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
     told.dedup();
     assert_eq!(told.len(), all, "S12: nothing twice");
     world.delete_stack().await?;
-    world.gone().await?;
-    world.invariants().await
+    world.wait_until_deleted().await?;
+    world.assert_invariants().await
 }
 
 /// One wrong answer after the other, each told several times, and none of them deletes or changes anything.
 #[tokio::test]
 async fn row_44_nonsense_in_the_place_of_the_broker_changes_nothing() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
-    let mark = world.api.mark();
-    let empty = |_: &Asked, body: bytes::Bytes| {
+    let mark = world.api_proxy.mark();
+    let empty = |_: &ProxiedRequest, body: bytes::Bytes| {
         let mut envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
         if envelope.is_object() {
             envelope["stacks"] = json!([]);
@@ -97,42 +98,44 @@ async fn row_44_nonsense_in_the_place_of_the_broker_changes_nothing() -> Result<
         bytes::Bytes::from(envelope.to_string())
     };
     let nonsense: [(&str, Action); 8] = [
-        ("HTML", Action::Answer(Canned::html())),
-        ("nothing", Action::Answer(Canned::json(200, ""))),
-        ("an empty object", Action::Answer(Canned::json(200, "{}"))),
-        ("no stacks", Action::Answer(Canned::json(200, r#"{"stacks":[]}"#))),
+        ("HTML", Action::Respond(CannedResponse::html())),
+        ("nothing", Action::Respond(CannedResponse::json(200, ""))),
+        ("an empty object", Action::Respond(CannedResponse::json(200, "{}"))),
+        ("no stacks", Action::Respond(CannedResponse::json(200, r#"{"stacks":[]}"#))),
         ("half of it as if whole", Action::Truncate),
-        ("half of it", Action::CutShort),
-        ("its own list, emptied", Action::rewrite(empty)),
-        ("not found", Action::Answer(Canned::json(404, "{}"))),
+        ("half of it", Action::CutResponse),
+        ("its own list, emptied", Action::change_body(empty)),
+        ("not found", Action::Respond(CannedResponse::json(404, "{}"))),
     ];
     for (what, action) in nonsense {
-        let rule = world.link.when(Matcher::new(is_poll), action);
+        let rule = world.broker_proxy.when(Matcher::new(is_poll), action);
         // Without its tag the broker has to answer whole, so that there is something to spoil.
-        world.shop.restart()?;
-        rule.reached(3, PATIENCE).await.map_err(|error| error.context(what))?;
-        let writes: Vec<_> = world.writes(mark).iter().map(brief).collect();
+        world.agent.restart()?;
+        rule.wait_for_hits(3, WAIT_TIMEOUT).await.map_err(|error| error.context(what))?;
+        let writes: Vec<_> = world.writes_since(mark).iter().map(summary).collect();
         assert!(writes.is_empty(), "S8: {what} made the agent write: {writes:?}");
-        rule.remove();
+        rule.release();
     }
-    world.link.heal();
+    world.broker_proxy.heal();
     world.deliver(&[("a", "2"), ("b", "1")]).await?;
-    world.invariants().await
+    world.assert_invariants().await
 }
 
-impl World {
-    /// This agent's record of the stack `web`.
+impl FaultWorld {
+    /// Returns the agent's record of the stack `web`.
     async fn record(&self) -> Result<Value> {
-        let names = self.records().await?;
+        let names = self.record_names().await?;
         let name = names.first().ok_or_else(|| anyhow::anyhow!("no record"))?;
         self.cluster.kubectl(["get", "stacks.brokkr.io", name, "-o", "json"]).await?.ok()?.json()
     }
 
-    /// Waits until the last thing that the record has to tell is this.
-    async fn reports_kept(&self, transition: &str) -> Result<()> {
-        eventually(PATIENCE, &format!("the record to say {transition}"), async || match self.record().await {
-            Ok(record) if record["status"]["outcome"]["transition"] == transition => Look::Yes(()),
-            other => Look::NotYet(format!("{:?}", other.map(|record| record["status"].clone()))),
+    /// Waits until the last transition in the record is this one.
+    async fn wait_until_recorded(&self, transition: &str) -> Result<()> {
+        eventually(WAIT_TIMEOUT, &format!("the record to say {transition}"), async || {
+            match self.record().await {
+                Ok(record) if record["status"]["outcome"]["transition"] == transition => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{:?}", other.map(|record| record["status"].clone()))),
+            }
         })
         .await
     }

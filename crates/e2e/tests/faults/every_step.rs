@@ -17,10 +17,10 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::world::config_map_yaml;
 use brokkr_e2e::runs_in_full;
-use crate::world::configmap;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// Agents at the same time.
 const ABREAST: usize = 4;
 /// Without `BROKKR_FAULTS=all`: the first record, the ground, in the midst of each of the three ways, the ends.
@@ -97,8 +97,8 @@ impl Walk {
         let writes = move |matcher: Matcher| {
             let own = own.clone();
             // The agent's own memory is no step of the plan.
-            matcher.and(move |asked| {
-                asked.place.as_ref().is_some_and(|place| place.namespace.as_deref() != Some(&own))
+            matcher.and(move |request| {
+                request.resource.as_ref().is_some_and(|path| path.namespace.as_deref() != Some(&own))
             })
         };
         let rule = step.map(|step| {
@@ -108,7 +108,7 @@ impl Walk {
         });
         let killing = async {
             if let Some(rule) = &rule {
-                rule.reached(1, PATIENCE * 3).await?;
+                rule.wait_for_hits(1, WAIT_TIMEOUT * 3).await?;
                 self.agent.kill9();
                 rule.discard();
                 self.agent.start()?;
@@ -129,8 +129,12 @@ impl Walk {
         freeing.abort();
         let own = self.agent.namespace();
         let counted = self.api.since(mark).into_iter().filter(|exchange| {
-            exchange.asked.is_write()
-                && exchange.asked.place.as_ref().is_some_and(|place| place.namespace.as_deref() != Some(own))
+            exchange.request.is_write()
+                && exchange
+                    .request
+                    .resource
+                    .as_ref()
+                    .is_some_and(|path| path.namespace.as_deref() != Some(own))
         });
         Ok(Path { first, second, writes: counted.count() })
     }
@@ -153,10 +157,10 @@ impl Walk {
         yaml += &(0..3).map(|number| self.gear(number, 1)).collect::<String>();
         yaml += &self.with_finalizer();
         yaml += &(0..20)
-            .map(|number| configmap(&self.space("one"), &format!("m{number}"), "1"))
+            .map(|number| config_map_yaml(&self.space("one"), &format!("m{number}"), "1"))
             .collect::<String>();
         yaml += &(0..13)
-            .map(|number| configmap(&self.space("two"), &format!("m{number}"), "1"))
+            .map(|number| config_map_yaml(&self.space("two"), &format!("m{number}"), "1"))
             .collect::<String>();
         yaml
     }
@@ -166,10 +170,10 @@ impl Walk {
         let mut yaml = self.namespace("one") + &self.namespace("three") + &self.definition();
         yaml += &(1..4).map(|number| self.gear(number, 2)).collect::<String>();
         yaml += &(5..25)
-            .map(|number| configmap(&self.space("one"), &format!("m{number}"), "2"))
+            .map(|number| config_map_yaml(&self.space("one"), &format!("m{number}"), "2"))
             .collect::<String>();
         yaml += &(0..14)
-            .map(|number| configmap(&self.space("three"), &format!("m{number}"), "1"))
+            .map(|number| config_map_yaml(&self.space("three"), &format!("m{number}"), "1"))
             .collect::<String>();
         yaml
     }
@@ -206,7 +210,7 @@ impl Walk {
     async fn deliver(&self, fleet: &Fleet, yaml: &str) -> Result<()> {
         let stack = self.stack();
         fleet.submit(&stack, &format!("walk={}", self.tag), yaml).await?;
-        eventually(PATIENCE, &format!("{stack} to be healthy"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{stack} to be healthy"), async || {
             let newest = fleet.get(&format!("/api/v1/stacks/{stack}")).await?["sequence_id"].clone();
             let statuses = fleet.get(&format!("/api/v1/stacks/{stack}/status")).await?;
             let healthy = statuses["items"]
@@ -254,7 +258,7 @@ impl Walk {
     }
 
     async fn gone(&self, cluster: &Cluster) -> Result<()> {
-        eventually(PATIENCE, "nothing of the stack to be left", async || {
+        eventually(WAIT_TIMEOUT, "nothing of the stack to be left", async || {
             let kinds = "namespaces,crd,stacks.brokkr.io";
             let all = cluster.kubectl(["get", kinds, "-o", "name"]).await?.ok()?;
             let own = self.agent.namespace();

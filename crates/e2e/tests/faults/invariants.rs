@@ -12,13 +12,13 @@ use brokkr_testkit::proxy::Exchange;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::world::{World, brief};
+use crate::world::{FaultWorld, summary};
 
 const SEQUENCE: &str = "brokkr.io/sequence";
 const STACK: &str = "brokkr.io/stack-id";
 
-pub async fn hold(world: &World) -> Result<()> {
-    let trace = world.api.trace();
+pub async fn assert_all(world: &FaultWorld) -> Result<()> {
+    let trace = world.api_proxy.trace();
     only_ours_is_written(world, &trace)?;
     deletes_carry_a_uid(world, &trace);
     sequences_never_go_back(&trace);
@@ -27,25 +27,28 @@ pub async fn hold(world: &World) -> Result<()> {
 }
 
 fn is_record(exchange: &Exchange) -> bool {
-    exchange.asked.place.as_ref().is_some_and(|place| place.group == "brokkr.io")
+    exchange.request.resource.as_ref().is_some_and(|path| path.group == "brokkr.io")
 }
 
 /// S1
-fn only_ours_is_written(world: &World, trace: &[Exchange]) -> Result<()> {
+fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
     let ours = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
-    for exchange in trace.iter().filter(|exchange| exchange.asked.is_write() && exchange.succeeded()) {
-        let Some(place) = &exchange.asked.place else { continue };
-        let own = place.namespace.as_deref() == Some(world.shop.namespace());
-        let name = place.name.as_deref().unwrap_or_default();
+    for exchange in trace.iter().filter(|exchange| exchange.request.is_write() && exchange.succeeded()) {
+        let Some(path) = &exchange.request.resource else { continue };
+        let own = path.namespace.as_deref() == Some(world.agent.namespace());
+        let name = path.name.as_deref().unwrap_or_default();
         assert!(
-            own || is_record(exchange) || ours(&exchange.asked.path, name),
+            own || is_record(exchange) || ours(&exchange.request.path, name),
             "S1: the agent wrote what is not its own: {}",
-            brief(exchange)
+            summary(exchange)
         );
-        assert!(exchange.asked.method != http::Method::DELETE || !name.is_empty(), "S1: a whole collection");
+        assert!(
+            exchange.request.method != http::Method::DELETE || !name.is_empty(),
+            "S1: a whole collection"
+        );
     }
-    for request in world.shop.requests(world.started)? {
-        let own = request.namespace == world.shop.namespace() || request.group == "brokkr.io";
+    for request in world.agent.requests(world.started)? {
+        let own = request.namespace == world.agent.namespace() || request.group == "brokkr.io";
         let changed = request.is_write() && request.code < 300 && !request.resource.is_empty();
         let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
         assert!(
@@ -57,19 +60,19 @@ fn only_ours_is_written(world: &World, trace: &[Exchange]) -> Result<()> {
 }
 
 /// S7: another object under the same name is never hit.
-fn deletes_carry_a_uid(world: &World, trace: &[Exchange]) {
+fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
     // In its own namespace are kept contents and shards, whose names nobody else uses.
     let own = |exchange: &Exchange| {
-        let place = exchange.asked.place.as_ref();
-        place.is_some_and(|place| place.namespace.as_deref() == Some(world.shop.namespace()))
+        let path = exchange.request.resource.as_ref();
+        path.is_some_and(|path| path.namespace.as_deref() == Some(world.agent.namespace()))
     };
-    let deletes = trace.iter().filter(|exchange| exchange.asked.method == http::Method::DELETE);
+    let deletes = trace.iter().filter(|exchange| exchange.request.method == http::Method::DELETE);
     for exchange in deletes.filter(|exchange| !is_record(exchange) && !own(exchange)) {
-        let options = exchange.asked.json();
+        let options = exchange.request.json();
         assert!(
             options["preconditions"]["uid"].is_string(),
             "S7: a delete that would hit whatever has that name: {} {options}",
-            brief(exchange)
+            summary(exchange)
         );
     }
 }
@@ -78,17 +81,17 @@ fn deletes_carry_a_uid(world: &World, trace: &[Exchange]) {
 fn sequences_never_go_back(trace: &[Exchange]) {
     let mut applied: Vec<&Exchange> = trace
         .iter()
-        .filter(|exchange| exchange.asked.is_apply() && exchange.succeeded() && !is_record(exchange))
+        .filter(|exchange| exchange.request.is_apply() && exchange.succeeded() && !is_record(exchange))
         .collect();
     applied.sort_by_key(|exchange| exchange.order);
     let mut highest: BTreeMap<(String, String), i64> = BTreeMap::new();
     for exchange in applied {
-        let body = exchange.asked.json();
+        let body = exchange.request.json();
         let annotations = &body["metadata"]["annotations"];
         let sequence = number(&annotations[SEQUENCE]);
         let stack = annotations[STACK].as_str().unwrap_or_default().to_owned();
-        let before = highest.entry((exchange.asked.path.clone(), stack)).or_default();
-        assert!(*before <= sequence, "S2: {} went from {before} back to {sequence}", brief(exchange));
+        let before = highest.entry((exchange.request.path.clone(), stack)).or_default();
+        assert!(*before <= sequence, "S2: {} went from {before} back to {sequence}", summary(exchange));
         *before = sequence;
     }
 }
@@ -96,14 +99,14 @@ fn sequences_never_go_back(trace: &[Exchange]) {
 /// S9: whoever crashes after a write finds in the record what it was about to do.
 fn intentions_come_first(trace: &[Exchange]) {
     let records: Vec<Intention> = trace.iter().filter_map(Intention::of).collect();
-    for apply in trace.iter().filter(|exchange| exchange.asked.is_apply() && !is_record(exchange)) {
-        let body = apply.asked.json();
+    for apply in trace.iter().filter(|exchange| exchange.request.is_apply() && !is_record(exchange)) {
+        let body = apply.request.json();
         let annotations = &body["metadata"]["annotations"];
         let sequence = number(&annotations[SEQUENCE]);
         let recorded = records.iter().any(|record| {
             record.stack == annotations[STACK] && record.stamp >= sequence && record.written <= apply.at
         });
-        assert!(recorded, "S9: written before its intention was recorded: {}", brief(apply));
+        assert!(recorded, "S9: written before its intention was recorded: {}", summary(apply));
     }
 }
 
@@ -116,8 +119,8 @@ struct Intention {
 
 impl Intention {
     fn of(exchange: &Exchange) -> Option<Self> {
-        let stored = is_record(exchange) && exchange.asked.is_write() && exchange.succeeded();
-        let spec = exchange.asked.json()["spec"].take();
+        let stored = is_record(exchange) && exchange.request.is_write() && exchange.succeeded();
+        let spec = exchange.request.json()["spec"].take();
         let written = exchange.finished.filter(|_| stored)?;
         Some(Self { stack: spec["stackId"].clone(), stamp: number(&spec["stamp"]), written })
     }

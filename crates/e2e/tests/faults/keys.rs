@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_install::IDENTITY;
 use brokkr_testkit::eventually;
-use brokkr_testkit::proxy::{Action, Asked, Matcher};
+use brokkr_testkit::proxy::{Action, Matcher, ProxiedRequest};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{FaultWorld, WAIT_TIMEOUT};
 
 const KEY: &str = "key.pem";
 const NEXT_KEY: &str = "next-key.pem";
@@ -37,34 +37,34 @@ fn action(halt: Halt) -> Action {
     }
 }
 
-fn is_registration(asked: &Asked) -> bool {
-    asked.method == http::Method::POST && asked.path.ends_with("/keys")
+fn is_registration(request: &ProxiedRequest) -> bool {
+    request.method == http::Method::POST && request.path.ends_with("/keys")
 }
 
-async fn stored(world: &World) -> Result<BTreeMap<String, ByteString>> {
-    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.shop.namespace());
+async fn stored(world: &FaultWorld) -> Result<BTreeMap<String, ByteString>> {
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.agent.namespace());
     secrets.get(IDENTITY).await?.data.context("the Secret holds something")
 }
 
 /// Asks for a new key and kills the agent there. `away` says that it comes back when the old key's hour is over.
-async fn rotates_though_killed(world: &World, at: At, away: bool) -> Result<()> {
+async fn rotates_though_killed(world: &FaultWorld, at: At, away: bool) -> Result<()> {
     let before = stored(world).await?[KEY].clone();
     let writes_secret = Matcher::writes().about("secrets").named(IDENTITY);
     let rule = match at {
-        At::Secret(nth, halt) => world.api.when(writes_secret.nth(nth), action(halt)),
-        At::Broker(halt) => world.link.when(Matcher::new(is_registration), action(halt)),
+        At::Secret(nth, halt) => world.api_proxy.when(writes_secret.nth(nth), action(halt)),
+        At::Broker(halt) => world.broker_proxy.when(Matcher::new(is_registration), action(halt)),
     };
     let asked = world.fleet.request(http::Method::POST, "/api/v1/agents/shop-1/rotation").send().await?;
     asked.error_for_status()?;
-    rule.reached(1, PATIENCE).await?;
-    world.shop.kill9();
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.agent.kill9();
     rule.discard();
     if away {
         let mut connection = world.fleet.database().connect().await?;
         sqlx::query("UPDATE agents SET old_key_until = now()").execute(&mut connection).await?;
     }
-    world.shop.start()?;
-    eventually(PATIENCE, &format!("a new key after a kill at {at:?}"), async || {
+    world.agent.start()?;
+    eventually(WAIT_TIMEOUT, &format!("a new key after a kill at {at:?}"), async || {
         let now = stored(world).await?;
         let agent = world.fleet.agent("shop-1").await?.context("the agent")?;
         ensure!(now[KEY] != before, "it still has the old key");
@@ -77,7 +77,7 @@ async fn rotates_though_killed(world: &World, at: At, away: bool) -> Result<()> 
 
 #[tokio::test]
 async fn killed_at_every_step_of_changing_its_key_it_comes_back_with_one_that_counts() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     let steps = [
         (At::Secret(1, Halt::Before), false),
         (At::Secret(1, Halt::After), false),
@@ -91,5 +91,5 @@ async fn killed_at_every_step_of_changing_its_key_it_comes_back_with_one_that_co
         rotates_though_killed(&world, at, away).await.with_context(|| format!("{at:?}, away: {away}"))?;
         world.deliver(&[("a", &number.to_string())]).await.with_context(|| format!("after {at:?}"))?;
     }
-    world.invariants().await
+    world.assert_invariants().await
 }

@@ -3,23 +3,23 @@
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, Exchange, Matcher};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use kube::api::DeleteParams;
 
-use crate::world::{PATIENCE, World, brief, footprint};
+use crate::world::{FaultWorld, WAIT_TIMEOUT, summary, uid_and_version};
 
 /// The exchanges about one ConfigMap that the API server answered, in its order.
-fn about(world: &World, name: &str, method: &http::Method) -> Vec<Exchange> {
+fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = world
         .api
         .trace()
         .into_iter()
         .filter(|exchange| {
-            let asked = &exchange.asked;
-            asked.is_about("configmaps")
-                && asked.is_named(name)
-                && asked.is_write()
-                && asked.method == *method
+            let request = &exchange.request;
+            request.is_about("configmaps")
+                && request.is_named(name)
+                && request.is_write()
+                && request.method == *method
         })
         .collect();
     found.sort_by_key(|exchange| exchange.order);
@@ -27,13 +27,13 @@ fn about(world: &World, name: &str, method: &http::Method) -> Vec<Exchange> {
 }
 
 /// Waits until a request that was held has reached the API server, and answers its status.
-async fn landed(world: &World, name: &str, method: &http::Method, count: usize) -> Result<u16> {
-    eventually(PATIENCE, &format!("{count} {method} of {name} to be answered"), async || {
+async fn landed(world: &FaultWorld, name: &str, method: &http::Method, count: usize) -> Result<u16> {
+    eventually(WAIT_TIMEOUT, &format!("{count} {method} of {name} to be answered"), async || {
         let all = about(world, name, method);
-        let answered: Vec<u16> = all.iter().filter_map(|exchange| exchange.upstream).collect();
+        let answered: Vec<u16> = all.iter().filter_map(|exchange| exchange.server_status).collect();
         match answered.last() {
-            Some(last) if answered.len() >= count => Look::Yes(*last),
-            _ => Look::NotYet(format!("{:?}", all.iter().map(brief).collect::<Vec<_>>())),
+            Some(last) if answered.len() >= count => Attempt::Done(*last),
+            _ => Attempt::NotYet(format!("{:?}", all.iter().map(summary).collect::<Vec<_>>())),
         }
     })
     .await
@@ -41,69 +41,78 @@ async fn landed(world: &World, name: &str, method: &http::Method, count: usize) 
 
 #[tokio::test]
 async fn row_25_an_apply_whose_answer_was_lost_is_repeated_without_effect() -> Result<()> {
-    let world = World::start().await?;
-    let rule = world.api.when(Matcher::applies().named("a").nth(1), Action::LoseAnswer);
+    let world = FaultWorld::start().await?;
+    let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::LoseResponse);
     world.submit(&[("a", "1"), ("b", "1")]).await?;
-    rule.reached(1, PATIENCE).await?;
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    let carried_out = footprint(&world.map("a").await?.expect("it was carried out"));
+    let carried_out = uid_and_version(&world.config_map("a").await?.expect("it was carried out"));
 
-    world.converged(&[("a", "1"), ("b", "1")]).await?;
-    assert_eq!(footprint(&world.map("a").await?.expect("a")), carried_out, "the repetition is a no-op");
+    world.wait_until_converged(&[("a", "1"), ("b", "1")]).await?;
+    assert_eq!(
+        uid_and_version(&world.config_map("a").await?.expect("a")),
+        carried_out,
+        "the repetition is a no-op"
+    );
     world.delete_stack().await?;
-    world.gone().await?;
-    world.invariants().await
+    world.wait_until_deleted().await?;
+    world.assert_invariants().await
 }
 
 #[tokio::test]
 async fn row_25_applies_that_were_cut_off_are_repeated() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1"), ("c", "1")]).await?;
-    let rule = world.api.when(Matcher::applies().about("configmaps").first(2), Action::Cut);
+    let rule = world.api_proxy.when(Matcher::applies().about("configmaps").first(2), Action::Cut);
     world.submit(&[("a", "2"), ("b", "1"), ("d", "2")]).await?;
-    rule.reached(2, PATIENCE).await?;
-    world.converged(&[("a", "2"), ("b", "1"), ("d", "2")]).await?;
-    world.invariants().await
+    rule.wait_for_hits(2, WAIT_TIMEOUT).await?;
+    world.wait_until_converged(&[("a", "2"), ("b", "1"), ("d", "2")]).await?;
+    world.assert_invariants().await
 }
 
 /// A held write is sent by a process that is long dead, and lands after its successor wrote something newer.
 #[tokio::test]
 async fn row_26_an_old_apply_that_lands_after_a_newer_one_does_not_win() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
-    let rule = world.api.when(Matcher::applies().named("a").nth(1), Action::Hold);
+    let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);
     world.submit(&[("a", "2"), ("b", "2")]).await?;
-    rule.reached(1, PATIENCE).await?;
-    world.shop.kill9();
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.agent.kill9();
     world.submit(&[("a", "3"), ("b", "3")]).await?;
-    world.shop.start()?;
-    world.converged(&[("a", "3"), ("b", "3")]).await?;
-    let (newest, before) = (world.map("a").await?.expect("a"), about(&world, "a", &http::Method::PATCH));
+    world.agent.start()?;
+    world.wait_until_converged(&[("a", "3"), ("b", "3")]).await?;
+    let (newest, before) =
+        (world.config_map("a").await?.expect("a"), about(&world, "a", &http::Method::PATCH));
 
     rule.release();
-    let answered = before.iter().filter(|exchange| exchange.upstream.is_some()).count();
+    let answered = before.iter().filter(|exchange| exchange.server_status.is_some()).count();
     let status = landed(&world, "a", &http::Method::PATCH, answered + 1).await?;
     assert!((400..500).contains(&status), "S2: the old apply was not refused, but answered {status}");
-    assert_eq!(footprint(&world.map("a").await?.expect("a")), footprint(&newest), "the newest stays");
-    world.invariants().await
+    assert_eq!(
+        uid_and_version(&world.config_map("a").await?.expect("a")),
+        uid_and_version(&newest),
+        "the newest stays"
+    );
+    world.assert_invariants().await
 }
 
 #[tokio::test]
 async fn row_27_a_delayed_delete_does_not_hit_what_a_user_made_meanwhile() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("theirs-b", "1")]).await?;
-    let rule = world.api.when(Matcher::deletes().named("theirs-b").nth(1), Action::Hold);
+    let rule = world.api_proxy.when(Matcher::deletes().named("theirs-b").nth(1), Action::Hold);
     world.submit(&[("a", "2")]).await?;
-    rule.reached(1, PATIENCE).await?;
-    world.maps().delete("theirs-b", &DeleteParams::default()).await?;
-    let users = footprint(&world.put_foreign("theirs-b").await?);
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.config_maps().delete("theirs-b", &DeleteParams::default()).await?;
+    let users = uid_and_version(&world.apply_foreign("theirs-b").await?);
 
     rule.release();
     let status = landed(&world, "theirs-b", &http::Method::DELETE, 1).await?;
     assert_eq!(status, 409, "the uid is the precondition");
-    world.converged(&[("a", "2")]).await?;
-    let kept = world.map("theirs-b").await?.expect("the user's object lives");
-    assert_eq!(footprint(&kept), users, "and is untouched");
+    world.wait_until_converged(&[("a", "2")]).await?;
+    let kept = world.config_map("theirs-b").await?.expect("the user's object lives");
+    assert_eq!(uid_and_version(&kept), users, "and is untouched");
     assert!(about(&world, "theirs-b", &http::Method::DELETE).iter().all(|delete| !delete.succeeded()));
     Ok(())
 }
@@ -111,94 +120,98 @@ async fn row_27_a_delayed_delete_does_not_hit_what_a_user_made_meanwhile() -> Re
 /// As row 26, but the object is gone by the time the apply lands.
 #[tokio::test]
 async fn row_28_an_apply_that_lands_after_the_deletion_brings_nothing_back() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
-    let rule = world.api.when(Matcher::applies().named("a").nth(1), Action::Hold);
+    let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);
     world.submit(&[("a", "2"), ("b", "2")]).await?;
-    rule.reached(1, PATIENCE).await?;
-    world.shop.kill9();
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.agent.kill9();
     world.delete_stack().await?;
-    world.shop.start()?;
-    world.gone().await?;
+    world.agent.start()?;
+    world.wait_until_deleted().await?;
 
     rule.release();
     let applied = about(&world, "a", &http::Method::PATCH);
-    let answered = applied.iter().filter(|exchange| exchange.upstream.is_some()).count();
+    let answered = applied.iter().filter(|exchange| exchange.server_status.is_some()).count();
     let status = landed(&world, "a", &http::Method::PATCH, answered + 1).await?;
     assert_eq!(status, 409, "an apply that names the uid cannot create");
-    assert_eq!(world.map("a").await?, None, "stays deleted");
-    world.invariants().await
+    assert_eq!(world.config_map("a").await?, None, "stays deleted");
+    world.assert_invariants().await
 }
 
 /// The same for a create, which has no uid to name: it must be refused, or what it brings back must be found.
 #[tokio::test]
 async fn row_28_a_create_that_lands_after_the_deletion_is_no_leak() -> Result<()> {
-    let world = World::start().await?;
-    let rule = world.api.when(Matcher::applies().named("a").nth(1), Action::Hold);
+    let world = FaultWorld::start().await?;
+    let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);
     world.submit(&[("a", "1"), ("b", "1")]).await?;
-    rule.reached(1, PATIENCE).await?;
-    world.shop.kill9();
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.agent.kill9();
     world.delete_stack().await?;
-    world.shop.start()?;
-    world.gone().await?;
+    world.agent.start()?;
+    world.wait_until_deleted().await?;
 
     rule.release();
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    eventually(PATIENCE, "what came back to be gone again, or told", async || {
-        let told = world.shop.log().contains("is in no record");
-        let live = world.live().await?;
+    eventually(WAIT_TIMEOUT, "what came back to be gone again, or told", async || {
+        let told = world.agent.log().contains("is in no record");
+        let live = world.managed_config_maps().await?;
         anyhow::ensure!(live.is_empty() || told, "{live:?}");
         Ok(())
     })
     .await?;
-    world.invariants().await
+    world.assert_invariants().await
 }
 
 /// A cloned pod: same account, same memory, same key.
 #[tokio::test]
 async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
-    let twin = world.shop.twin()?;
-    world.shop.wait_for_log("standing down", PATIENCE).await?;
-    assert!(world.shop.is_running(), "the older one waits, and does not end");
+    let twin = world.agent.twin()?;
+    world.agent.wait_for_log("standing down", WAIT_TIMEOUT).await?;
+    assert!(world.agent.is_running(), "the older one waits, and does not end");
 
     world.deliver(&[("a", "2"), ("c", "2")]).await?;
     // Once the newer one is gone, nobody writes until somebody opens a newer session.
     twin.kill9();
     world.edit("a", "drifted").await?;
-    let mark = world.api.mark();
-    world.polls(3).await?;
-    assert_eq!(world.writes(mark).len(), 0, "one that was superseded stays so");
-    world.shop.restart()?;
-    world.converged(&[("a", "2"), ("c", "2")]).await?;
-    world.invariants().await
+    let mark = world.api_proxy.mark();
+    world.wait_for_polls(3).await?;
+    assert_eq!(world.writes_since(mark).len(), 0, "one that was superseded stays so");
+    world.agent.restart()?;
+    world.wait_until_converged(&[("a", "2"), ("c", "2")]).await?;
+    world.assert_invariants().await
 }
 
 /// A process that sleeps through its own succession, with a write already on its way.
 #[tokio::test]
 async fn row_30_a_paused_agent_that_was_succeeded_changes_nothing_when_it_wakes() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
-    let rule = world.api.when(Matcher::applies().named("a").nth(1), Action::Hold);
+    let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);
     world.submit(&[("a", "2"), ("b", "2")]).await?;
-    rule.reached(1, PATIENCE).await?;
-    world.shop.pause()?;
-    let twin = world.shop.twin()?;
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.agent.pause()?;
+    let twin = world.agent.twin()?;
     world.submit(&[("a", "3"), ("b", "3")]).await?;
-    world.converged(&[("a", "3"), ("b", "3")]).await?;
-    let newest = world.map("a").await?.expect("a");
+    world.wait_until_converged(&[("a", "3"), ("b", "3")]).await?;
+    let newest = world.config_map("a").await?.expect("a");
 
-    let (mark, answered) = (world.api.mark(), about(&world, "a", &http::Method::PATCH));
-    let answered = answered.iter().filter(|exchange| exchange.upstream.is_some()).count();
+    let (mark, answered) = (world.api_proxy.mark(), about(&world, "a", &http::Method::PATCH));
+    let answered = answered.iter().filter(|exchange| exchange.server_status.is_some()).count();
     rule.release();
-    world.shop.resume()?;
+    world.agent.resume()?;
     let status = landed(&world, "a", &http::Method::PATCH, answered + 1).await?;
     assert!((400..500).contains(&status), "S2: its late write was not refused, but answered {status}");
-    world.shop.wait_for_log("standing down", PATIENCE).await?;
-    assert_eq!(footprint(&world.map("a").await?.expect("a")), footprint(&newest), "the newest stays");
-    let late: Vec<_> = world.writes(mark).into_iter().filter(Exchange::succeeded).collect();
-    assert!(late.is_empty(), "{:?}", late.iter().map(brief).collect::<Vec<_>>());
+    world.agent.wait_for_log("standing down", WAIT_TIMEOUT).await?;
+    assert_eq!(
+        uid_and_version(&world.config_map("a").await?.expect("a")),
+        uid_and_version(&newest),
+        "the newest stays"
+    );
+    let late: Vec<_> = world.writes_since(mark).into_iter().filter(Exchange::succeeded).collect();
+    assert!(late.is_empty(), "{:?}", late.iter().map(summary).collect::<Vec<_>>());
     assert!(twin.is_running());
-    world.invariants().await
+    world.assert_invariants().await
 }

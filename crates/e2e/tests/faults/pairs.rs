@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::proxy::{Action, Asked, Canned, Matcher};
+use brokkr_testkit::proxy::{Action, CannedResponse, Matcher, ProxiedRequest};
 use brokkr_testkit::seed;
 use futures::StreamExt as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::world::World;
+use crate::world::FaultWorld;
 
 /// Without the variable: so many that an ordinary run stays short.
 const FIXED: usize = 6;
@@ -21,7 +21,7 @@ const FIXED: usize = 6;
 const WORLDS: usize = 3;
 
 /// What it is called, and how it is brought about.
-type Fault = (&'static str, fn(&World, &mut StdRng));
+type Fault = (&'static str, fn(&FaultWorld, &mut StdRng));
 
 /// What can go wrong. Each says what the proxy, or the process, does.
 const FAULTS: [Fault; 20] = [
@@ -32,45 +32,45 @@ const FAULTS: [Fault; 20] = [
     }),
     ("an apply is cut off", |world, random| cut(world, Matcher::applies(), random)),
     ("anything to the API server is cut off", |world, random| cut(world, Matcher::any(), random)),
-    ("conflict", |world, random| refuse(world, Matcher::writes(), Canned::conflict(), random)),
-    ("too many requests", |world, random| refuse(world, Matcher::any(), Canned::too_many(1), random)),
-    ("internal error", |world, random| refuse(world, Matcher::any(), Canned::internal(), random)),
-    ("unavailable", |world, random| refuse(world, Matcher::writes(), Canned::unavailable(), random)),
+    ("conflict", |world, random| refuse(world, Matcher::writes(), CannedResponse::conflict(), random)),
+    ("too many requests", |world, random| refuse(world, Matcher::any(), CannedResponse::too_many(1), random)),
+    ("internal error", |world, random| refuse(world, Matcher::any(), CannedResponse::internal(), random)),
+    ("unavailable", |world, random| refuse(world, Matcher::writes(), CannedResponse::unavailable(), random)),
     ("a captive portal before the API server", |world, random| {
-        refuse(world, Matcher::new(Asked::is_list), Canned::html(), random);
+        refuse(world, Matcher::new(ProxiedRequest::is_list), CannedResponse::html(), random);
     }),
     ("lists are cut short", |world, random| {
-        world.api.when(Matcher::new(Asked::is_list).first(few(random)), Action::CutShort);
+        world.api_proxy.when(Matcher::new(ProxiedRequest::is_list).first(few(random)), Action::CutResponse);
     }),
     ("watches freeze", |world, random| {
-        world.api.when(Matcher::new(Asked::is_watch).first(few(random)), Action::Freeze);
+        world.api_proxy.when(Matcher::new(ProxiedRequest::is_watch).first(few(random)), Action::Freeze);
     }),
     ("watches have forgotten", |world, random| {
-        let forgotten = Action::Line(Canned::gone_line());
-        world.api.when(Matcher::new(Asked::is_watch).first(few(random)), forgotten);
+        let forgotten = Action::WatchLine(CannedResponse::gone_line());
+        world.api_proxy.when(Matcher::new(ProxiedRequest::is_watch).first(few(random)), forgotten);
     }),
     ("watches leave out an object", |world, _| {
-        world.api.when(Matcher::watches("configmaps"), Action::swallow("b"));
+        world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("b"));
     }),
     ("lists are old", |world, _| {
-        let older = world.api.snapshot_of_lists();
-        world.without_streaming();
-        world.api.when(Matcher::lists("configmaps"), Action::Older(older));
+        let older = world.api_proxy.snapshot_of_lists();
+        world.refuse_streaming_lists();
+        world.api_proxy.when(Matcher::lists("configmaps"), Action::StaleLists(older));
     }),
     ("a write is held", |world, random| {
-        world.api.when(Matcher::writes().nth(random.random_range(1..8)), Action::Hold);
+        world.api_proxy.when(Matcher::writes().nth(random.random_range(1..8)), Action::Hold);
     }),
     ("the broker is away", |world, random| {
-        world.link.when(Matcher::any().first(few(random) * 2), Action::Cut);
+        world.broker_proxy.when(Matcher::any().first(few(random) * 2), Action::Cut);
     }),
     ("the broker's answers are lost", |world, random| {
-        world.link.when(Matcher::any().first(few(random)), Action::LoseAnswer);
+        world.broker_proxy.when(Matcher::any().first(few(random)), Action::LoseResponse);
     }),
     ("the broker answers half", |world, random| {
-        world.link.when(Matcher::any().first(few(random)), Action::Truncate);
+        world.broker_proxy.when(Matcher::any().first(few(random)), Action::Truncate);
     }),
     ("a captive portal before the broker", |world, random| {
-        world.link.when(Matcher::any().first(few(random)), Action::Answer(Canned::html()));
+        world.broker_proxy.when(Matcher::any().first(few(random)), Action::Respond(CannedResponse::html()));
     }),
 ];
 
@@ -78,16 +78,16 @@ fn few(random: &mut StdRng) -> usize {
     random.random_range(1..5)
 }
 
-fn lose(world: &World, what: Matcher, random: &mut StdRng) {
-    world.api.when(what.nth(random.random_range(1..5)), Action::LoseAnswer);
+fn lose(world: &FaultWorld, what: Matcher, random: &mut StdRng) {
+    world.api_proxy.when(what.nth(random.random_range(1..5)), Action::LoseResponse);
 }
 
-fn cut(world: &World, what: Matcher, random: &mut StdRng) {
-    world.api.when(what.first(few(random)), Action::Cut);
+fn cut(world: &FaultWorld, what: Matcher, random: &mut StdRng) {
+    world.api_proxy.when(what.first(few(random)), Action::Cut);
 }
 
-fn refuse(world: &World, what: Matcher, with: Canned, random: &mut StdRng) {
-    world.api.when(what.first(few(random)), Action::Answer(with));
+fn refuse(world: &FaultWorld, what: Matcher, with: CannedResponse, random: &mut StdRng) {
+    world.api_proxy.when(what.first(few(random)), Action::Respond(with));
 }
 
 /// What is done to the process beside the two faults.
@@ -102,8 +102,8 @@ enum Blow {
 async fn row_pairs_by_seed() -> Result<()> {
     let seed = seed();
     let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
-    let worlds = futures::future::try_join_all((0..WORLDS.min(pairs)).map(|_| World::start())).await?;
-    let worlds: Vec<Arc<World>> = worlds.into_iter().map(Arc::new).collect();
+    let worlds = futures::future::try_join_all((0..WORLDS.min(pairs)).map(|_| FaultWorld::start())).await?;
+    let worlds: Vec<Arc<FaultWorld>> = worlds.into_iter().map(Arc::new).collect();
     let shares = worlds.iter().enumerate().map(|(place, world)| {
         let numbers = (place..pairs).step_by(worlds.len());
         async move {
@@ -113,7 +113,7 @@ async fn row_pairs_by_seed() -> Result<()> {
                 let what = format!("pair {number}: {} + {} + {blow:?}", FAULTS[first].0, FAULTS[second].0);
                 println!("{what}");
                 if let Err(error) = withstand(world, seed, number).await {
-                    failed.push(format!("{what}: {error:#}\n{}", world.shop.log_tail(12)));
+                    failed.push(format!("{what}: {error:#}\n{}", world.agent.log_tail(12)));
                     break;
                 }
             }
@@ -144,7 +144,7 @@ fn draw(seed: u64, number: usize) -> (usize, usize, Blow) {
 }
 
 /// Delivery, change and deletion, each under the pair; healed, it has to converge.
-async fn withstand(world: &World, seed: u64, number: usize) -> Result<()> {
+async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let (first, second, blow) = draw(seed, number);
     let mut random = random(seed.wrapping_add(1), number);
     let (old, new) = (format!("{number}-1"), format!("{number}-2"));
@@ -158,40 +158,40 @@ async fn withstand(world: &World, seed: u64, number: usize) -> Result<()> {
     world.submit(&delivered).await?;
     under_fault(&mut random).await?;
     heal(world);
-    world.converged(&delivered).await.context("delivery")?;
+    world.wait_until_converged(&delivered).await.context("delivery")?;
 
     under_fault(&mut random).await?;
     world.submit(&changed).await?;
     strike(world, Blow::None, &mut random).await?;
     heal(world);
-    world.converged(&changed).await.context("change")?;
+    world.wait_until_converged(&changed).await.context("change")?;
 
     under_fault(&mut random).await?;
     world.delete_stack().await?;
     strike(world, blow, &mut random).await?;
     heal(world);
-    world.gone().await.context("deletion")?;
-    world.invariants().await
+    world.wait_until_deleted().await.context("deletion")?;
+    world.assert_invariants().await
 }
 
 /// Time for the faults to bite is the point here, and it is drawn.
-async fn strike(world: &World, blow: Blow, random: &mut StdRng) -> Result<()> {
+async fn strike(world: &FaultWorld, blow: Blow, random: &mut StdRng) -> Result<()> {
     let mut while_ = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
     while_().await;
     match blow {
         Blow::None => {}
-        Blow::Kill => world.shop.restart()?,
+        Blow::Kill => world.agent.restart()?,
         Blow::Pause => {
-            world.shop.pause()?;
+            world.agent.pause()?;
             while_().await;
-            world.shop.resume()?;
+            world.agent.resume()?;
         }
     }
     while_().await;
     Ok(())
 }
 
-fn heal(world: &World) {
-    world.api.heal();
-    world.link.heal();
+fn heal(world: &FaultWorld) {
+    world.api_proxy.heal();
+    world.broker_proxy.heal();
 }

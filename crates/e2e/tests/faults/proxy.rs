@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_testkit::cluster::{client, kubeconfig};
-use brokkr_testkit::proxy::{Action, Canned, Matcher};
+use brokkr_testkit::proxy::{Action, CannedResponse, Matcher};
 use brokkr_testkit::{Cluster, FaultProxy, Scratch, eventually, unique};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,7 +12,7 @@ use kube::api::{ListParams, Patch, PatchParams, WatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use crate::world::PATIENCE;
+use crate::world::WAIT_TIMEOUT;
 
 #[tokio::test]
 async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
@@ -36,9 +36,9 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     };
 
     // Carried out, and never answered.
-    let rule = proxy.when(Matcher::applies().named(&name).nth(1), Action::LoseAnswer);
+    let rule = proxy.when(Matcher::applies().named(&name).nth(1), Action::LoseResponse);
     assert!(apply("1").await.is_err());
-    rule.reached(1, PATIENCE).await?;
+    rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     let made = maps.get(&name).await?;
     assert_eq!(apply("1").await?.resource_version(), made.resource_version());
 
@@ -49,11 +49,11 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let events = maps.watch(&parameters, &version.unwrap_or_default()).await?;
     let mut events = std::pin::pin!(events);
     apply("2").await?;
-    let told = tokio::time::timeout(PATIENCE, events.next()).await?.expect("an event")?;
+    let told = tokio::time::timeout(WAIT_TIMEOUT, events.next()).await?.expect("an event")?;
     assert!(matches!(told, kube::api::WatchEvent::Modified(map) if map.name_any() == name));
 
     // A refusal in the server's own words.
-    proxy.when(Matcher::lists("configmaps").first(1), Action::Answer(Canned::gone()));
+    proxy.when(Matcher::lists("configmaps").first(1), Action::Respond(CannedResponse::gone()));
     let refused = maps.list(&ListParams::default()).await.expect_err("refused");
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 410 && status.reason == "Expired"));
 
@@ -62,7 +62,7 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let held = tokio::time::timeout(Duration::from_millis(500), apply("3")).await;
     assert!(held.is_err());
     rule.release();
-    eventually(PATIENCE, "the held write to land", async || {
+    eventually(WAIT_TIMEOUT, "the held write to land", async || {
         maps.get(&name).await.is_ok_and(|map| map.data.is_some_and(|data| data["value"] == "3"))
     })
     .await?;

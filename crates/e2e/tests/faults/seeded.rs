@@ -6,72 +6,78 @@ use bytes::Bytes;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, World, brief};
+use crate::world::{AGENT, FaultWorld, WAIT_TIMEOUT, summary};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
 /// Whose an object is, is asked of the object and not of a copy that may be old.
 #[tokio::test]
 async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
-    world.without_streaming();
-    let frozen = world.api.when(Matcher::watches("configmaps"), Action::Freeze);
-    world.shop.restart()?;
-    frozen.reached(1, PATIENCE).await?;
+    world.refuse_streaming_lists();
+    let frozen = world.api_proxy.when(Matcher::watches("configmaps"), Action::Freeze);
+    world.agent.restart()?;
+    frozen.wait_for_hits(1, WAIT_TIMEOUT).await?;
     let other = uuid::Uuid::new_v4().to_string();
     let theirs = json!({"metadata": {
         "labels": {"brokkr.io/agent": other}, "annotations": {"brokkr.io/stack-id": other},
     }});
-    world.maps().patch("a", &PatchParams::default(), &Patch::Merge(theirs)).await?;
-    let mark = world.api.mark();
+    world.config_maps().patch("a", &PatchParams::default(), &Patch::Merge(theirs)).await?;
+    let mark = world.api_proxy.mark();
     world.submit(&[("a", "2"), ("b", "2"), ("c", "2")]).await?;
-    world.status("web", "the refusal to be told", |status| status["state"] == "failed").await?;
+    world
+        .wait_for_status("web", AGENT, "the refusal to be told", |status| status["state"] == "failed")
+        .await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("1"), "C4: refused, not taken over");
     let taken: Vec<_> = world
         .writes(mark)
         .into_iter()
-        .filter(|write| write.asked.is_named("a") && write.succeeded())
+        .filter(|write| write.request.is_named("a") && write.succeeded())
         .collect();
-    assert!(taken.is_empty(), "{:?}", taken.iter().map(brief).collect::<Vec<_>>());
+    assert!(taken.is_empty(), "{:?}", taken.iter().map(summary).collect::<Vec<_>>());
     Ok(())
 }
 
 /// D4, F6: what is not written is not applied, whatever is intended.
 #[tokio::test]
 async fn row_23_applied_is_not_told_before_the_last_write_is_carried_out() -> Result<()> {
-    let world = World::start().await?;
-    let held = world.api.when(Matcher::applies().named("c").nth(1), Action::Hold);
+    let world = FaultWorld::start().await?;
+    let held = world.api_proxy.when(Matcher::applies().named("c").nth(1), Action::Hold);
     world.submit(&MAPS).await?;
-    held.reached(1, PATIENCE).await?;
-    world.polls(2).await?;
+    held.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.wait_for_polls(2).await?;
     let events = world.events("web").await?;
     assert!(events.iter().all(|event| event["transition"] != "applied"), "{events:?}");
     held.release();
-    world.status("web", "applied", |status| status["state"] != "pending").await?;
-    world.sees_value("c", "1").await
+    world.wait_for_status("web", AGENT, "applied", |status| status["state"] != "pending").await?;
+    world.wait_for_value("c", "1").await
 }
 
 /// A list that is whole, new and empty. Nothing goes because of it: what is missing is looked for, and found.
 #[tokio::test]
 async fn row_34_a_list_that_is_empty_by_mistake_deletes_nothing() -> Result<()> {
-    let world = World::start().await?;
+    let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
-    let before = world.live().await?;
-    world.without_streaming();
-    let emptied = world.api.when(Matcher::lists("configmaps"), Action::rewrite(|_, body| empty(&body)));
-    let mark = world.api.mark();
-    world.shop.restart()?;
-    emptied.reached(1, PATIENCE).await?;
-    world.polls(3).await?;
-    let deletes: Vec<_> =
-        world.writes(mark).into_iter().filter(|write| write.asked.method == http::Method::DELETE).collect();
-    assert!(deletes.is_empty(), "S8: {:?}", deletes.iter().map(brief).collect::<Vec<_>>());
-    assert_eq!(world.live().await?, before);
+    let before = world.managed_config_maps().await?;
+    world.refuse_streaming_lists();
+    let emptied =
+        world.api_proxy.when(Matcher::lists("configmaps"), Action::change_body(|_, body| empty(&body)));
+    let mark = world.api_proxy.mark();
+    world.agent.restart()?;
+    emptied.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.wait_for_polls(3).await?;
+    let deletes: Vec<_> = world
+        .writes_since(mark)
+        .into_iter()
+        .filter(|write| write.request.method == http::Method::DELETE)
+        .collect();
+    assert!(deletes.is_empty(), "S8: {:?}", deletes.iter().map(summary).collect::<Vec<_>>());
+    assert_eq!(world.managed_config_maps().await?, before);
 
-    world.api.heal();
+    world.api_proxy.heal();
     world.deliver(&[("a", "2"), ("b", "1")]).await?;
-    world.invariants().await
+    world.assert_invariants().await
 }
 
 fn empty(body: &Bytes) -> Bytes {

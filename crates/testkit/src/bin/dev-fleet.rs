@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use brokkr_testkit::cluster::kubeconfig;
-use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, Tell, programs};
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, ShowLog, programs};
 use clap::Parser;
 use futures::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,7 +63,7 @@ async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
     eprintln!("Starting PostgreSQL, a broker and {clusters} clusters …");
     let broker = async {
         let postgres = Arc::new(Postgres::start().await?);
-        Fleet::start_on(postgres, Tell::OnPanic).await
+        Fleet::start_on(postgres, ShowLog::OnPanic).await
     };
     let clusters = try_join_all((0..clusters).map(|_| Cluster::with_workloads()));
     let (fleet, clusters) = tokio::try_join!(Box::pin(broker), clusters)?;

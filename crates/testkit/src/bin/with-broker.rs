@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Broker, Postgres, Tell, broker};
+use brokkr_testkit::{Broker, Postgres, ShowLog, broker};
 
 /// One object, so that there is a version to ask for.
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
@@ -22,7 +22,7 @@ async fn main() -> Result<ExitCode> {
     let authority = Authority::new("brokkr-test")?;
     // Every route is called thousands of times by one caller.
     let broker =
-        Broker::start(&database.url(), &authority, Tell::OnPanic, &["--rate-limits", "false"]).await?;
+        Broker::start(&database.url(), &authority, ShowLog::OnPanic, &["--rate-limits", "false"]).await?;
     let stack = format!("{}/api/v1/stacks/web", broker.url());
     let http = broker.http();
     let made = http.put(&stack).bearer_auth(&token).body("{}").send().await?;

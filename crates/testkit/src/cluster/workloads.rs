@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::accounts::{CONTROLLER_MANAGER, KWOK, SCHEDULER};
 use super::control_plane::SIGNING_KEY;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
 
@@ -81,12 +81,12 @@ impl Workloads {
         eventually(START_DEADLINE, "a node that takes pods, and controllers at work", async || {
             for process in &self.processes {
                 if !process.is_running() {
-                    return Look::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
+                    return Attempt::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
                 }
             }
             match (nodes.get("node-1").await, accounts.get("default").await) {
-                (Ok(node), Ok(_)) if takes_pods(&node) => Look::Yes(()),
-                (node, account) => Look::NotYet(format!("{node:?}\n{account:?}")),
+                (Ok(node), Ok(_)) if takes_pods(&node) => Attempt::Done(()),
+                (node, account) => Attempt::NotYet(format!("{node:?}\n{account:?}")),
             }
         })
         .await

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, Pod};
 use super::volumes::{Contents, Source};
 use crate::cluster::{Facts, kubeconfig};
 use crate::port::Port;
-use crate::process::{Launch, Tell};
+use crate::process::{Launch, ShowLog};
 use crate::programs::program;
 
 /// Brokkr's programs: the last parts of the names of their images.
@@ -55,7 +55,7 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
     let mut launch = Launch::new(format!("{}-{name}", container.name), program(name)?)
         .bare()
         .args(words.map(|word| here(&expanded(word, &environment))))
-        .tell(Tell::Always);
+        .show_log(ShowLog::Always);
     for (name, value) in &environment {
         launch = launch.env(name, here(value));
     }

@@ -15,7 +15,7 @@ const CONTAINER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 
 /// When a process shows its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum ShowLog {
     /// When the test panics.
     OnPanic,
     /// Whenever it ends. The test runner swallows the output of tests that pass, so this shows the log of
@@ -33,7 +33,7 @@ pub struct Launch {
     bare: bool,
     folder: Option<PathBuf>,
     user: Option<(u32, u32)>,
-    pub(crate) tell: Tell,
+    pub(crate) show_log: ShowLog,
     pub(crate) last_signal: Option<Signal>,
 }
 
@@ -47,7 +47,7 @@ impl Launch {
             bare: false,
             folder: None,
             user: None,
-            tell: Tell::OnPanic,
+            show_log: ShowLog::OnPanic,
             last_signal: None,
         }
     }
@@ -96,8 +96,8 @@ impl Launch {
         self
     }
 
-    pub fn tell(mut self, tell: Tell) -> Self {
-        self.tell = tell;
+    pub fn show_log(mut self, show_log: ShowLog) -> Self {
+        self.show_log = show_log;
         self
     }
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::{Cluster, Fleet, Look, PodRunner, Scratch, eventually};
+use brokkr_testkit::{Attempt, Cluster, Fleet, PodRunner, Scratch, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use serde_json::json;
 
 use super::{chart, earlier_chart};
-use crate::world::{PATIENCE, configmap, deployment};
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, deployment_yaml};
 
 const HOME: &str = "brokkr-home";
 const SHOP: &str = "shop";
@@ -64,10 +64,10 @@ impl Installation {
         let agent = self.fleet.active("shop-1").await.with_context(|| pod.told())?;
         // What the kubelet would ask.
         let ready = format!("http://{}/readyz", pod.address("admin").context("a port for health checks")?);
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
-        eventually(PATIENCE, &ready, async || match http.get(&ready).send().await {
-            Ok(answer) if answer.status().is_success() => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}\n{}", pod.told())),
+        let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
+        eventually(WAIT_TIMEOUT, &ready, async || match http.get(&ready).send().await {
+            Ok(answer) if answer.status().is_success() => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}\n{}", pod.told())),
         })
         .await?;
         Ok(agent["id"].as_str().context("an id")?.to_owned())
@@ -75,18 +75,18 @@ impl Installation {
 
     /// Waits until another Pod than this one runs, and no other.
     async fn follows(&self, earlier: &str) -> Result<()> {
-        eventually(PATIENCE, "the agent's next Pod", async || {
+        eventually(WAIT_TIMEOUT, "the agent's next Pod", async || {
             let pods = self.pods.pods();
             match pods.as_slice() {
-                [pod] if pod.name() != earlier && pod.is_running() => Look::Yes(()),
-                others => Look::NotYet(others.iter().map(|pod| pod.told()).collect()),
+                [pod] if pod.name() != earlier && pod.is_running() => Attempt::Done(()),
+                others => Attempt::NotYet(others.iter().map(|pod| pod.told()).collect()),
             }
         })
         .await
     }
 
     fn shop(&self, value: &str) -> String {
-        [configmap(SHOP, "one", value), deployment(SHOP, "web", 1)].concat()
+        [config_map_yaml(SHOP, "one", value), deployment_yaml(SHOP, "web", 1)].concat()
     }
 
     async fn value(&self) -> Result<Option<String>> {
@@ -119,7 +119,7 @@ async fn what_the_chart_gives_is_enough_to_join_deliver_be_narrowed_leave_and_co
 
     // Outside of its profile: no right, and the stack is told which one is missing.
     let outside =
-        here.fleet.try_apply("outside", "env=prod", &configmap("default", "two", "1"), "60s").await?;
+        here.fleet.try_apply("outside", "env=prod", &config_map_yaml("default", "two", "1"), "60s").await?;
     assert!(!outside.success(), "{}", outside.stdout);
     let told = format!("{}{}", outside.stdout, outside.stderr);
     assert!(told.contains("configmaps in namespace default"), "{told}");

@@ -7,14 +7,15 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{
-    Cli, Cluster, Database, Launch, Look, Output, PodRunner, Postgres, Scratch, eventually, programs, unique,
+    Attempt, Cli, Cluster, Database, Launch, Output, PodRunner, Postgres, Scratch, eventually, programs,
+    unique,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{chart, earlier_chart, helm};
-use crate::world::PATIENCE;
+use brokkr_testkit::world::WAIT_TIMEOUT;
 
 const PROGRAM: &str = "brokkr-broker";
 
@@ -89,7 +90,7 @@ impl Installation {
             .env("HOME", self.scratch.path())
             .env("KUBECONFIG", self.cluster.kubeconfig())
             .env("BROKKR_DATABASE_URL", self.database.url());
-        let typed = run(typed, PATIENCE).await?.ok().context(notes)?;
+        let typed = run(typed, WAIT_TIMEOUT).await?.ok().context(notes)?;
         let (said, token) = typed.stdout.trim().rsplit_once('\n').context("who one is, and the token")?;
         assert!(said.contains("logged in to https://"), "{typed:?}");
         Ok(token.to_owned())
@@ -97,8 +98,8 @@ impl Installation {
 
     /// Waits until so many brokers answer that they are ready.
     async fn ready(&self, wanted: usize) -> Result<()> {
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
-        eventually(PATIENCE, &format!("{wanted} brokers that are ready"), async || {
+        let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
+        eventually(WAIT_TIMEOUT, &format!("{wanted} brokers that are ready"), async || {
             let pods = self.pods.pods();
             let mut ready = 0;
             for address in pods.iter().filter_map(|pod| pod.address("admin")) {
@@ -106,7 +107,7 @@ impl Installation {
                 ready += usize::from(answer.is_ok_and(|answer| answer.status().is_success()));
             }
             let told = pods.iter().map(|pod| pod.told()).collect::<String>();
-            if ready == wanted && pods.len() == wanted { Look::Yes(()) } else { Look::NotYet(told) }
+            if ready == wanted && pods.len() == wanted { Attempt::Done(()) } else { Attempt::NotYet(told) }
         })
         .await
     }

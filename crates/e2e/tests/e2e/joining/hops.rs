@@ -5,7 +5,7 @@ use brokkr_testkit::forward_proxy::{Door, ForwardProxy};
 use brokkr_testkit::{Clock, Cluster, Port};
 
 use super::Site;
-use crate::world::namespace;
+use brokkr_testkit::world::namespace_yaml;
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -51,7 +51,9 @@ async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough()
 
     let proxy = format!("http://shop:s3cret@{}", guarded.address());
     site.succeeds(&["--broker-url", &url, "--proxy", &proxy, "-l", "env=prod"]).await?;
-    site.fleet.apply("web", "env=prod", &namespace(&site.namespace.replace("joining", "joined"))).await?;
+    site.fleet
+        .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
+        .await?;
     for place in [closed.asked(), guarded.asked()].concat() {
         assert_eq!(place, broker, "the API server is reached without a proxy");
     }
@@ -75,7 +77,9 @@ async fn a_clock_that_no_certificate_is_valid_by_is_named_and_smaller_errors_are
     // An assertion lives for a minute, by the broker's clock; the agent learns how that one goes.
     node_gives(&site, clock.shifted(-600));
     site.succeeds(&["-l", "env=prod"]).await?;
-    site.fleet.apply("web", "env=prod", &namespace(&site.namespace.replace("joining", "joined"))).await?;
+    site.fleet
+        .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
+        .await?;
     node_gives(&site, clock.shifted(2 * 60 * 60));
     site.succeeds(&["--rejoin"]).await?;
     site.fleet.delete("web").await?;

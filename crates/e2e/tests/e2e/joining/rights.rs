@@ -1,10 +1,10 @@
 //! Rights that are missing: of whoever installs, and of the agent that was installed.
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::{Look, Output, PodRunner, eventually};
+use brokkr_testkit::{Attempt, Output, PodRunner, eventually};
 
 use super::{Site, is_told};
-use crate::world::PATIENCE;
+use brokkr_testkit::world::WAIT_TIMEOUT;
 
 /// Rights of which each is needed: those on the whole cluster would stand in for others.
 const LISTED: [&str; 4] = ["--profile", "namespaces", "--target-namespace", "default"];
@@ -48,11 +48,11 @@ async fn whoever_may_not_install_is_told_so_before_anything_is_made() -> Result<
 async fn joined_without(site: &mut Site, binding: &[&str]) -> Result<Output> {
     let here = &*site;
     let cut = async {
-        eventually(PATIENCE, "the agent to be installed", async || {
+        eventually(WAIT_TIMEOUT, "the agent to be installed", async || {
             let get = ["get", "deployment", "brokkr-agent", "-n", &here.namespace];
             match here.cluster.kubectl(get).await {
-                Ok(found) if found.success() => Look::Yes(()),
-                other => Look::NotYet(format!("{other:?}")),
+                Ok(found) if found.success() => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
             }
         })
         .await?;

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::asking::{follow, row, told, two_hours_later, types, types_with, well};
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
 async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
@@ -22,7 +22,7 @@ async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
     let told = told(&world.fleet, "1", "web", "not_targeted").await?;
     ensure!(told.evidence.contains("it wants env=dev, the agent has env=prod"), "{told:?}");
     follow(&world, &told, "web").await?;
-    world.sees_value("one", "1").await
+    world.wait_for_value("one", "1").await
 }
 
 #[tokio::test]
@@ -33,21 +33,21 @@ async fn g3_why_an_agent_that_is_paused() -> Result<()> {
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     let told = told(&world.fleet, "2", "web", "agent_inactive").await?;
     follow(&world, &told, "web").await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }
 
 #[tokio::test]
 async fn g3_why_an_agent_that_is_silent() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.shop.kill9();
+    world.agent.kill9();
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(&world.fleet).await?;
     told(&world.fleet, "3", "web", "agent_silent").await?;
     // Whoever looks finds that it does not run.
-    world.shop.start()?;
+    world.agent.start()?;
     well(&world.fleet, "web").await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }
 
 /// On the agent's side it is seen when it was last heard of; on one's own, at which hop it ends.
@@ -57,9 +57,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let fleet = Fleet::start().await?;
     let proxy = FaultProxy::of_broker(&fleet).await?;
     let options = AgentOptions { broker_url: Some(proxy.url().to_owned()), ..AgentOptions::default() };
-    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &options).await?;
-    let client = cluster.admin().await?;
-    let world = World { shop, fleet, cluster, client, space: unique("space") };
+    let world = World::start_in(cluster, fleet, &options).await?;
     let fleet = &world.fleet;
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
 
@@ -110,32 +108,32 @@ async fn g3_why_an_agent_whose_signature_is_refused() -> Result<()> {
     let world = World::start_with(&options).await?;
     let fleet = &world.fleet;
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    world.shop.kill9();
-    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.shop.namespace());
+    world.agent.kill9();
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.agent.namespace());
     let key = AgentKey::generate()?.to_pkcs8_pem();
     let other = json!({"stringData": {"key.pem": key.expose_secret()}});
     secrets.patch(brokkr_install::IDENTITY, &PatchParams::default(), &Patch::Merge(other)).await?;
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
-    world.shop.start()?;
+    world.agent.start()?;
     let told = told(fleet, "5", "web", "agent_refused").await?;
     ensure!(told.message.contains("a key that is not the agent's"), "{told:?}");
 
     // The command waits for the agent. What a kubelet would do, the test does: hand over the new token, and start it.
     let typed = types(fleet, &world.cluster, told.command()?);
     let started = async {
-        let token = eventually(PATIENCE, "the token for the agent", async || {
+        let token = eventually(WAIT_TIMEOUT, "the token for the agent", async || {
             let gone = secrets.get_opt(brokkr_install::IDENTITY).await?.is_none();
             let join = secrets.get_opt("brokkr-agent-join").await?.and_then(|secret| secret.data);
             join.and_then(|mut data| data.remove("token")).filter(|_| gone).context("no token yet")
         })
         .await?;
-        world.shop.give_join_token(&String::from_utf8(token.0)?)?;
-        world.shop.restart()
+        world.agent.give_join_token(&String::from_utf8(token.0)?)?;
+        world.agent.restart()
     };
     let (typed, started) = tokio::join!(typed, started);
     started?;
     typed?.ok()?;
     well(fleet, "web").await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }

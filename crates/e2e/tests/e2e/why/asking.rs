@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Cluster, Fleet, Launch, Look, Output, eventually, programs};
+use brokkr_testkit::{Attempt, Cluster, Fleet, Launch, Output, eventually, programs};
 use serde_json::Value;
 
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 const TYPING: Duration = Duration::from_secs(180);
 /// In under a second: the question itself, not the time until there is something to tell.
@@ -39,12 +39,13 @@ pub async fn told(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Resu
 
 pub async fn told_in(fleet: &Fleet, number: &str, project: &str, stack: &str, cause: &str) -> Result<Told> {
     let ask = async || of_api(fleet, project, stack).await;
-    let why =
-        eventually(PATIENCE, &format!("the cause of {stack} to be {cause}"), async || match ask().await {
-            Ok(why) if why["broken"]["cause"] == cause => Look::Yes(why),
-            other => Look::NotYet(format!("{other:?}")),
-        })
-        .await?;
+    let why = eventually(WAIT_TIMEOUT, &format!("the cause of {stack} to be {cause}"), async || {
+        match ask().await {
+            Ok(why) if why["broken"]["cause"] == cause => Attempt::Done(why),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
     // The machine is small and shared: one of three.
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
@@ -56,7 +57,7 @@ pub async fn told_in(fleet: &Fleet, number: &str, project: &str, stack: &str, ca
 
     let arguments = ["why", stack, "--agent", "shop-1", "--project", project];
     // Counts in a message may move on between two questions.
-    let broken = eventually(PATIENCE, "command line and API to say the same", async || {
+    let broken = eventually(WAIT_TIMEOUT, "command line and API to say the same", async || {
         let (api, cli) = (ask().await?, fleet.brokkr_json(&arguments).await?);
         ensure!(api["broken"] == cli["broken"], "{api} {cli}");
         Ok::<_, anyhow::Error>(api["broken"].clone())
@@ -88,10 +89,10 @@ pub async fn well(fleet: &Fleet, stack: &str) -> Result<Value> {
 }
 
 pub async fn well_in(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
-    eventually(PATIENCE, &format!("{stack} to be as it should be"), async || {
+    eventually(WAIT_TIMEOUT, &format!("{stack} to be as it should be"), async || {
         match of_api(fleet, project, stack).await {
-            Ok(why) if why["state"] == "healthy" && why["broken"].is_null() => Look::Yes(why),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(why) if why["state"] == "healthy" && why["broken"].is_null() => Attempt::Done(why),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await

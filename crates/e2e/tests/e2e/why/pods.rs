@@ -5,14 +5,14 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::asking::{follow, told};
-use crate::world::{World, deployment, suffer};
+use brokkr_testkit::world::{World, deployment_yaml, set_container_status};
 
 /// A Deployment that is well, and then a version of it whose Pod is changed by `change`.
 async fn turn(change: impl Fn(String) -> String) -> Result<World> {
     let world = World::start().await?;
     let yaml = |deployment: String| format!("{}{deployment}", world.manifest(&[]));
-    world.fleet.apply("web", "env=prod", &yaml(deployment(&world.space, "web", 1))).await?;
-    let changed = change(deployment(&world.space, "web", 1));
+    world.fleet.apply("web", "env=prod", &yaml(deployment_yaml(&world.namespace, "web", 1))).await?;
+    let changed = change(deployment_yaml(&world.namespace, "web", 1));
     world.fleet.submit("web", "env=prod", &yaml(changed)).await?;
     Ok(world)
 }
@@ -31,7 +31,8 @@ async fn g3_why_an_image_that_is_never_pulled() -> Result<()> {
     let image = "registry.example/web:no-such-tag";
     let world = turn(|yaml| nowhere(&yaml, image)).await?;
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
-    suffer(&world.client, &world.space, image, json!({"state": {"waiting": waiting}})).await?;
+    set_container_status(&world.client, &world.namespace, image, json!({"state": {"waiting": waiting}}))
+        .await?;
     let told = told(&world.fleet, "12", "web", "image_not_pulled").await?;
     ensure!(told.message.contains(image) && told.message.contains("manifest unknown"), "{told:?}");
     follow(&world, &told, "web").await
@@ -46,7 +47,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
         "restartCount": 4,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended},
     });
-    suffer(&world.client, &world.space, image, crash).await?;
+    set_container_status(&world.client, &world.namespace, image, crash).await?;
     let told = told(&world.fleet, "13", "web", "crash_loop").await?;
     ensure!(told.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{told:?}");
     follow(&world, &told, "web").await

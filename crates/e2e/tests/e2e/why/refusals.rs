@@ -15,7 +15,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::asking::{follow, row, told, types_with, well};
-use crate::world::{PATIENCE, World, configmap};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
 /// What stands is not touched by what never came to be.
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn g3_why_yaml_that_is_refused() -> Result<()> {
     let still = well(fleet, "web").await?;
     ensure!(still["wanted_sequence_id"] == stands["wanted_sequence_id"], "{still}");
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }
 
 fn definition(group: &str) -> String {
@@ -72,7 +72,7 @@ fn installed_with(arguments: &[&str]) -> AgentOptions {
 async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
     let group = format!("{}.example.com", unique("why"));
     let world = World::start_with(&installed_with(&["--kind", &format!("*.{group}")])).await?;
-    let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.space));
+    let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
     let told = told(&world.fleet, "7", "web", "unknown_kind").await?;
     ensure!(told.message.contains("Widget") && told.message.contains(&group), "{told:?}");
@@ -83,10 +83,10 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
 #[tokio::test]
 async fn g3_why_a_namespace_that_is_not_there() -> Result<()> {
     let world = World::start().await?;
-    world.fleet.submit("web", "env=prod", &configmap(&world.space, "one", "1")).await?;
+    world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     let told = told(&world.fleet, "8", "web", "namespace_missing").await?;
     follow(&world, &told, "web").await?;
-    world.sees_value("one", "1").await
+    world.wait_for_value("one", "1").await
 }
 
 #[tokio::test]
@@ -94,12 +94,12 @@ async fn g3_why_a_right_that_the_agent_has_not() -> Result<()> {
     let group = format!("{}.example.com", unique("why"));
     Cluster::shared().await?.apply(&definition(&group)).await?;
     let world = World::start().await?;
-    let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.space));
+    let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
     let told = told(&world.fleet, "9", "web", "forbidden").await?;
     let flag = format!("--kind widgets.{group}");
     ensure!(told.next.contains(&flag), "{told:?}");
-    let environment = [("BROKKR_NAMESPACE", world.shop.namespace())];
+    let environment = [("BROKKR_NAMESPACE", world.agent.namespace())];
     let install = format!("brokkr-agent install {flag}");
     types_with(&world.fleet, &world.cluster, &install, &environment).await?.ok()?;
     well(&world.fleet, "web").await.map(|_| ())
@@ -115,11 +115,11 @@ fn job(space: &str, image: &str) -> String {
 #[tokio::test]
 async fn g3_why_a_field_that_cannot_be_changed() -> Result<()> {
     let world = World::start().await?;
-    let yaml = |image: &str| format!("{}{}", world.manifest(&[]), job(&world.space, image));
+    let yaml = |image: &str| format!("{}{}", world.manifest(&[]), job(&world.namespace, image));
     world.fleet.apply("web", "env=prod", &yaml("a:1")).await?;
     world.fleet.submit("web", "env=prod", &yaml("a:2")).await?;
     let told = told(&world.fleet, "10", "web", "immutable_field").await?;
-    ensure!(told.message.contains(&format!("Job {}/load: spec.template", world.space)), "{told:?}");
+    ensure!(told.message.contains(&format!("Job {}/load: spec.template", world.namespace)), "{told:?}");
     follow(&world, &told, "web").await
 }
 
@@ -127,17 +127,17 @@ async fn g3_why_a_field_that_cannot_be_changed() -> Result<()> {
 async fn g3_why_a_quota_that_is_used_up() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let there = world.configmaps().list(&Default::default()).await?.items.len();
+    let there = world.config_maps().list(&Default::default()).await?.items.len();
     world
         .cluster
         .apply(&format!(
             "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: few, namespace: {}}}\n\
              spec: {{hard: {{count/configmaps: \"{there}\"}}}}\n",
-            world.space
+            world.namespace
         ))
         .await?;
-    eventually(PATIENCE, "the quota to be counted", async || {
-        let quotas: Api<ResourceQuota> = Api::namespaced(world.client.clone(), &world.space);
+    eventually(WAIT_TIMEOUT, "the quota to be counted", async || {
+        let quotas: Api<ResourceQuota> = Api::namespaced(world.client.clone(), &world.namespace);
         quotas.get("few").await.is_ok_and(|quota| quota.status.and_then(|status| status.used).is_some())
     })
     .await?;
@@ -166,10 +166,10 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     let (address, server) = listener::serve(&identity, router).await?;
     let hook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": world.space},
+        "metadata": {"name": world.namespace},
         "webhooks": [{
             "name": "values.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.space}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
                        "operations": ["CREATE", "UPDATE"]}],
             "clientConfig": {"url": format!("https://{address}/"), "caBundle": base64_of(&authority.pem())},
@@ -179,8 +179,8 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     // The API server hears of it a moment later.
     let (dry, edit) =
         (PatchParams { dry_run: true, ..PatchParams::default() }, json!({"data": {"value": "2"}}));
-    eventually(PATIENCE, "the webhook to refuse", async || {
-        world.configmaps().patch("one", &dry, &Patch::Merge(&edit)).await.is_err()
+    eventually(WAIT_TIMEOUT, "the webhook to refuse", async || {
+        world.config_maps().patch("one", &dry, &Patch::Merge(&edit)).await.is_err()
     })
     .await?;
 
@@ -189,7 +189,7 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     ensure!(told.message.contains("values.example.com"), "{told:?}");
     ensure!(told.message.contains("data.value: 2 is not allowed here"), "{told:?}");
     follow(&world, &told, "web").await?;
-    world.cluster.kubectl(["delete", "validatingwebhookconfiguration", &world.space]).await?.ok()?;
+    world.cluster.kubectl(["delete", "validatingwebhookconfiguration", &world.namespace]).await?.ok()?;
     server.abort();
     Ok(())
 }

@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::postgres::Durability;
-use brokkr_testkit::{Cluster, Fleet, Postgres, Tell, eventually, unique};
+use brokkr_testkit::{Cluster, Fleet, Postgres, ShowLog, eventually, unique};
 
 use super::asking::{follow, told, types};
-use crate::world::{PATIENCE, World};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
 async fn g3_why_a_database_that_is_older_than_what_agents_have_seen() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
-    let fleet = Fleet::start_on(Arc::clone(&postgres), Tell::Always).await?;
-    let shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
-    let client = cluster.admin().await?;
-    let world = World { shop, fleet, cluster, client, space: unique("space") };
+    let fleet = Fleet::start_on(Arc::clone(&postgres), ShowLog::Always).await?;
+    let world = World::start_in(cluster, fleet, &AgentOptions::default()).await?;
     let (fleet, server) = (&world.fleet, postgres.server().context("a server of one's own")?);
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let backup = server.back_up().await?;
@@ -26,7 +24,7 @@ async fn g3_why_a_database_that_is_older_than_what_agents_have_seen() -> Result<
     fleet.broker.start_again().await?;
 
     // Nobody said so, and so little was lost that positions may not tell: what the agent has tells.
-    eventually(PATIENCE, "the restore to be noticed", async || {
+    eventually(WAIT_TIMEOUT, "the restore to be noticed", async || {
         let why = fleet.get("/api/v1/stacks/web/agents/shop-1/why").await?;
         let cause = &why["broken"]["cause"];
         ensure!(cause == "on_hold" || cause == "agent_ahead", "{why}");
@@ -41,5 +39,5 @@ async fn g3_why_a_database_that_is_older_than_what_agents_have_seen() -> Result<
     types(fleet, &world.cluster, held.command()?).await?.ok()?;
     let ahead = told(fleet, "19b", "web", "agent_ahead").await?;
     follow(&world, &ahead, "web").await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }

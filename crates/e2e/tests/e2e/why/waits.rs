@@ -6,19 +6,19 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::asking::{follow, told, told_in, types, well, well_in};
-use crate::world::{PATIENCE, World, configmap, namespace};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
 #[tokio::test]
 async fn g3_why_a_finalizer_that_nobody_takes_off() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("goes", "1")])).await?;
     let stuck = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}}));
-    world.configmaps().patch("goes", &PatchParams::default(), &stuck).await?;
+    world.config_maps().patch("goes", &PatchParams::default(), &stuck).await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let told = told(&world.fleet, "15", "web", "finalizer").await?;
     ensure!(told.message.contains("example.com/hold"), "{told:?}");
     follow(&world, &told, "web").await?;
-    world.sees_gone("goes").await
+    world.wait_until_gone("goes").await
 }
 
 #[tokio::test]
@@ -28,13 +28,13 @@ async fn g3_why_a_field_that_two_want() -> Result<()> {
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };
     let take = async |round: u32| {
         let edit = Patch::Merge(json!({"data": {"value": format!("rival {round}")}}));
-        world.configmaps().patch("one", &rival, &edit).await.map(|_| ())
+        world.config_maps().patch("one", &rival, &edit).await.map(|_| ())
     };
     let mut round = 0;
-    eventually(PATIENCE, "the fight to be known", async || {
+    eventually(WAIT_TIMEOUT, "the fight to be known", async || {
         round += 1;
         take(round).await?;
-        world.sees_value("one", "1").await?;
+        world.wait_for_value("one", "1").await?;
         let statuses = world.statuses("web").await?;
         let conditions = statuses[0]["conditions"].as_array().context("conditions")?;
         let fight =
@@ -59,8 +59,11 @@ async fn g3_why_a_field_that_two_want() -> Result<()> {
     well(&world.fleet, "web").await?;
     take(100).await?;
     // Left alone, though a later version comes by.
-    world.fleet.apply("web", "env=prod", &format!("{yields}{}", configmap(&world.space, "two", "2"))).await?;
-    world.sees_value("one", "rival 100").await?;
+    world
+        .fleet
+        .apply("web", "env=prod", &format!("{yields}{}", config_map_yaml(&world.namespace, "two", "2")))
+        .await?;
+    world.wait_for_value("one", "rival 100").await?;
     well(&world.fleet, "web").await.map(|_| ())
 }
 
@@ -74,7 +77,7 @@ async fn g3_why_a_prune_of_many_that_waits() -> Result<()> {
     let told = told(&world.fleet, "17", "web", "awaits_approval").await?;
     ensure!(told.command()?.contains("--expect 59"), "{told:?}");
     follow(&world, &told, "web").await?;
-    world.sees_gone("map-59").await
+    world.wait_until_gone("map-59").await
 }
 
 /// The account that the project `shop` is given, with all rights on ConfigMaps wherever they are.
@@ -86,7 +89,7 @@ fn account(space: &str) -> String {
          ---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {space}}}\n\
          roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {space}}}\n\
          subjects: [{{kind: ServiceAccount, name: brokkr-shop, namespace: {space}}}]\n",
-        namespace(space)
+        namespace_yaml(space)
     )
 }
 
@@ -94,14 +97,12 @@ fn account(space: &str) -> String {
 async fn g3_why_a_stack_that_its_grant_does_not_cover() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let (space, extra) = (unique("space"), unique("extra"));
-    cluster.apply(&format!("{}{}", account(&space), namespace(&extra))).await?;
+    cluster.apply(&format!("{}{}", account(&space), namespace_yaml(&extra))).await?;
     let install = ["--impersonate".to_owned(), format!("{space}/brokkr-shop")].to_vec();
     let fleet = Fleet::start().await?;
     let options = AgentOptions { install, ..AgentOptions::default() };
-    let shop = fleet.join_with("shop-1", &[("env", "prod")], &cluster, &options).await?;
-    let client = cluster.admin().await?;
-    let world = World { shop, fleet, cluster, client, space };
-    let (fleet, space) = (&world.fleet, &world.space);
+    let world = World { namespace: space, ..World::start_in(cluster, fleet, &options).await? };
+    let (fleet, space) = (&world.fleet, &world.namespace);
     fleet.brokkr(["project", "create", "shop"]).await?.ok()?;
     let grant = format!(
         "brokkr grant set shop --to-project shop -l env=prod --namespace {space} --kind '*' \
@@ -113,12 +114,12 @@ async fn g3_why_a_stack_that_its_grant_does_not_cover() -> Result<()> {
         let arguments = ["--project", "shop", "apply", "-f", &file, "--stack", "web", "--to", "env=prod"];
         fleet.brokkr(arguments).await?.ok().map(|_| ())
     };
-    submit(configmap(space, "one", "1")).await?;
+    submit(config_map_yaml(space, "one", "1")).await?;
     well_in(fleet, "shop", "web").await?;
-    submit(format!("{}{}", configmap(space, "one", "2"), configmap(&extra, "two", "2"))).await?;
+    submit(format!("{}{}", config_map_yaml(space, "one", "2"), config_map_yaml(&extra, "two", "2"))).await?;
     let told = told_in(fleet, "18", "shop", "web", "not_granted").await?;
     ensure!(told.message.contains(&format!("the namespace {extra}")), "{told:?}");
     types(fleet, &world.cluster, told.command()?).await?.ok()?;
     well_in(fleet, "shop", "web").await?;
-    world.sees_value("one", "2").await
+    world.wait_for_value("one", "2").await
 }

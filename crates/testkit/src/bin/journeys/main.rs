@@ -9,7 +9,7 @@ mod typist;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use brokkr_testkit::{Cluster, Look, PodRunner, Port, Postgres, Process, eventually};
+use brokkr_testkit::{Attempt, Cluster, PodRunner, Port, Postgres, Process, eventually};
 use clap::Parser;
 use futures::future::try_join_all;
 
@@ -87,7 +87,7 @@ async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
         let line = log.lines().map(str::trim).find(|line| line.starts_with("brokkr login"));
         line.filter(|_| log.contains("serving"))
             .map(ToOwned::to_owned)
-            .map_or(Look::NotYet(log.clone()), Look::Yes)
+            .map_or(Attempt::NotYet(log.clone()), Attempt::Done)
     })
     .await?;
     typist.types_well(&login).await?;

@@ -1,21 +1,21 @@
-//! Answers that the server never gave.
+//! Responses that the proxy makes itself.
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::json;
 
-/// An answer that is given without asking the server.
+/// A response that is returned without asking the server.
 #[derive(Clone, Debug)]
-pub struct Canned {
+pub struct CannedResponse {
     pub status: StatusCode,
     pub content_type: &'static str,
-    /// Seconds, for the header of that name.
+    /// Seconds, for the header `Retry-After`.
     pub retry_after: Option<u64>,
     pub body: Bytes,
 }
 
-impl Canned {
-    /// A refusal as kube-apiserver words it.
+impl CannedResponse {
+    /// Returns a `Status` as kube-apiserver returns it for a refused request.
     pub fn refusal(code: u16, reason: &str, message: &str) -> Self {
         let body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -41,12 +41,12 @@ impl Canned {
         )
     }
 
-    /// What was asked for is older than what the server still knows.
+    /// Reports that the requested version is older than what the server still has.
     pub fn gone() -> Self {
         Self::refusal(410, "Expired", "too old resource version")
     }
 
-    /// The way in which a busy API server, or priority and fairness, refuses.
+    /// Refuses as a busy API server, or priority and fairness, does.
     pub fn too_many(retry_after: u64) -> Self {
         let body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
@@ -64,12 +64,12 @@ impl Canned {
         Self::refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request")
     }
 
-    /// What a captive portal says to everything.
+    /// Returns what a captive portal returns for every request.
     pub fn html() -> Self {
         Self { content_type: "text/html", ..Self::json(200, "<html><body>Please sign in.</body></html>") }
     }
 
-    /// A line of a watch that ends it: the server has forgotten what was before.
+    /// Returns the watch event with which the server ends a watch on an expired version.
     pub fn gone_line() -> Bytes {
         let status = Self::gone();
         let object: serde_json::Value = serde_json::from_slice(&status.body).unwrap_or_default();

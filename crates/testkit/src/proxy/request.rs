@@ -1,24 +1,24 @@
-//! One request, and what it is about.
+//! One request, and the resource that it is about.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
-/// A request as it came in.
+/// A request as the proxy received it.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ProxiedRequest {
     pub method: Method,
     pub path: String,
     pub query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// What it is about, if it is a request to Kubernetes about resources.
-    pub place: Option<Place>,
+    /// The resource, if it is a request to a Kubernetes API server about one.
+    pub resource: Option<ResourcePath>,
 }
 
 /// The resource in the path of a request to Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ResourcePath {
     pub group: String,
     pub resource: String,
     pub namespace: Option<String>,
@@ -26,20 +26,20 @@ pub struct Place {
     pub subresource: Option<String>,
 }
 
-impl Asked {
+impl ProxiedRequest {
     pub(super) fn new(parts: &http::request::Parts, body: Bytes) -> Self {
         let path = parts.uri.path().to_owned();
         Self {
             method: parts.method.clone(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             headers: parts.headers.clone(),
-            place: Place::of(&path),
+            resource: ResourcePath::parse(&path),
             path,
             body,
         }
     }
 
-    /// Whether it could change something. A dry run could not, nor could a question about rights.
+    /// Returns whether it could change something. A dry run or an access review could not.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && !self.query.contains("dryRun=All") && !self.path.ends_with("reviews")
     }
@@ -55,28 +55,32 @@ impl Asked {
     pub fn is_list(&self) -> bool {
         self.method == Method::GET
             && !self.is_watch()
-            && self.place.as_ref().is_some_and(|place| place.name.is_none())
+            && self.resource.as_ref().is_some_and(|path| path.name.is_none())
     }
 
-    /// A server-side apply that is not a dry run.
+    pub fn is_delete(&self) -> bool {
+        self.method == Method::DELETE
+    }
+
+    /// Returns whether it is a server-side apply and not a dry run.
     pub fn is_apply(&self) -> bool {
         self.is_write() && self.method == Method::PATCH && self.query.contains("force=true")
     }
 
     pub fn is_about(&self, resource: &str) -> bool {
-        self.place.as_ref().is_some_and(|place| place.resource == resource)
+        self.resource.as_ref().is_some_and(|path| path.resource == resource)
     }
 
     pub fn is_named(&self, name: &str) -> bool {
-        self.place.as_ref().is_some_and(|place| place.name.as_deref() == Some(name))
+        self.resource.as_ref().is_some_and(|path| path.name.as_deref() == Some(name))
     }
 
-    /// The body as JSON; `null` if it is none.
+    /// Returns the body as JSON; `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// What tells one LIST from another, whatever page or version is asked for.
+    /// Identifies a LIST regardless of the requested page and version.
     pub(super) fn list_key(&self) -> String {
         let selectors: Vec<&str> =
             self.query.split('&').filter(|pair| pair.starts_with("labelSelector=")).collect();
@@ -85,9 +89,9 @@ impl Asked {
     }
 }
 
-impl Place {
+impl ResourcePath {
     /// `/api/v1/…` or `/apis/GROUP/VERSION/…`, then `[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]`.
-    pub fn of(path: &str) -> Option<Self> {
+    pub fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {
             "api" => "",
@@ -111,12 +115,12 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::ResourcePath;
 
     #[test]
-    fn paths_tell_what_they_are_about() {
+    fn a_path_is_split_into_group_resource_namespace_and_name() {
         let place = |path: &str| {
-            let place = Place::of(path)?;
+            let place = ResourcePath::parse(path)?;
             Some(format!(
                 "{}/{} in {:?} named {:?} {:?}",
                 place.group, place.resource, place.namespace, place.name, place.subresource
@@ -136,7 +140,7 @@ mod tests {
             r#"apps/deployments in Some("shop") named Some("web") Some("scale")"#
         );
         assert_eq!(place("/apis/apps/v1"), None);
-        // The broker's paths look alike, and are about agents.
+        // The broker's paths are similar, and not about Kubernetes resources.
         assert_eq!(place("/readyz"), None);
     }
 }
