@@ -184,7 +184,7 @@ impl Fleet {
 
     /// Deletes a stack and waits until every agent has seen it gone.
     pub async fn delete(&self, stack: &str) -> Result<Output> {
-        self.brokkr(["delete", "stack", stack, "--yes", "--wait"]).await?.ok()
+        self.brokkr(["stack", "delete", stack, "--yes", "--wait"]).await?.ok()
     }
 
     pub async fn status(&self) -> Result<Value> {
@@ -212,16 +212,8 @@ impl Fleet {
     }
 }
 
-fn apply_arguments<'a>(file: &'a Path, stack: &'a str, selector: &'a str) -> [&'a OsStr; 7] {
-    [
-        "apply".as_ref(),
-        "-f".as_ref(),
-        file.as_ref(),
-        "--stack".as_ref(),
-        stack.as_ref(),
-        "--to".as_ref(),
-        selector.as_ref(),
-    ]
+fn apply_arguments<'a>(file: &'a Path, stack: &'a str, selector: &'a str) -> [&'a OsStr; 6] {
+    ["apply".as_ref(), stack.as_ref(), "-f".as_ref(), file.as_ref(), "--to".as_ref(), selector.as_ref()]
 }
 
 /// The template database belongs to one build of the broker, whose migrations are in it.

@@ -75,7 +75,7 @@ async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
     fleet.brokkr(["token", "create", "ci", "--role", "viewer", "--ttl", "2d"]).await?.ok()?;
     let url = ["--url", "http://127.0.0.1:9/hook"];
     fleet.brokkr(["webhook", "create", "ops"].iter().chain(&url)).await?.ok()?;
-    fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
+    fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     eventually(WAIT_TIMEOUT, "a message that waits", async || {
         match fleet.get("/api/v1/webhooks/ops/deliveries").await {
             Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Attempt::Done(()),

@@ -65,7 +65,7 @@ async fn work(
         let stack = random.random_range(0..STACKS);
         let name = format!("stack-{stack}");
         if acknowledged.contains_key(&stack) && random.random_bool(0.25) {
-            world.fleet.brokkr(["delete", "stack", &name, "--yes"]).await?.ok()?;
+            world.fleet.brokkr(["stack", "delete", &name, "--yes"]).await?.ok()?;
             acknowledged.remove(&stack);
             continue;
         }

@@ -14,7 +14,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
     world.agent.kill9();
-    world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     let history = world.fleet.get(&format!("/api/v1/stacks/{stack}/deployment-objects")).await?;
     assert_eq!(history["items"][0]["is_deletion_marker"], true, "E1: {history}");
     assert!(world.config_map("one").await?.is_some(), "nobody is there to delete it");
@@ -41,7 +41,7 @@ async fn e2_a_finalizer_that_blocks_is_named_and_nothing_is_called_gone_before_i
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.config_maps().patch("one", &PatchParams::default(), &Patch::Merge(hold)).await?;
-    world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     let status =
         world.wait_for_status(&stack, "shop-1", "blocked", |status| status["state"] == "blocked").await?;
     let message = status["message"].as_str().unwrap();
@@ -64,7 +64,7 @@ async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     // Without waiting: the new stack meets what its predecessor has not let go of yet.
-    world.fleet.brokkr(["delete", "stack", "web", "--yes"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "again")])).await?;
     assert_eq!(world.value("one").await?.as_deref(), Some("again"));
     Ok(())
@@ -75,7 +75,7 @@ async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let uid = world.config_map("two").await?.and_then(|map| map.metadata.uid).context("a uid")?;
-    let gone = world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "-o", "json"]).await?.ok()?;
+    let gone = world.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait", "-o", "json"]).await?.ok()?;
     let status = serde_json::from_str::<serde_json::Value>(&gone.stdout)?["status"][0].clone();
     assert_eq!(status["state"], "removed", "{status}");
     assert_eq!(status["total"], 3, "a Namespace and two ConfigMaps: {status}");
@@ -90,7 +90,7 @@ async fn c5_a_deletion_that_keeps_resources_takes_the_marks_off_and_nothing_else
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let before = world.config_map("one").await?.context("what was applied")?;
-    let kept = ["delete", "stack", "web", "--yes", "--keep-resources", "--wait"];
+    let kept = ["stack", "delete", "web", "--yes", "--keep-resources", "--wait"];
     let kept = world.fleet.brokkr(kept).await?.ok()?;
     assert!(kept.stdout.contains("gone"), "{kept:?}");
     let after = world.config_map("one").await?.context("it stays")?;

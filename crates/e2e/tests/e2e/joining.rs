@@ -79,13 +79,10 @@ fn is_told(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
 #[tokio::test]
 async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> Result<()> {
     let site = Site::new().await?;
-    let joined = site.join("shop", &["-l", "env=prod", "-l", "region=eu"]).await?;
+    let joined = site.join("shop", &["--label", "env=prod", "--label", "region=eu"]).await?;
     let joined = joined.ok().with_context(|| site.told())?;
     assert!(joined.stdout.contains("agent shop has joined"), "{joined:?}");
-    assert!(
-        joined.stderr.contains("next: brokkr apply -f FOLDER --stack NAME --to env=prod --wait"),
-        "{joined:?}"
-    );
+    assert!(joined.stderr.contains("next: brokkr apply NAME -f FOLDER --to env=prod --wait"), "{joined:?}");
     let space = unique("joined");
     site.fleet.apply("web", "env=prod,region=eu", &namespace_yaml(&space)).await?;
     let second = site.join("other", &[]).await?;
@@ -98,7 +95,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
     // A key that was lost is no reason to start over.
     site.fleet.brokkr(["agent", "revoke", "shop", "--yes"]).await?.ok()?;
     site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.told())?;
-    site.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
+    site.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
 
     // With fewer rights than before, none of those is left.
     let rights = format!("brokkr.io/rights-of={}", site.namespace);
@@ -118,7 +115,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
 #[tokio::test]
 async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
     let site = Site::new().await?;
-    let printed = site.join("shop", &["-l", "env=prod", "--print"]).await?.ok()?;
+    let printed = site.join("shop", &["--label", "env=prod", "--print"]).await?.ok()?;
     let script = site.fleet.cli.file("join", &printed.stdout)?;
     let kubectl = programs::kubectl_folder()?;
     let paste = Launch::new("bash", "/bin/bash")

@@ -38,7 +38,7 @@ async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submi
     );
     brokkr(&["wait", "web", "--for", "healthy", "--timeout", "60s"]).await?.ok()?;
 
-    let gone = brokkr(&["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
+    let gone = brokkr(&["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
     assert!(gone.stdout.contains("shop-1   gone    2         20"), "a receipt: {gone:?}");
     Ok(())
 }

@@ -24,7 +24,7 @@ async fn e3_what_a_dead_cluster_owes_is_owed_until_somebody_gives_it_up_by_name(
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.agent.kill9();
-    let owed = ["delete", "stack", "web", "--yes", "--wait", "--timeout", "3s"];
+    let owed = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
     let owed = world.fleet.brokkr(owed).await?;
     assert!(owed.code == 124 && owed.stdout.contains("owed"), "{owed:?}");
 

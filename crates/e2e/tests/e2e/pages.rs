@@ -153,8 +153,8 @@ impl DevFleet {
         })
         .await?;
         let burn = format!(
-            "seq {IDS_BURNT} | xargs -P 4 -I% brokkr apply -q -f examples/hello --stack burnt >burnt.log 2>&1\n\
-             brokkr delete stack burnt --yes\n"
+            "seq {IDS_BURNT} | xargs -P 4 -I% brokkr apply burnt -q -f examples/hello >burnt.log 2>&1\n\
+             brokkr stack delete burnt --yes\n"
         );
         fleet.runs(&burn).await.context("using up sequence ids")?;
         Ok(fleet)
@@ -177,7 +177,7 @@ impl DevFleet {
     /// Nothing of a page is left for the next one.
     async fn tidy_up(&self) -> Result<()> {
         let script = "for agent in shop-1 shop-2; do replug $agent; done\n\
-                      for stack in $(brokkr status -o name); do brokkr delete stack ${stack#stack/} --yes --wait; done\n\
+                      for stack in $(brokkr status -o name); do brokkr stack delete ${stack#stack/} --yes --wait; done\n\
                       for agent in shop-1 shop-2; do\n\
                         kubectl --context $agent get namespaces -o name | { grep -v -e /kube- -e /default -e /brokkr-system || true; } |\n\
                           xargs -r kubectl --context $agent delete\n\

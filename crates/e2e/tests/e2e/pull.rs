@@ -47,7 +47,7 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
         world.fleet.try_apply("web", "env=prod", &world.manifest(&[("one", value)]), "60s").await?.ok()?;
         assert_eq!(world.value("one").await?.as_deref(), Some(value));
     }
-    world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait", "--timeout", "60s"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait", "--timeout", "60s"]).await?.ok()?;
     assert!(world.config_map("one").await?.is_none());
     Ok(())
 }

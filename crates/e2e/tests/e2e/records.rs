@@ -43,7 +43,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     assert_eq!(uid_and_version(&world.config_map("one").await?.expect("one")), untouched);
 
     // And it still knows everything: the stack can be deleted as ever.
-    world.fleet.brokkr(["delete", "stack", "web", "--yes", "--wait"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
     world.wait_until_gone("one").await?;
     world.wait_until_gone("two").await?;
     no_record(&world, &stack, WAIT_TIMEOUT).await
@@ -74,7 +74,7 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
     .await?;
     assert!(!shards(&world).await?.is_empty(), "too many for one record");
 
-    world.fleet.brokkr(["delete", "stack", "many", "--yes"]).await?.ok()?;
+    world.fleet.brokkr(["stack", "delete", "many", "--yes"]).await?.ok()?;
     eventually(LONG_PATIENCE, "the removal to begin", async || match ours(&world).await {
         Ok(applied) if applied.len() < MANY => Attempt::Done(()),
         other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),

@@ -1,6 +1,7 @@
 //! The rehearsal of docs/restore.md: a database that really is set back, under agents that have seen more.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use brokkr_testkit::postgres::Durability;
 use brokkr_testkit::process::{ShowLog, run};
 use brokkr_testkit::programs::program;
 use brokkr_testkit::{
-    Agent, AgentOptions, Attempt, Broker, Cluster, Fleet, Launch, Output, Postgres, eventually, unique,
+    Agent, AgentOptions, Attempt, Broker, Cluster, Fleet, Launch, Output, Postgres, Scratch, eventually,
+    unique,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -110,12 +112,13 @@ impl Rehearsal {
     }
 
     /// Runs a line of the page as an operator would.
-    async fn types(&self, command: &str) -> Result<Output> {
+    async fn types(&self, command: &str, folder: &Path) -> Result<Output> {
         let programs = program("brokkr")?;
         let programs = programs.parent().context("a folder of programs")?;
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
         let launch = Launch::new("bash", "/bin/bash")
             .args(["-c", command])
+            .folder(folder)
             .env("PATH", &path)
             .env("XDG_CONFIG_HOME", self.fleet.cli.config_home().display().to_string())
             .env("BROKKR_DATABASE_URL", self.fleet.database().url());
@@ -172,7 +175,7 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
         other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
-    let refused = fleet.brokkr(["delete", "stack", "web", "--yes"]).await?;
+    let refused = fleet.brokkr(["stack", "delete", "web", "--yes"]).await?;
     assert!(
         refused.stderr.contains("BRK3005") && refused.stderr.contains("epoch raise"),
         "{}",
@@ -189,20 +192,34 @@ async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_s
     rehearsal.sees("side", 2, "side", Some("2")).await?;
     assert_eq!(rehearsal.everything().await?, before, "on hold, everything is as it was");
 
-    // As the page says, line by line.
+    // The author's files, as they were before the restore.
+    let folder = Scratch::new("restoring")?;
+    folder.write("web.yaml", rehearsal.manifest("web", 1, &[("one", "2"), ("two", "2")]))?;
+    folder.write("fresh.yaml", rehearsal.manifest("fresh", 1, &[("fresh", "1")]))?;
+
+    // The commands of the page, one by one.
     let page = Page::read(&root()?, &root()?.join("docs/restore.md"))?;
     assert_eq!(page.world, Some(World::Restoring));
     let commands = page.commands();
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     for command in commands.iter().map(|command| command.text.as_str()) {
-        let output =
-            rehearsal.types(command).await?.ok().with_context(|| format!("docs/restore.md: {command}"))?;
+        let output = rehearsal
+            .types(command, folder.path())
+            .await?
+            .ok()
+            .with_context(|| format!("docs/restore.md: {command}"))?;
         if command == "brokkr admin ahead" {
             // Between raise and settlement: what agents have is still there, what was deleted is back.
             rehearsal.sees("doomed", 1, "doomed", Some("1")).await?;
             let mut now = rehearsal.everything().await?;
             now.retain(|name, _| !name.contains("-doomed/"));
-            assert_eq!(now, before, "raised, and nobody went back");
+            assert_eq!(now, before, "raised, and no agent went back");
+        }
+        if command.contains("settle fresh --recreate") {
+            // The stack is back under its old id, without content: its holders keep what they have.
+            let status = rehearsal.types("brokkr admin ahead", folder.path()).await?.ok()?;
+            assert!(status.stdout.contains("fresh"), "until the author submits: {}", status.stdout);
+            rehearsal.sees("fresh", 1, "fresh", Some("1")).await?;
         }
         said.insert(command, output.stdout);
     }

@@ -94,18 +94,7 @@ async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_carry_labels
         world.fleet.cli.file("web.yaml", &world.manifest(&[("one", "1")]))?.to_string_lossy().into_owned();
     world
         .fleet
-        .brokkr([
-            "apply",
-            "-f",
-            &file,
-            "--stack",
-            "web",
-            "--to-agent",
-            "shop-1",
-            "--label",
-            "team=red",
-            "--wait",
-        ])
+        .brokkr(["apply", "web", "-f", &file, "--to-agent", "shop-1", "--label", "team=red", "--wait"])
         .await?
         .ok()?;
     assert_eq!(world.value("one").await?.as_deref(), Some("1"));
@@ -125,11 +114,7 @@ async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_carry_labels
     );
 
     // By selector only: the same agent, for another reason.
-    world
-        .fleet
-        .brokkr(["apply", "-f", &file, "--stack", "web", "--to", "env in (prod,test)", "--wait"])
-        .await?
-        .ok()?;
+    world.fleet.brokkr(["apply", "web", "-f", &file, "--to", "env in (prod,test)", "--wait"]).await?.ok()?;
     let targets = world.fleet.get("/api/v1/agents/shop-1/targets").await?;
     assert_eq!(targets["items"][0]["why"]["selector"], "env in (prod,test)", "{targets}");
     Ok(())

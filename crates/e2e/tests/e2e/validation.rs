@@ -57,10 +57,7 @@ async fn c6_system_namespaces_and_brokkrs_own_are_refused() -> Result<()> {
     let world = World::start().await?;
     for name in ["kube-system", "brokkr-system"] {
         let file = world.fleet.cli.file("bad.yaml", &namespace_yaml(name))?;
-        let output = world
-            .fleet
-            .brokkr(["apply", "-f", &file.to_string_lossy(), "--stack", "bad", "--to", "*"])
-            .await?;
+        let output = world.fleet.brokkr(["apply", "bad", "-f", &file.to_string_lossy(), "--to", "*"]).await?;
         assert!(!output.success(), "{name} was accepted: {}", output.stdout);
         let answer = world
             .fleet

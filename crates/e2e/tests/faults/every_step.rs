@@ -121,7 +121,7 @@ impl Walk {
             let first = self.snapshot(cluster).await?;
             self.deliver(fleet, &self.second()).await?;
             let second = self.snapshot(cluster).await?;
-            fleet.brokkr(["delete", "stack", &self.stack(), "--yes"]).await?.ok()?;
+            fleet.brokkr(["stack", "delete", &self.stack(), "--yes"]).await?.ok()?;
             self.gone(cluster).await?;
             anyhow::Ok((first, second))
         };

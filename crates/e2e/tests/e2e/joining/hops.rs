@@ -50,7 +50,7 @@ async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough()
     }
 
     let proxy = format!("http://shop:s3cret@{}", guarded.address());
-    site.succeeds(&["--broker-url", &url, "--proxy", &proxy, "-l", "env=prod"]).await?;
+    site.succeeds(&["--broker-url", &url, "--proxy", &proxy, "--label", "env=prod"]).await?;
     site.fleet
         .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
         .await?;
@@ -76,7 +76,7 @@ async fn a_clock_that_no_certificate_is_valid_by_is_named_and_smaller_errors_are
 
     // An assertion lives for a minute, by the broker's clock; the agent learns how that one goes.
     node_gives(&site, clock.shifted(-600));
-    site.succeeds(&["-l", "env=prod"]).await?;
+    site.succeeds(&["--label", "env=prod"]).await?;
     site.fleet
         .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
         .await?;

@@ -28,7 +28,7 @@ async fn g3_why_yaml_that_is_refused() -> Result<()> {
     let bad = world.manifest(&[("one", "2")]).replace("data:\n", "data:\n  value: \"3\"\n");
     let file = fleet.cli.file("bad.yaml", &bad)?;
     let path = file.display().to_string();
-    let refused = fleet.brokkr(["apply", "-f", &path, "--stack", "web"]).await?;
+    let refused = fleet.brokkr(["apply", "web", "-f", &path]).await?;
     ensure!(refused.code == 3, "{refused:?}");
     let lines: Vec<&str> = refused.stderr.lines().map(str::trim).collect();
     let place = format!("- {path}: document 2 (line ");

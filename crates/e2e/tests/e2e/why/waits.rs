@@ -111,7 +111,7 @@ async fn g3_why_a_stack_that_its_grant_does_not_cover() -> Result<()> {
     types(fleet, &world.cluster, &grant).await?.ok()?;
     let submit = async |yaml: String| -> Result<()> {
         let file = fleet.cli.file("web.yaml", &yaml)?.display().to_string();
-        let arguments = ["--project", "shop", "apply", "-f", &file, "--stack", "web", "--to", "env=prod"];
+        let arguments = ["--project", "shop", "apply", "web", "-f", &file, "--to", "env=prod"];
         fleet.brokkr(arguments).await?.ok().map(|_| ())
     };
     submit(config_map_yaml(space, "one", "1")).await?;

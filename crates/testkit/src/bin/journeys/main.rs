@@ -98,8 +98,9 @@ async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
 async fn join(typist: &mut Typist) -> Result<()> {
     for (number, shop) in (1..).zip(SHOPS) {
         typist.begin();
-        let joined =
-            typist.types_well(&format!("brokkr agent join {shop} -l env=dev --kube-context {shop}")).await?;
+        let joined = typist
+            .types_well(&format!("brokkr agent join {shop} --label env=dev --kube-context {shop}"))
+            .await?;
         ensure!(joined.stdout.contains("has joined"), "{joined:?}");
         // Every one of them is the same journey; the first one is told.
         if number == 1 {
@@ -111,14 +112,14 @@ async fn join(typist: &mut Typist) -> Result<()> {
 
 async fn deploy(typist: &mut Typist) -> Result<()> {
     typist.begin();
-    let healthy = typist.types_well("brokkr apply -f hello --stack hello --to env=dev --wait").await?;
+    let healthy = typist.types_well("brokkr apply hello -f hello --to env=dev --wait").await?;
     ensure!(healthy.stderr.contains("hello is healthy on 3 agents"), "{healthy:?}");
     typist.end("first deployment, healthy on three clusters", 1);
     Ok(())
 }
 
 async fn why(typist: &mut Typist) -> Result<()> {
-    let bad = typist.happens("brokkr apply -f bad --stack hello --to env=dev --wait").await?;
+    let bad = typist.happens("brokkr apply hello -f bad --to env=dev --wait").await?;
     ensure!(!bad.success(), "this cannot be delivered: {bad:?}");
     typist.begin();
     let why = typist.types("brokkr why hello").await?;
@@ -134,7 +135,7 @@ async fn roll_back(typist: &mut Typist) -> Result<()> {
     let back = typist.types_well("brokkr rollback hello --reason 'selector changed' --wait").await?;
     typist.end("roll back, and stay so", 1);
     ensure!(back.stderr.contains("healthy on 3 agents"), "{back:?}");
-    let again = typist.happens("brokkr apply -f bad --stack hello --to env=dev").await?;
+    let again = typist.happens("brokkr apply hello -f bad --to env=dev").await?;
     ensure!(!again.success() && again.stderr.contains("BRK2011"), "it came back: {again:?}");
     let stays = typist.happens("brokkr wait hello --for healthy --timeout 30s").await?;
     ensure!(stays.success(), "{stays:?}");
@@ -152,7 +153,7 @@ async fn delete(typist: &mut Typist) -> Result<()> {
     let dark = "kubectl --context shop-3 -n brokkr-system wait pod --all --for=delete --timeout=30s";
     typist.happens(dark).await?.ok()?;
     typist.begin();
-    let deleted = typist.types("brokkr delete stack hello --yes --wait --timeout 20s").await?;
+    let deleted = typist.types("brokkr stack delete hello --yes --wait --timeout 20s").await?;
     typist.end("delete with receipts, one of three clusters being dead", 1);
     let state = |shop: &str| {
         let row = deleted.stdout.lines().find(|line| line.starts_with(shop)).unwrap_or_default();
