@@ -13,7 +13,7 @@ use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, SequenceId, Sta
 use brokkr_client::{
     AgentIdentity, AgentKey, Client, ClientError, Credential, Poll, PollRequest, RetryPolicy,
 };
-use brokkr_testkit::history::{Ask, Outcome, Recorder, Seen, Told, View};
+use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder, ServedState, View};
 use tokio_util::sync::CancellationToken;
 
 const WAIT: Duration = Duration::from_secs(2);
@@ -83,14 +83,14 @@ impl FakeAgent {
                 Ok(View { replica, agent: self.id, stacks })
             }
             Poll::HoldsWanted => {
-                self.tell_holds(replica).await?;
+                self.report_holds(replica).await?;
                 bail!("it wanted to know what is held")
             }
             other => bail!("{other:?}"),
         }
     }
 
-    pub async fn tell_holds(&self, replica: usize) -> Result<()> {
+    pub async fn report_holds(&self, replica: usize) -> Result<()> {
         self.clients[replica]
             .put_holds(self.id, self.session, &Holds { stacks: Vec::new(), held: Vec::new() })
             .await?;
@@ -113,7 +113,7 @@ impl FakeAgent {
                     (position, etag) = (at, Some(tag));
                     let stacks: Vec<_> =
                         envelope.stacks.iter().map(|stack| (stack.stack_id, stack.sequence_id)).collect();
-                    self.recorder.saw(Seen { agent: self.id, replica, stacks: stacks.clone() });
+                    self.recorder.served(ServedState { agent: self.id, replica, stacks: stacks.clone() });
                     let new: Vec<_> = stacks
                         .into_iter()
                         .filter(|(stack, sequence)| reported.insert(*stack, *sequence) != Some(*sequence))
@@ -121,7 +121,7 @@ impl FakeAgent {
                     self.report(replica, &new).await;
                 }
                 Ok(Poll::NotModified { position: at, .. }) => position = at,
-                Ok(Poll::HoldsWanted) => drop(self.tell_holds(replica).await),
+                Ok(Poll::HoldsWanted) => drop(self.report_holds(replica).await),
                 Ok(_) | Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
             replica = (replica + 1) % self.clients.len();
@@ -138,13 +138,13 @@ impl FakeAgent {
             stacks.iter().map(|(stack, sequence)| self.applied(*stack, *sequence)).collect();
         let times = if rand::random_bool(0.3) { 2 } else { 1 };
         for time in 0..times {
-            self.report_until_told(first + time, &reports).await;
+            self.report_send_until_known(first + time, &reports).await;
         }
     }
 
-    pub async fn report_until_told(&self, first: usize, reports: &[Report]) -> Outcome {
+    pub async fn report_send_until_known(&self, first: usize, reports: &[Report]) -> Outcome {
         let ids: Vec<EventId> = reports.iter().map(|report| report.id).collect();
-        let ask = Ask::Report { agent: self.id, reports: ids };
+        let ask = Change::Report { agent: self.id, reports: ids };
         let operation = self.recorder.begin(&format!("reports of {}", self.name), ask);
         let batch = ReportBatch { reports: reports.to_vec() };
         let mut replica = first % self.clients.len();
@@ -155,7 +155,7 @@ impl FakeAgent {
             let outcome = match sent.await {
                 Ok(Ok(receipt)) => {
                     let durable = receipt.accepted.into_iter().chain(receipt.duplicates).collect();
-                    Outcome::Acknowledged(Told::Receipt { durable })
+                    Outcome::Acknowledged(Acknowledgement::Receipt { durable })
                 }
                 Ok(Err(error @ ClientError::Problem { .. })) if !error.is_transient() => {
                     Outcome::Refused(error.to_string())
@@ -163,7 +163,7 @@ impl FakeAgent {
                 Ok(Err(error)) => Outcome::Unknown(error.to_string()),
                 Err(_) => Outcome::Unknown("no answer".into()),
             };
-            self.recorder.attempted(operation, replica, began, outcome.clone());
+            self.recorder.record_attempt(operation, replica, began, outcome.clone());
             if !matches!(outcome, Outcome::Unknown(_)) {
                 return outcome;
             }

@@ -1,4 +1,4 @@
-//! Clients that change things: each wish is sent again under the same key, now to this replica and then to the other,
+//! Clients that change things: each change is sent again under the same key, now to this replica and then to the other,
 //! until its outcome is known. Every attempt goes into the history.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::protocol::header;
 use brokkr_api::stacks::Stack;
-use brokkr_testkit::history::{Ask, Outcome, Recorder, Told};
+use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder};
 use brokkr_testkit::unique;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -33,18 +33,18 @@ pub struct Caller {
 
 /// One change that is wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ChangeRequest {
     pub key: String,
     /// What only its contents contain; empty if it has none.
     pub mark: String,
-    ask: Ask,
+    ask: Change,
     method: Method,
     path: String,
     body: Vec<u8>,
 }
 
-impl Wish {
-    fn new(ask: Ask, method: Method, path: String, body: Vec<u8>) -> Self {
+impl ChangeRequest {
+    fn new(ask: Change, method: Method, path: String, body: Vec<u8>) -> Self {
         Self { key: unique("key"), mark: String::new(), ask, method, path, body }
     }
 
@@ -58,7 +58,7 @@ impl Wish {
         let yaml = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {mark}\n  namespace: default\ndata:\n  filling: \"{filling}\"\n"
         );
-        let ask = Ask::Submit { stack: stack.into(), content: Checksum::of(yaml.as_bytes()) };
+        let ask = Change::Submit { stack: stack.into(), content: Checksum::of(yaml.as_bytes()) };
         let path = format!("stacks/{stack}/deployment-objects");
         Self { mark, ..Self::new(ask, Method::POST, path, yaml.into_bytes()) }
     }
@@ -66,18 +66,18 @@ impl Wish {
     pub fn roll_back(stack: &str) -> Self {
         let body = json!({ "keep_open": true }).to_string().into_bytes();
         let path = format!("stacks/{stack}/roll-back");
-        Self::new(Ask::RollBack { stack: stack.into() }, Method::POST, path, body)
+        Self::new(Change::RollBack { stack: stack.into() }, Method::POST, path, body)
     }
 
     pub fn target(stack: &str, selectors: &[&str]) -> Self {
         let body = json!({ "selectors": selectors }).to_string().into_bytes();
         let selectors = selectors.iter().map(|text| (*text).to_owned()).collect();
-        let ask = Ask::Target { stack: stack.into(), selectors };
+        let ask = Change::Target { stack: stack.into(), selectors };
         Self::new(ask, Method::PUT, format!("stacks/{stack}/targets"), body)
     }
 
     pub fn delete(stack: &str) -> Self {
-        let ask = Ask::Delete { stack: stack.into() };
+        let ask = Change::Delete { stack: stack.into() };
         Self::new(ask, Method::DELETE, format!("stacks/{stack}"), Vec::new())
     }
 
@@ -85,15 +85,15 @@ impl Wish {
         &self.body
     }
 
-    /// What an answer to this wish says.
-    fn told(&self, body: &[u8]) -> Result<Told> {
-        if matches!(self.ask, Ask::Target { .. }) {
+    /// What an answer to this change says.
+    fn told(&self, body: &[u8]) -> Result<Acknowledgement> {
+        if matches!(self.ask, Change::Target { .. }) {
             let stack: Stack = serde_json::from_slice(body)?;
-            return Ok(Told::Targets { stack: stack.id });
+            return Ok(Acknowledgement::Targets { stack: stack.id });
         }
         let object: DeploymentObject = serde_json::from_slice(body)?;
         let (stack, sequence, content) = (object.stack_id, object.sequence_id, object.checksum);
-        Ok(Told::Object { stack, sequence, content })
+        Ok(Acknowledgement::Object { stack, sequence, content })
     }
 }
 
@@ -132,15 +132,15 @@ impl Caller {
     }
 
     /// One attempt, by nobody's history.
-    pub async fn attempt(&self, replica: usize, wish: &Wish) -> Outcome {
+    pub async fn attempt(&self, replica: usize, change: &ChangeRequest) -> Outcome {
         let request = self
-            .request(replica, wish.method.clone(), &wish.path)
-            .header(header::IDEMPOTENCY_KEY, &wish.key)
+            .request(replica, change.method.clone(), &change.path)
+            .header(header::IDEMPOTENCY_KEY, &change.key)
             .header(
                 "content-type",
-                if wish.method == Method::POST { "application/yaml" } else { "application/json" },
+                if change.method == Method::POST { "application/yaml" } else { "application/json" },
             )
-            .body(wish.body.clone());
+            .body(change.body.clone());
         let answered = async {
             let response = request.send().await?;
             let status = response.status();
@@ -148,7 +148,7 @@ impl Caller {
         };
         match answered.await {
             Err(error) => Outcome::Unknown(format!("{error:?}")),
-            Ok((status, body)) if status.is_success() => match wish.told(&body) {
+            Ok((status, body)) if status.is_success() => match change.told(&body) {
                 Ok(told) => Outcome::Acknowledged(told),
                 Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
             },
@@ -162,13 +162,13 @@ impl Caller {
     }
 
     /// Asks until it is known what happened, and answers that.
-    pub async fn until_told(&self, first: usize, wish: Wish) -> Outcome {
-        let operation = self.recorder.begin(&wish.key, wish.ask.clone());
+    pub async fn send_until_known(&self, first: usize, change: ChangeRequest) -> Outcome {
+        let operation = self.recorder.begin(&change.key, change.ask.clone());
         let mut replica = first % self.base.len();
         loop {
             let began = self.recorder.now();
-            let outcome = self.attempt(replica, &wish).await;
-            self.recorder.attempted(operation, replica, began, outcome.clone());
+            let outcome = self.attempt(replica, &change).await;
+            self.recorder.record_attempt(operation, replica, began, outcome.clone());
             if !matches!(outcome, Outcome::Unknown(_)) {
                 return outcome;
             }
@@ -179,7 +179,7 @@ impl Caller {
 }
 
 /// Writes until told to stop; then finishes what it has begun.
-pub async fn write_on(
+pub async fn write_until_stopped(
     caller: Caller,
     number: usize,
     seed: u64,
@@ -194,20 +194,20 @@ pub async fn write_on(
         let replica = random.random_range(0..2);
         let stack = STACKS[random.random_range(0..STACKS.len())];
         match random.random_range(0..100) {
-            0..78 => drop(caller.until_told(replica, Wish::submit(stack, bytes)).await),
-            78..86 => drop(caller.until_told(replica, Wish::roll_back(stack)).await),
+            0..78 => drop(caller.send_until_known(replica, ChangeRequest::submit(stack, bytes)).await),
+            78..86 => drop(caller.send_until_known(replica, ChangeRequest::roll_back(stack)).await),
             86..94 => {
                 let selectors: &[&str] =
                     [&["group=a"][..], &["group=b"], &["group=a", "group=b"]][random.random_range(0..3)];
-                caller.until_told(replica, Wish::target("base", selectors)).await;
+                caller.send_until_known(replica, ChangeRequest::target("base", selectors)).await;
             }
             _ => {
                 // A whole life.
                 let stack = format!("brief-{number}-{count}");
                 caller.put_stack(replica, &stack).await?;
-                caller.until_told(replica, Wish::target(&stack, &["group=a"])).await;
-                caller.until_told(replica, Wish::submit(&stack, bytes)).await;
-                caller.until_told(replica, Wish::delete(&stack)).await;
+                caller.send_until_known(replica, ChangeRequest::target(&stack, &["group=a"])).await;
+                caller.send_until_known(replica, ChangeRequest::submit(&stack, bytes)).await;
+                caller.send_until_known(replica, ChangeRequest::delete(&stack)).await;
             }
         }
         tokio::time::sleep(Duration::from_millis(random.random_range(5..40))).await;
@@ -218,7 +218,7 @@ pub async fn write_on(
 /// The object that was acknowledged; anything else is an error.
 pub fn object(outcome: &Outcome) -> Result<brokkr_api::SequenceId> {
     match outcome {
-        Outcome::Acknowledged(Told::Object { sequence, .. }) => Some(*sequence),
+        Outcome::Acknowledged(Acknowledgement::Object { sequence, .. }) => Some(*sequence),
         _ => None,
     }
     .with_context(|| format!("not an object: {outcome:?}"))

@@ -3,26 +3,26 @@
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::Clock;
 
-use crate::world::World;
+use crate::broker_pair::BrokerPair;
 use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_clocks_ten_minutes_off_lock_nobody_out_and_put_nothing_in_another_order() -> Result<()> {
     let clock = Clock::make().await?;
-    let mut world = World::start().await?;
-    for (replica, shift) in world.replicas.iter_mut().zip([600, -600]) {
+    let mut pair = BrokerPair::start().await?;
+    for (replica, shift) in pair.replicas.iter_mut().zip([600, -600]) {
         let variables = clock.shifted(shift);
         replica.relaunch(|launch| launch.envs(variables)).await?;
     }
     for (replica, shift) in [(0, 600), (1, -600)] {
-        let answer = world.caller.request(replica, reqwest::Method::GET, "whoami").send().await?;
+        let answer = pair.caller.request(replica, reqwest::Method::GET, "whoami").send().await?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).context("a date")?;
         let told = jiff::fmt::rfc2822::parse(date)?.timestamp();
         let off = told.as_second() - jiff::Timestamp::now().as_second();
         ensure!((off - shift).abs() < 60, "replica {replica} is {off} s off: the shift had no effect");
         ensure!(answer.status() == 200, "a token is judged by the database's clock");
     }
-    world.load().await?;
-    world.gets_on_within(rounds(15, 100), crate::PATIENCE).await?;
-    world.settled().await
+    pair.start_load().await?;
+    pair.wait_for_progress_within(rounds(15, 100), crate::WAIT_TIMEOUT).await?;
+    pair.finish().await
 }

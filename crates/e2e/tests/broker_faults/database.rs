@@ -14,92 +14,96 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::clients::{Wish, object};
-use crate::world::{Setup, World};
-use crate::{PATIENCE, SOON};
+use crate::broker_pair::{BrokerPair, Setup};
+use crate::clients::{ChangeRequest, object};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::{rounds, runs_in_full};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_05_a_long_transaction_elsewhere_holds_the_feed_back_and_nothing_is_passed_over() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let elsewhere = world.postgres.database().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let elsewhere = pair.postgres.database().await?;
     let mut foreign = elsewhere.connect().await?;
     sqlx::query("CREATE TABLE things (number int)").execute(&mut foreign).await?;
     let mut open = foreign.begin().await?;
     sqlx::query("INSERT INTO things VALUES (1)").execute(&mut *open).await?;
     // Submissions go on; whoever waits for news waits.
-    world.gets_on_within(rounds(3, 20), PATIENCE).await?;
-    let before = world.recorder.snapshot().seen.len();
+    pair.wait_for_progress_within(rounds(3, 20), WAIT_TIMEOUT).await?;
+    let before = pair.recorder.snapshot().seen.len();
     if runs_in_full() {
-        for replica in &world.replicas {
-            replica.wait_for_log("an open transaction holds the outbox back", PATIENCE).await?;
+        for replica in &pair.replicas {
+            replica.wait_for_log("an open transaction holds the outbox back", WAIT_TIMEOUT).await?;
         }
     }
     open.commit().await?;
-    eventually(SOON, "agents to hear again", async || world.recorder.snapshot().seen.len() > before).await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    eventually(RECOVERY_TIMEOUT, "agents to hear again", async || {
+        pair.recorder.snapshot().seen.len() > before
+    })
+    .await?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_06_a_killed_backend_resets_every_session_and_both_replicas_are_ready_within_ten_seconds()
 -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for _ in 0..rounds(1, 5) {
         let victim: i32 = sqlx::query_scalar(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'brokkr-broker' AND pid <> pg_backend_pid() LIMIT 1",
         )
-        .fetch_one(&mut world.beside().await?)
+        .fetch_one(&mut pair.connect_directly().await?)
         .await?;
         kill(Pid::from_raw(victim), Signal::SIGKILL)?;
         // Everybody is disconnected first; then recovery; then everybody is back.
-        eventually(SOON, "the server to be back", async || world.beside().await.is_ok()).await?;
+        eventually(RECOVERY_TIMEOUT, "the server to be back", async || pair.connect_directly().await.is_ok())
+            .await?;
         for replica in 0..2 {
-            world.ready(replica, Duration::from_secs(10)).await?;
+            pair.wait_until_ready(replica, Duration::from_secs(10)).await?;
         }
-        world.gets_on(3).await?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_07_a_restarted_or_crashed_server_loses_nothing_and_polls_are_answered_meanwhile() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for round in 0..rounds(2, 6) {
         if round % 2 == 0 {
-            world.server()?.kill9().await?;
+            pair.server()?.kill9().await?;
         } else {
-            world.server()?.process().stop_by(Signal::SIGINT).await?;
+            pair.server()?.process().stop_by(Signal::SIGINT).await?;
         }
-        for agent in &world.agents {
+        for agent in &pair.agents {
             let polled = agent.poll(round % 2, &agent.ask(Position::default(), None, Duration::ZERO)).await;
             ensure!(matches!(polled, Ok(Poll::Changed { .. })), "from memory: {polled:?}");
         }
-        let refused = world.caller.attempt(round % 2, &Wish::submit("web", 10)).await;
+        let refused = pair.caller.attempt(round % 2, &ChangeRequest::submit("web", 10)).await;
         ensure!(matches!(refused, Outcome::Unknown(_)), "writes wait: {refused:?}");
-        world.server()?.start_again().await?;
+        pair.server()?.start_again().await?;
         for replica in 0..2 {
-            world.ready(replica, PATIENCE).await?;
+            pair.wait_until_ready(replica, WAIT_TIMEOUT).await?;
         }
-        world.gets_on(3).await?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_by_itself() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let mut beside = world.beside().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let mut beside = pair.connect_directly().await?;
     sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
     set_and_reload(&mut beside, "ALTER SYSTEM SET default_transaction_read_only = on").await?;
-    refused_and_readable(&world).await?;
+    refused_and_readable(&pair).await?;
     set_and_reload(&mut beside, "ALTER SYSTEM RESET default_transaction_read_only").await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +114,7 @@ async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself(
         return Ok(());
     };
     let setup = Setup { bytes: 30_000, ..Setup::default() };
-    let mut world = World::start_with(setup, async |_, database| {
+    let mut pair = BrokerPair::start_with(setup, async |_, database| {
         let mut beside = PgConnection::connect(&database.url().replace(database.name(), "postgres")).await?;
         let place = disk.tablespace()?;
         for statement in [
@@ -122,34 +126,34 @@ async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself(
         Ok(())
     })
     .await?;
-    world.load().await?;
+    pair.start_load().await?;
     for _ in 0..rounds(1, 4) {
         disk.fill()?;
-        refused_and_readable(&world).await?;
+        refused_and_readable(&pair).await?;
         ensure!(disk.is_full(), "it was full all the time");
         disk.relieve()?;
-        world.gets_on(3).await?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
     // The server ends before its disk does.
 }
 
 /// Writes get 503 at both replicas; reads and polls get their answer.
-async fn refused_and_readable(world: &World) -> Result<()> {
+async fn refused_and_readable(pair: &BrokerPair) -> Result<()> {
     for replica in 0..2 {
-        let before = world.unknown_at(replica, "503");
-        eventually(SOON, &format!("replica {replica} to refuse writes"), async || {
-            world.unknown_at(replica, "503") > before
+        let before = pair.unknown_outcomes_at(replica, "503");
+        eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to refuse writes"), async || {
+            pair.unknown_outcomes_at(replica, "503") > before
         })
         .await?;
-        let (status, _) = world.caller.get(replica, "stacks").await?;
+        let (status, _) = pair.caller.get(replica, "stacks").await?;
         assert_eq!(status, 200, "reads work");
-        let agent = &world.agents[replica];
+        let agent = &pair.agents[replica];
         let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
         ensure!(matches!(polled, Poll::Changed { .. }), "{polled:?}");
     }
     assert_eq!(
-        world.unknown("500 Internal"),
+        pair.unknown_outcomes("500 Internal"),
         0,
         "a database that cannot write is no error of the broker's own"
     );
@@ -224,29 +228,31 @@ impl Drop for SmallDisk {
 async fn row_11_slow_statements_that_take_every_connection_are_answered_soon_and_polls_at_once() -> Result<()>
 {
     let setup = Setup { arguments: &["--database-connections=4"], ..Setup::default() };
-    let mut world = World::start_with(setup, async |_, _| Ok(())).await?;
-    world.load().await?;
-    let mut beside = world.beside().await?;
+    let mut pair = BrokerPair::start_with(setup, async |_, _| Ok(())).await?;
+    pair.start_load().await?;
+    let mut beside = pair.connect_directly().await?;
     let mut lock = beside.begin().await?;
     sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
     let slow: Vec<_> = (0..10)
         .map(|number| {
-            let caller = world.caller.clone();
-            tokio::spawn(async move { caller.until_told(number, Wish::submit("web", 100)).await })
+            let caller = pair.caller.clone();
+            tokio::spawn(
+                async move { caller.send_until_known(number, ChangeRequest::submit("web", 100)).await },
+            )
         })
         .collect();
     let started = Instant::now();
     let mut shed = 0;
     while started.elapsed() < Duration::from_secs(rounds(6, 20) as u64) {
         for replica in 0..2 {
-            let agent = &world.agents[replica];
+            let agent = &pair.agents[replica];
             let asked = Instant::now();
             let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
             ensure!(matches!(polled, Poll::Changed { .. }), "{polled:?}");
             ensure!(asked.elapsed() < Duration::from_secs(1), "a poll waited {:?}", asked.elapsed());
             let asked = Instant::now();
-            let (status, _) = world.caller.get(replica, "/readyz").await?;
-            let (alive, _) = world.caller.get(replica, "/livez").await?;
+            let (status, _) = pair.caller.get(replica, "/readyz").await?;
+            let (alive, _) = pair.caller.get(replica, "/livez").await?;
             ensure!(
                 alive == 200 && asked.elapsed() < Duration::from_secs(4),
                 "{alive} {:?}",
@@ -257,37 +263,37 @@ async fn row_11_slow_statements_that_take_every_connection_are_answered_soon_and
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("readiness said no {shed} times");
-    assert!(world.unknown("503") > 0, "who gets no connection is told to come back");
+    assert!(pair.unknown_outcomes("503") > 0, "who gets no connection is told to come back");
     lock.rollback().await?;
     for one in slow {
-        object(&tokio::time::timeout(PATIENCE, one).await??)?;
+        object(&tokio::time::timeout(WAIT_TIMEOUT, one).await??)?;
     }
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_14_a_tail_whose_connection_is_lost_again_and_again_is_late_and_misses_nothing() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for round in 0..rounds(8, 40) {
-        world.proxies[round % 2].cut_all();
-        world.one_gets_on((round + 1) % 2, 2).await?;
+        pair.proxies[round % 2].cut_all();
+        pair.wait_for_progress_at((round + 1) % 2, 2).await?;
     }
     // One of them cannot reach the database at all for a while, and is told nothing.
-    world.proxies[1].set_link(brokkr_testkit::pgproxy::Link::Refusing);
-    world.proxies[1].cut_all();
-    world.one_gets_on(0, 10).await?;
-    world.in_trouble(1).await?;
-    world.proxies[1].heal();
-    let newest = world.caller.until_told(0, Wish::submit("web", 100)).await;
+    pair.proxies[1].set_link(brokkr_testkit::pgproxy::Link::Refusing);
+    pair.proxies[1].cut_all();
+    pair.wait_for_progress_at(0, 10).await?;
+    pair.wait_until_degraded(1).await?;
+    pair.proxies[1].heal();
+    let newest = pair.caller.send_until_known(0, ChangeRequest::submit("web", 100)).await;
     let newest = object(&newest)?;
-    let agent = &world.agents[0];
-    eventually(SOON, "the other replica to show it", async || match agent.view(1).await {
+    let agent = &pair.agents[0];
+    eventually(RECOVERY_TIMEOUT, "the other replica to show it", async || match agent.view(1).await {
         Ok(view) if view.stacks.iter().any(|(_, sequence)| *sequence >= newest) => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }

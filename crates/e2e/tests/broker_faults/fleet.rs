@@ -12,44 +12,44 @@ use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
 
 use crate::agents::FakeAgent;
-use crate::clients::{Wish, object};
-use crate::world::World;
-use crate::{PATIENCE, SOON};
+use crate::broker_pair::BrokerPair;
+use crate::clients::{ChangeRequest, object};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it_is() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for _ in 0..rounds(1, 3) {
-        world.proxies[0].set_link(Link::Blackhole);
-        world.one_gets_on(1, 5).await?;
-        world.in_trouble(0).await?;
-        let agent = &world.agents[0];
+        pair.proxies[0].set_link(Link::Blackhole);
+        pair.wait_for_progress_at(1, 5).await?;
+        pair.wait_until_degraded(0).await?;
+        let agent = &pair.agents[0];
         let polled = agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
         ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
-        world.proxies[0].heal();
+        pair.proxies[0].heal();
         // What was open then stays silent for ever: it has to be given up.
-        world.ready(0, PATIENCE).await?;
-        world.gets_on(3).await?;
+        pair.wait_until_ready(0, WAIT_TIMEOUT).await?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_disturbed() -> Result<()> {
-    let mut world = World::start().await?;
+    let mut pair = BrokerPair::start().await?;
     let count = rounds(80, 2000);
-    let herd = herd(&world, count).await?;
-    world.load().await?;
-    world.replicas[0].restart().await?;
+    let herd = herd(&pair, count).await?;
+    pair.start_load().await?;
+    pair.replicas[0].restart().await?;
     let started = Instant::now();
     let polling = herd.iter().map(|agent| async move {
         let mut failures = 0;
         loop {
             match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await {
                 Ok(Poll::Changed { spread, .. }) => break Ok((failures, spread)),
-                Ok(Poll::HoldsWanted | Poll::Behind { .. }) | Err(_) if started.elapsed() < PATIENCE => {
+                Ok(Poll::HoldsWanted | Poll::Behind { .. }) | Err(_) if started.elapsed() < WAIT_TIMEOUT => {
                     failures += 1;
                 }
                 other => break Err(anyhow::anyhow!("{other:?}")),
@@ -62,17 +62,16 @@ async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_dist
     println!("{count} agents served within {:?}, {failures} tries in vain", started.elapsed());
     ensure!(failures <= count, "an error storm: {failures} failures of {count} agents");
     ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer tells how far to spread");
-    world.gets_on(5).await?;
-    world.settled().await
+    pair.wait_for_progress(5).await?;
+    pair.finish().await
 }
 
 /// Agents with a connection each.
-async fn herd(world: &World, count: usize) -> Result<Vec<FakeAgent>> {
+async fn herd(pair: &BrokerPair, count: usize) -> Result<Vec<FakeAgent>> {
     let mut herd = Vec::with_capacity(count);
     for number in 0..count {
-        let mut agent =
-            FakeAgent::join(&world.admins, &format!("herd-{number}"), "h", Arc::default()).await?;
-        agent.clients = world.clients(&Credential::Agent(agent.identity.clone()))?;
+        let mut agent = FakeAgent::join(&pair.admins, &format!("herd-{number}"), "h", Arc::default()).await?;
+        agent.clients = pair.clients(&Credential::Agent(agent.identity.clone()))?;
         herd.push(agent);
     }
     Ok(herd)
@@ -81,27 +80,28 @@ async fn herd(world: &World, count: usize) -> Result<Vec<FakeAgent>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_46_a_revoked_key_gets_nothing_more_at_any_replica_and_a_changed_one_strands_nobody() -> Result<()>
 {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for round in 0..rounds(2, 6) {
-        revoked(&world, round).await?;
-        rotated(&world, round).await?;
+        revoked(&pair, round).await?;
+        rotated(&pair, round).await?;
     }
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 /// It waits at one replica while its key is revoked at the other.
-async fn revoked(world: &World, round: usize) -> Result<()> {
+async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
-    let agent = FakeAgent::join(&world.admins, &format!("leaver-{round}"), "none", Arc::default()).await?;
-    let Poll::Changed { etag, position, .. } = eventually(SOON, "both replicas to know it", async || {
-        match agent.poll(there, &agent.ask(Position::default(), None, Duration::ZERO)).await {
-            Ok(poll @ Poll::Changed { .. }) => Some(poll),
-            _ => None,
-        }
-    })
-    .await?
+    let agent = FakeAgent::join(&pair.admins, &format!("leaver-{round}"), "none", Arc::default()).await?;
+    let Poll::Changed { etag, position, .. } =
+        eventually(RECOVERY_TIMEOUT, "both replicas to know it", async || {
+            match agent.poll(there, &agent.ask(Position::default(), None, Duration::ZERO)).await {
+                Ok(poll @ Poll::Changed { .. }) => Some(poll),
+                _ => None,
+            }
+        })
+        .await?
     else {
         anyhow::bail!("an answer")
     };
@@ -109,7 +109,7 @@ async fn revoked(world: &World, round: usize) -> Result<()> {
         let (agent, ask) = (agent.clone(), agent.ask(position, Some(etag), Duration::from_secs(60)));
         async move { agent.poll(there, &ask).await }
     });
-    world.admins[here].revoke_agent_keys(&agent.name).await?;
+    pair.admins[here].revoke_agent_keys(&agent.name).await?;
     let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
     let refused = |polled: &Result<Poll, brokkr_client::ClientError>| {
         polled
@@ -128,33 +128,33 @@ async fn revoked(world: &World, round: usize) -> Result<()> {
 }
 
 /// The answer to the change is lost; both keys work; the change is asked for again and is the same.
-async fn rotated(world: &World, round: usize) -> Result<()> {
+async fn rotated(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
-    let agent = FakeAgent::join(&world.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
+    let agent = FakeAgent::join(&pair.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
     let key = AgentKey::generate()?;
     let wanted = RotateKey { public_key: key.public_key_base64url() };
-    eventually(SOON, "the replica to know it", async || {
+    eventually(RECOVERY_TIMEOUT, "the replica to know it", async || {
         agent.poll(here, &agent.ask(Position::default(), None, Duration::ZERO)).await
     })
     .await?;
-    let lost = world.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
+    let lost = pair.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
     let first = agent.clients[here].rotate_key(agent.id, &wanted).await;
     ensure!(first.is_err() && lost.hits() == 1, "the answer was to be lost: {first:?}");
-    let changed = agent.with_key(&world.admins, key);
+    let changed = agent.with_key(&pair.admins, key);
     for replica in [here, there] {
         for (which, agent) in [("old", &agent), ("new", &changed)] {
-            eventually(SOON, &format!("replica {replica} to take the {which} key"), async || {
+            eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to take the {which} key"), async || {
                 agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await
             })
             .await?;
         }
     }
     changed.clients[there].rotate_key(agent.id, &wanted).await?;
-    object(&world.caller.until_told(here, Wish::submit("web", 10)).await)?;
+    object(&pair.caller.send_until_known(here, ChangeRequest::submit("web", 10)).await)?;
     Ok(())
 }
 
-impl World {
+impl BrokerPair {
     /// A client of each replica with connections of its own.
     pub fn clients(&self, credential: &Credential) -> Result<Vec<Client>> {
         let build = |replica: &brokkr_testkit::Broker| {

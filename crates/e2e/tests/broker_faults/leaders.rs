@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Matcher, Rule, When};
 
-use crate::world::World;
-use crate::{PATIENCE, SOON};
+use crate::broker_pair::BrokerPair;
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::rounds;
 
 /// What only the one writes that has the lease.
@@ -15,16 +15,17 @@ const CHAINS: &str = "insert into audit_chain";
 const TAKES: &str = "insert into leases";
 
 /// Counts how often the leader writes, at each replica, without doing anything to it.
-fn watch(world: &World) -> [Rule; 2] {
+fn watch(pair: &BrokerPair) -> [Rule; 2] {
     let nothing = Fault::Delay(Duration::ZERO);
-    world.proxies.each_ref().map(|proxy| proxy.when(Matcher::statement(CHAINS), When::Before, nothing))
+    pair.proxies.each_ref().map(|proxy| proxy.when(Matcher::statement(CHAINS), When::Before, nothing))
 }
 
 /// Which replica writes as the leader.
-async fn leader(world: &World) -> Result<usize> {
-    let watched = watch(world);
-    let found =
-        eventually(SOON, "somebody to lead", async || watched.iter().position(|rule| rule.hits() > 0));
+async fn leader(pair: &BrokerPair) -> Result<usize> {
+    let watched = watch(pair);
+    let found = eventually(RECOVERY_TIMEOUT, "somebody to lead", async || {
+        watched.iter().position(|rule| rule.hits() > 0)
+    });
     let found = found.await?;
     watched.iter().for_each(Rule::release);
     Ok(found)
@@ -32,69 +33,69 @@ async fn leader(world: &World) -> Result<usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_both_replicas_have_the_same_duties_and_there_is_one_result() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let led = leader(&world).await?;
-    let watched = watch(&world);
-    world.gets_on_within(rounds(10, 60), PATIENCE).await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let led = leader(&pair).await?;
+    let watched = watch(&pair);
+    pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
     ensure!(watched[1 - led].hits() == 0, "S15: at any time one replica chains, not both");
     // The leader dies; the other takes over, and there is still one chain.
-    world.replicas[led].kill9();
-    eventually(PATIENCE, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
-    world.replicas[led].start_again().await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.replicas[led].kill9();
+    eventually(WAIT_TIMEOUT, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
+    pair.replicas[led].start_again().await?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_16_a_leader_that_was_paused_past_its_lease_writes_nothing_any_more() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for _ in 0..rounds(1, 3) {
-        let led = leader(&world).await?;
+        let led = leader(&pair).await?;
         // It has just taken its lease once more when everything stands still for it.
-        let held = world.proxies[led].when(Matcher::statement(TAKES).nth(1), When::After, Fault::Hold);
-        held.wait_for_hits(1, SOON).await?;
-        let watched = watch(&world);
-        eventually(PATIENCE, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
+        let held = pair.proxies[led].when(Matcher::statement(TAKES).nth(1), When::After, Fault::Hold);
+        held.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
+        let watched = watch(&pair);
+        eventually(WAIT_TIMEOUT, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
         let before = watched[led].hits();
         held.release();
-        world.gets_on_within(rounds(5, 10), PATIENCE).await?;
+        pair.wait_for_progress_within(rounds(5, 10), WAIT_TIMEOUT).await?;
         let after = watched[led].hits();
         ensure!(after == before, "S15: it wrote {} times on a lease that it had lost", after - before);
         watched.iter().for_each(Rule::release);
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_16_a_replica_that_was_stopped_for_a_while_goes_on_where_the_others_are() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let led = leader(&world).await?;
-    world.replicas[led].pause()?;
-    let watched = watch(&world);
-    eventually(PATIENCE, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let led = leader(&pair).await?;
+    pair.replicas[led].pause()?;
+    let watched = watch(&pair);
+    eventually(WAIT_TIMEOUT, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;
     tokio::time::sleep(Duration::from_secs(rounds(1, 45) as u64)).await;
-    world.replicas[led].resume()?;
-    world.ready(led, PATIENCE).await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.replicas[led].resume()?;
+    pair.wait_until_ready(led, WAIT_TIMEOUT).await?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_connections_that_go_silent_in_the_middle_of_a_statement_are_given_up() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     // The reader of the outbox, and as many requests as there are connections.
-    let reader = world.proxies[0].when(Matcher::statement("from outbox").nth(1), When::After, Fault::Silence);
+    let reader = pair.proxies[0].when(Matcher::statement("from outbox").nth(1), When::After, Fault::Silence);
     let commits = Matcher::commit_of("insert into deployment_objects").first(rounds(5, 25));
-    let silent = world.proxies[0].when(commits, When::After, Fault::Silence);
-    reader.wait_for_hits(1, SOON).await?;
-    silent.wait_for_hits(1, SOON).await?;
-    world.one_gets_on(1, 5).await?;
-    world.ready(0, Duration::from_secs(90)).await?;
-    world.proxies[0].heal();
-    world.gets_on_within(3, PATIENCE).await?;
-    world.settled().await
+    let silent = pair.proxies[0].when(commits, When::After, Fault::Silence);
+    reader.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
+    silent.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
+    pair.wait_for_progress_at(1, 5).await?;
+    pair.wait_until_ready(0, Duration::from_secs(90)).await?;
+    pair.proxies[0].heal();
+    pair.wait_for_progress_within(3, WAIT_TIMEOUT).await?;
+    pair.finish().await
 }

@@ -10,16 +10,16 @@ use brokkr_testkit::proxy::{Action, Matcher};
 use brokkr_testkit::{Attempt, FaultProxy, eventually};
 use bytes::Bytes;
 
-use crate::PATIENCE;
-use crate::world::World;
+use crate::WAIT_TIMEOUT;
+use crate::broker_pair::BrokerPair;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobody() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let pem = world.authority.pem();
-    let liar = FaultProxy::in_front_of(&world.replicas[0].url(), &pem, &world.authority).await?;
-    let (agent, other) = (&world.agents[0], &world.agents[1]);
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let pem = pair.authority.pem();
+    let liar = FaultProxy::in_front_of(&pair.replicas[0].url(), &pem, &pair.authority).await?;
+    let (agent, other) = (&pair.agents[0], &pair.agents[1]);
     let ask = agent.ask(Position::default(), None, Duration::ZERO);
     let client = Client::builder(liar.url().parse()?)
         .ca_pem(pem)
@@ -28,7 +28,7 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
     let Poll::Changed { position, .. } = client.target_state(agent.id, &ask).await? else {
         anyhow::bail!("the truth is taken")
     };
-    let foreign = Bytes::from(other_answer(&world, other.id).await?);
+    let foreign = Bytes::from(other_answer(&pair, other.id).await?);
     let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
     let lies = [
         ("altered", Action::change_body(|_, body| flipped(&body))),
@@ -44,11 +44,11 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
         rule.release();
     }
     liar.heal();
-    world.gets_on(3).await?;
+    pair.wait_for_progress(3).await?;
     // Who claims to have seen what the database does not know is told nothing older: everything is put on hold, until
     // an operator says that this database counts.
     let future = Position { horizon: position.horizon + 1_000_000, ..position };
-    eventually(PATIENCE, "an agent from the future to be held", async || {
+    eventually(WAIT_TIMEOUT, "an agent from the future to be held", async || {
         let told = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
         assert!(!matches!(told, Ok(Poll::Changed { .. })), "S2: {told:?}");
         if matches!(told, Ok(Poll::Held { .. })) {
@@ -58,13 +58,13 @@ async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobo
         }
     })
     .await?;
-    world.raise_epoch().await?;
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.raise_epoch().await?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
-async fn other_answer(world: &World, other: brokkr_api::AgentId) -> Result<Vec<u8>> {
-    let request = world.caller.request(0, reqwest::Method::GET, &format!("agents/{other}/target-state"));
+async fn other_answer(pair: &BrokerPair, other: brokkr_api::AgentId) -> Result<Vec<u8>> {
+    let request = pair.caller.request(0, reqwest::Method::GET, &format!("agents/{other}/target-state"));
     let answer = request.header("accept", brokkr_api::protocol::ENVELOPE_MEDIA_TYPE).send().await?;
     Ok(answer.bytes().await.context("the answer of another agent")?.to_vec())
 }

@@ -7,8 +7,8 @@
 //! `BROKKR_FAULTS=all` runs each row in full; without it, rows take fewer rounds.
 
 mod agents;
+mod broker_pair;
 mod clients;
-mod world;
 
 mod clock;
 mod database;
@@ -23,6 +23,6 @@ mod submissions;
 use std::time::Duration;
 
 /// How long anything may take that has to happen after all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take until both replicas get on after a fault has ended.
-const SOON: Duration = Duration::from_secs(20);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);

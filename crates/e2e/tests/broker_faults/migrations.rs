@@ -6,8 +6,8 @@ use brokkr_testkit::pgproxy::{Fault, Matcher, When};
 use brokkr_testkit::programs::program;
 use brokkr_testkit::{Database, Launch, PgProxy, Postgres, Process, Scratch, eventually};
 
-use crate::PATIENCE;
-use crate::world::World;
+use crate::WAIT_TIMEOUT;
+use crate::broker_pair::BrokerPair;
 use brokkr_e2e::rounds;
 
 /// Everything that makes a schema, as one text.
@@ -52,7 +52,7 @@ async fn row_50_a_migration_killed_at_each_step_and_run_again_ends_in_the_same_s
         ]);
         let process = Process::start(launch, scratch.path())?;
         let what = format!("step {step}, or the end");
-        eventually(PATIENCE, &what, async || held.hits() > 0 || !process.is_running()).await?;
+        eventually(WAIT_TIMEOUT, &what, async || held.hits() > 0 || !process.is_running()).await?;
         if held.hits() == 0 {
             break;
         }
@@ -72,11 +72,11 @@ async fn row_50_a_migration_killed_at_each_step_and_run_again_ends_in_the_same_s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_50_replicas_serve_on_while_others_migrate() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for _ in 0..rounds(2, 5) {
-        migrate(&world.database.url()).await?;
-        world.gets_on(2).await?;
+        migrate(&pair.database.url()).await?;
+        pair.wait_for_progress(2).await?;
     }
-    world.settled().await
+    pair.finish().await
 }

@@ -14,8 +14,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use sqlx::Connection as _;
 
-use crate::PATIENCE;
-use crate::world::World;
+use crate::WAIT_TIMEOUT;
+use crate::broker_pair::BrokerPair;
 
 /// Without the variable: so many that an ordinary run stays short.
 const FIXED: usize = 2;
@@ -70,17 +70,17 @@ async fn row_pairs_by_seed() -> Result<()> {
     let seed = seed();
     let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
     let mut failed = Vec::new();
-    let mut world = World::start().await?;
+    let mut pair = BrokerPair::start().await?;
     for number in 0..pairs {
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
         let one = ALL[random.random_range(0..ALL.len())];
         let two = ALL[random.random_range(0..ALL.len())];
         let what = format!("pair {number}: {one:?} + {two:?}");
         println!("{what}");
-        if let Err(error) = withstand(&mut world, one, two, &mut random).await {
+        if let Err(error) = withstand(&mut pair, one, two, &mut random).await {
             failed.push(format!("{what}: {error:#}"));
             // What went wrong once would be found again in every later history.
-            world = World::start().await?;
+            pair = BrokerPair::start().await?;
         }
     }
     println!("pairs: {pairs}, violations: {}", failed.len());
@@ -88,59 +88,59 @@ async fn row_pairs_by_seed() -> Result<()> {
     Ok(())
 }
 
-async fn withstand(world: &mut World, one: Trouble, two: Trouble, random: &mut StdRng) -> Result<()> {
-    world.load().await?;
+async fn withstand(pair: &mut BrokerPair, one: Trouble, two: Trouble, random: &mut StdRng) -> Result<()> {
+    pair.start_load().await?;
     let (here, there) = (random.random_range(0..2), random.random_range(0..2));
     let nth = random.random_range(1..4);
     // One may make the other impossible, a crashed server for instance. What counts is what holds afterwards.
-    let (first, second) = tokio::join!(bring(world, one, here, nth), bring(world, two, there, nth));
+    let (first, second) = tokio::join!(bring(pair, one, here, nth), bring(pair, two, there, nth));
     for (trouble, outcome) in [(one, first), (two, second)] {
         if let Err(error) = outcome {
             println!("  {trouble:?}: {error:#}");
         }
     }
-    for proxy in &world.proxies {
+    for proxy in &pair.proxies {
         proxy.heal();
     }
     for replica in 0..2 {
-        world.ready(replica, PATIENCE).await?;
+        pair.wait_until_ready(replica, WAIT_TIMEOUT).await?;
     }
-    world.gets_on_within(3, PATIENCE).await?;
-    world.settle().await
+    pair.wait_for_progress_within(3, WAIT_TIMEOUT).await?;
+    pair.check_history().await
 }
 
 /// Brings one trouble about at a replica, and ends it.
-async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result<()> {
-    let proxy = &world.proxies[at];
+async fn bring(pair: &BrokerPair, trouble: Trouble, at: usize, nth: usize) -> Result<()> {
+    let proxy = &pair.proxies[at];
     let write = Matcher::statement(WRITES[nth]);
     match trouble {
         Trouble::KillReplica => {
-            world.replicas[at].kill9();
+            pair.replicas[at].kill9();
             tokio::time::sleep(Duration::from_millis(300)).await;
-            world.replicas[at].start_again().await?;
+            pair.replicas[at].start_again().await?;
         }
         Trouble::PauseReplica => {
-            world.replicas[at].pause()?;
+            pair.replicas[at].pause()?;
             tokio::time::sleep(WHILE).await;
-            world.replicas[at].resume()?;
+            pair.replicas[at].resume()?;
         }
         Trouble::CutAfterCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
-                .wait_for_hits(1, PATIENCE)
+                .wait_for_hits(1, WAIT_TIMEOUT)
                 .await?;
         }
         Trouble::CutBeforeCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
-                .wait_for_hits(1, PATIENCE)
+                .wait_for_hits(1, WAIT_TIMEOUT)
                 .await?;
         }
         Trouble::CutStatement => {
-            proxy.when(write.first(nth), When::After, Fault::Cut).wait_for_hits(1, PATIENCE).await?;
+            proxy.when(write.first(nth), When::After, Fault::Cut).wait_for_hits(1, WAIT_TIMEOUT).await?;
         }
         Trouble::SilentConnection => {
-            proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, PATIENCE).await?;
+            proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, WAIT_TIMEOUT).await?;
         }
         Trouble::SilentLink => {
             proxy.set_link(Link::Blackhole);
@@ -161,7 +161,7 @@ async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result
             let victim: i32 = sqlx::query_scalar(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'brokkr-broker' ORDER BY random() LIMIT 1",
             )
-            .fetch_one(&mut world.beside().await?)
+            .fetch_one(&mut pair.connect_directly().await?)
             .await?;
             kill(Pid::from_raw(victim), Signal::SIGKILL)?;
         }
@@ -169,29 +169,29 @@ async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result
             sqlx::query(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'brokkr-broker'",
             )
-            .execute(&mut world.beside().await?)
+            .execute(&mut pair.connect_directly().await?)
             .await?;
         }
         Trouble::CrashServer => {
-            world.server()?.kill9().await?;
-            world.server()?.start_again().await?;
+            pair.server()?.kill9().await?;
+            pair.server()?.start_again().await?;
         }
         Trouble::ReadOnly => {
-            let mut beside = world.beside().await?;
+            let mut beside = pair.connect_directly().await?;
             sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut beside).await?;
             sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
             tokio::time::sleep(WHILE).await;
-            writable(world).await?;
+            writable(pair).await?;
         }
         Trouble::OpenTransaction => {
-            let mut beside = world.beside().await?;
+            let mut beside = pair.connect_directly().await?;
             let mut open = beside.begin().await?;
             sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
             tokio::time::sleep(WHILE).await;
             open.commit().await?;
         }
         Trouble::LockedStack => {
-            let mut beside = world.beside().await?;
+            let mut beside = pair.connect_directly().await?;
             let mut lock = beside.begin().await?;
             sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
             tokio::time::sleep(WHILE * 2).await;
@@ -202,9 +202,9 @@ async fn bring(world: &World, trouble: Trouble, at: usize, nth: usize) -> Result
 }
 
 /// Ends read-only, however long the server takes to be there.
-async fn writable(world: &World) -> Result<()> {
-    brokkr_testkit::eventually(PATIENCE, "the database to be writable", async || {
-        let mut beside = world.beside().await?;
+async fn writable(pair: &BrokerPair) -> Result<()> {
+    brokkr_testkit::eventually(WAIT_TIMEOUT, "the database to be writable", async || {
+        let mut beside = pair.connect_directly().await?;
         sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
         sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut beside).await?;
         sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;

@@ -8,16 +8,16 @@ use brokkr_api::{AgentId, Position, SequenceId, StackId};
 use brokkr_client::Poll;
 use brokkr_testkit::eventually;
 
-use crate::clients::{Wish, object};
-use crate::world::World;
-use crate::{PATIENCE, SOON};
+use crate::broker_pair::BrokerPair;
+use crate::clients::{ChangeRequest, object};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 
 type Known = HashMap<AgentId, (Position, HashMap<StackId, SequenceId>)>;
 
 /// What every agent has seen, and where.
-async fn known(world: &World) -> Result<Known> {
+async fn known(pair: &BrokerPair) -> Result<Known> {
     let mut known = Known::new();
-    for agent in &world.agents {
+    for agent in &pair.agents {
         match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await? {
             Poll::Changed { envelope, position, .. } => {
                 let stacks =
@@ -31,8 +31,8 @@ async fn known(world: &World) -> Result<Known> {
 }
 
 /// Nobody is told less than it knew; an error if somebody is not told to hold.
-async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> Result<()> {
-    let polls = world.agents.iter().map(|agent| async move {
+async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> Result<()> {
+    let polls = pair.agents.iter().map(|agent| async move {
         let (position, stacks) = &known[&agent.id];
         match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
             Ok(Poll::Changed { envelope, .. }) => {
@@ -49,7 +49,7 @@ async fn nobody_goes_back(world: &World, known: &Known, replica: usize) -> Resul
             }
             Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
             Ok(Poll::HoldsWanted) => {
-                agent.tell_holds(replica).await?;
+                agent.report_holds(replica).await?;
                 bail!("{} was asked what it holds", agent.name)
             }
             other => bail!("{} at {position} is told {other:?}", agent.name),
@@ -73,32 +73,32 @@ async fn row_09_a_database_put_back_in_time_sends_no_agent_back_and_gives_no_id_
 
 /// The replicas either serve on over what has taken the database's place, or are started anew on it.
 async fn goes_back(serving: bool) -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    world.settle().await?;
-    let backup = world.server()?.back_up().await?;
-    world.load().await?;
-    world.gets_on(10).await?;
-    world.settle().await?;
-    let known = known(&world).await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    pair.check_history().await?;
+    let backup = pair.server()?.back_up().await?;
+    pair.start_load().await?;
+    pair.wait_for_progress(10).await?;
+    pair.check_history().await?;
+    let known = known(&pair).await?;
     let highest = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
 
     if serving {
-        world.server()?.restore(&backup).await?;
+        pair.server()?.restore(&backup).await?;
     } else {
-        world.replicas.iter().for_each(|replica| replica.kill9());
-        world.server()?.restore(&backup).await?;
-        for replica in &world.replicas {
+        pair.replicas.iter().for_each(|replica| replica.kill9());
+        pair.server()?.restore(&backup).await?;
+        for replica in &pair.replicas {
             replica.start_again().await?;
         }
     }
     for replica in 0..2 {
         let what = format!("replica {replica} to hold everybody");
-        eventually(PATIENCE, &what, async || nobody_goes_back(&world, &known, replica).await).await?;
+        eventually(WAIT_TIMEOUT, &what, async || nobody_goes_back(&pair, &known, replica).await).await?;
     }
-    world.raise_epoch().await?;
-    eventually(SOON, "both replicas to serve again", async || {
-        for agent in &world.agents {
+    pair.raise_epoch().await?;
+    eventually(RECOVERY_TIMEOUT, "both replicas to serve again", async || {
+        for agent in &pair.agents {
             for replica in 0..2 {
                 agent.view(replica).await?;
             }
@@ -106,7 +106,7 @@ async fn goes_back(serving: bool) -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    let next = object(&world.caller.until_told(1, Wish::submit("web", 100)).await)?;
+    let next = object(&pair.caller.send_until_known(1, ChangeRequest::submit("web", 100)).await)?;
     ensure!(Some(next) > highest, "A4: {next} was given out although agents know {highest:?}");
     Ok(())
 }

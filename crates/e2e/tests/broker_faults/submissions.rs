@@ -7,9 +7,9 @@ use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Matcher, When};
 use sqlx::Connection as _;
 
-use crate::clients::{Wish, object};
-use crate::world::World;
-use crate::{PATIENCE, SOON};
+use crate::broker_pair::BrokerPair;
+use crate::clients::{ChangeRequest, object};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::{rounds, runs_in_full};
 
 const INSERT: &str = "insert into deployment_objects";
@@ -27,71 +27,71 @@ const STEPS: [&str; 6] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_a_retry_makes_one()
 -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     let mut places = vec![None];
     if runs_in_full() {
         places.extend(STEPS.map(Some));
     }
     for place in places {
-        let wish = Wish::submit("web", 200);
+        let change = ChangeRequest::submit("web", 200);
         let place = match place {
-            None => Matcher::commit_of(INSERT).carrying(&wish.mark),
+            None => Matcher::commit_of(INSERT).carrying(&change.mark),
             Some(step) => Matcher::statement(step),
         };
-        let held = world.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
-        let (caller, key) = (world.caller.clone(), wish.key.clone());
-        let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
-        held.wait_for_hits(1, PATIENCE).await?;
-        world.replicas[0].kill9();
+        let held = pair.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
+        let (caller, key) = (pair.caller.clone(), change.key.clone());
+        let submitting = tokio::spawn(async move { caller.send_until_known(0, change).await });
+        held.wait_for_hits(1, WAIT_TIMEOUT).await?;
+        pair.replicas[0].kill9();
         held.discard();
         let visible: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE status IS NULL")
-            .fetch_one(&mut world.beside().await?)
+            .fetch_one(&mut pair.connect_directly().await?)
             .await?;
         assert_eq!(visible, 0, "what was not committed is not visible");
-        world.replicas[0].start_again().await?;
-        object(&tokio::time::timeout(PATIENCE, submitting).await??).with_context(|| key)?;
-        world.gets_on(3).await?;
+        pair.replicas[0].start_again().await?;
+        object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??).with_context(|| key)?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_02_killed_between_the_commit_and_the_reply_a_retry_gets_the_same_object() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
     for round in 0..rounds(2, 10) {
         let killed = round % 2;
         let stack = format!("only-{round}");
-        world.caller.put_stack(0, &stack).await?;
-        let wish = Wish::submit(&stack, 200);
-        let commit = Matcher::commit_of(INSERT).carrying(&wish.mark).nth(1);
-        let held = world.proxies[killed].when(commit, When::After, Fault::Hold);
-        let caller = world.caller.clone();
-        let submitting = tokio::spawn(async move { caller.until_told(killed, wish).await });
-        held.wait_for_hits(1, PATIENCE).await?;
-        world.replicas[killed].kill9();
+        pair.caller.put_stack(0, &stack).await?;
+        let change = ChangeRequest::submit(&stack, 200);
+        let commit = Matcher::commit_of(INSERT).carrying(&change.mark).nth(1);
+        let held = pair.proxies[killed].when(commit, When::After, Fault::Hold);
+        let caller = pair.caller.clone();
+        let submitting = tokio::spawn(async move { caller.send_until_known(killed, change).await });
+        held.wait_for_hits(1, WAIT_TIMEOUT).await?;
+        pair.replicas[killed].kill9();
         held.discard();
-        let sequence = object(&tokio::time::timeout(PATIENCE, submitting).await??)?;
-        world.replicas[killed].start_again().await?;
+        let sequence = object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??)?;
+        pair.replicas[killed].start_again().await?;
         let stored: Vec<i64> = sqlx::query_scalar(
             "SELECT o.sequence_id FROM deployment_objects o JOIN stacks s ON s.id = o.stack_id WHERE s.name = $1",
         )
         .bind(&stack)
-        .fetch_all(&mut world.beside().await?)
+        .fetch_all(&mut pair.connect_directly().await?)
         .await?;
         assert_eq!(stored, [sequence.0], "once, and the same");
-        world.gets_on(3).await?;
+        pair.wait_for_progress(3).await?;
     }
-    world.settled().await
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_03_a_connection_cut_between_commit_and_its_answer_leaves_the_outcome_open_and_the_key_tells()
 -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    let cuts: Vec<_> = world
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let cuts: Vec<_> = pair
         .proxies
         .iter()
         .flat_map(|proxy| {
@@ -101,22 +101,26 @@ async fn row_03_a_connection_cut_between_commit_and_its_answer_leaves_the_outcom
         })
         .collect();
     for cut in &cuts[..2] {
-        cut.wait_for_hits(1, PATIENCE).await?;
+        cut.wait_for_hits(1, WAIT_TIMEOUT).await?;
     }
-    world.gets_on_within(rounds(10, 60), PATIENCE).await?;
+    pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
     assert!(
-        world.unknown("503") > 0,
+        pair.unknown_outcomes("503") > 0,
         "who committed and was not told says so, and that trying again is right"
     );
-    assert_eq!(world.unknown("500 Internal"), 0, "an open outcome is not an error of the broker's own");
-    world.settled().await
+    assert_eq!(
+        pair.unknown_outcomes("500 Internal"),
+        0,
+        "an open outcome is not an error of the broker's own"
+    );
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> Result<()> {
-    let mut world = World::start().await?;
-    world.load().await?;
-    for proxy in &world.proxies {
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    for proxy in &pair.proxies {
         let slow = Fault::Delay(Duration::from_millis(150));
         proxy.when(Matcher::statement("update stacks set newest").first(rounds(10, 60)), When::Before, slow);
         proxy.when(Matcher::statement("insert into outbox").first(rounds(10, 60)), When::After, slow);
@@ -124,21 +128,21 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
     for round in 0..rounds(3, 8) {
         // Begun before many others, committed after them: its place in the feed is behind the reader.
         let stack = format!("late-{round}");
-        world.caller.put_stack(0, &stack).await?;
-        world.caller.until_told(0, Wish::target(&stack, &["group=a"])).await;
-        let wish = Wish::submit(&stack, 200);
-        let commit = Matcher::commit_of(INSERT).carrying(&wish.mark).nth(1);
-        let held = world.proxies[0].when(commit, When::Before, Fault::Hold);
-        let caller = world.caller.clone();
-        let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
-        held.wait_for_hits(1, PATIENCE).await?;
-        world.one_gets_on(1, 5).await?;
+        pair.caller.put_stack(0, &stack).await?;
+        pair.caller.send_until_known(0, ChangeRequest::target(&stack, &["group=a"])).await;
+        let change = ChangeRequest::submit(&stack, 200);
+        let commit = Matcher::commit_of(INSERT).carrying(&change.mark).nth(1);
+        let held = pair.proxies[0].when(commit, When::Before, Fault::Hold);
+        let caller = pair.caller.clone();
+        let submitting = tokio::spawn(async move { caller.send_until_known(0, change).await });
+        held.wait_for_hits(1, WAIT_TIMEOUT).await?;
+        pair.wait_for_progress_at(1, 5).await?;
         held.release();
         let sequence = object(&submitting.await?)?;
         // Soon: what is passed over would be found a minute later, when the index is compared with the database.
         eventually(Duration::from_secs(10), "both replicas to show what came late", async || {
             for replica in 0..2 {
-                let view = world.agents[0].view(replica).await?;
+                let view = pair.agents[0].view(replica).await?;
                 let shown = view.stacks.iter().any(|(_, shown)| *shown == sequence);
                 ensure!(shown, "L1: replica {replica} does not show {sequence}");
             }
@@ -146,36 +150,36 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         })
         .await?;
     }
-    world.proxies.iter().for_each(brokkr_testkit::PgProxy::heal);
-    world.gets_on(3).await?;
-    world.settled().await
+    pair.proxies.iter().for_each(brokkr_testkit::PgProxy::heal);
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_says_that_it_may_be_repeated()
 -> Result<()> {
-    let mut world = World::start().await?;
-    let mut beside = world.beside().await?;
-    world.caller.put_stack(0, "slow").await?;
+    let mut pair = BrokerPair::start().await?;
+    let mut beside = pair.connect_directly().await?;
+    pair.caller.put_stack(0, "slow").await?;
     for statement in [
         "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(120); RETURN NEW; END $$",
         "CREATE TRIGGER slowly BEFORE UPDATE ON stacks FOR EACH ROW WHEN (NEW.name = 'slow') EXECUTE FUNCTION slowly()",
     ] {
         sqlx::query(statement).execute(&mut beside).await?;
     }
-    world.load().await?;
-    let wish = Wish::submit("slow", 200);
+    pair.start_load().await?;
+    let change = ChangeRequest::submit("slow", 200);
     let submitting = tokio::spawn({
-        let (caller, wish) = (world.caller.clone(), wish.clone());
+        let (caller, change) = (pair.caller.clone(), change.clone());
         async move {
             let request = caller.request(0, reqwest::Method::POST, "stacks/slow/deployment-objects");
-            let request = request.header("idempotency-key", &wish.key).timeout(Duration::from_secs(60));
-            request.body(wish.body().to_vec()).send().await
+            let request = request.header("idempotency-key", &change.key).timeout(Duration::from_secs(60));
+            request.body(change.body().to_vec()).send().await
         }
     });
     if !runs_in_full() {
         // What PostgreSQL says after 30 s, said now: the same error.
-        eventually(PATIENCE, "the slow statement to be cancelled", async || {
+        eventually(WAIT_TIMEOUT, "the slow statement to be cancelled", async || {
             let cancelled: Vec<bool> = sqlx::query_scalar(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
             )
@@ -199,15 +203,15 @@ async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_s
     .await?;
     assert_eq!(left, 0, "nothing of it is left");
     sqlx::query("DROP TRIGGER slowly ON stacks").execute(&mut beside).await?;
-    object(&world.caller.until_told(1, wish).await)?;
-    world.gets_on(3).await?;
-    world.settled().await
+    object(&pair.caller.send_until_known(1, change).await)?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_effect_once() -> Result<()> {
-    let mut world = World::start().await?;
-    let mut beside = world.beside().await?;
+    let mut pair = BrokerPair::start().await?;
+    let mut beside = pair.connect_directly().await?;
     for statement in [
         "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF random() < 0.2 THEN RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001'; END IF;
@@ -219,26 +223,26 @@ async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_ef
     ] {
         sqlx::query(statement).execute(&mut beside).await?;
     }
-    world.load().await?;
-    world.gets_on_within(rounds(10, 60), PATIENCE).await?;
+    pair.start_load().await?;
+    pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
     // Under load: dropping the triggers would lock the tables, and may be the deadlock itself.
     let harmless =
         "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
     sqlx::query(harmless).execute(&mut beside).await?;
     // And a real one: two who lock the same two rows in opposite order.
-    let wish = Wish::submit("web", 200);
+    let change = ChangeRequest::submit("web", 200);
     let mut foreign = beside.begin().await?;
     sqlx::query("SELECT FROM project_usage FOR UPDATE").execute(&mut *foreign).await?;
-    let caller = world.caller.clone();
-    let submitting = tokio::spawn(async move { caller.until_told(0, wish).await });
+    let caller = pair.caller.clone();
+    let submitting = tokio::spawn(async move { caller.send_until_known(0, change).await });
     let waits =
-        world.proxies[0].when(Matcher::statement(INSERT).nth(1), When::Before, Fault::Delay(Duration::ZERO));
-    waits.wait_for_hits(1, SOON).await?;
+        pair.proxies[0].when(Matcher::statement(INSERT).nth(1), When::Before, Fault::Delay(Duration::ZERO));
+    waits.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
     // Whoever is chosen, the other goes on.
     let _ = sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *foreign).await;
     foreign.rollback().await?;
-    object(&tokio::time::timeout(PATIENCE, submitting).await??)?;
-    assert_eq!(world.unknown("500 Internal"), 0);
-    world.gets_on(3).await?;
-    world.settled().await
+    object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??)?;
+    assert_eq!(pair.unknown_outcomes("500 Internal"), 0);
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
 }

@@ -4,6 +4,7 @@
 //! `BROKKR_FAULT_PAIRS` says how many (200 in `cargo xtask faults agent`), `BROKKR_SEED` replays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -104,14 +105,16 @@ async fn row_pairs_by_seed() -> Result<()> {
     let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
     let worlds = futures::future::try_join_all((0..WORLDS.min(pairs)).map(|_| FaultWorld::start())).await?;
     let worlds: Vec<Arc<FaultWorld>> = worlds.into_iter().map(Arc::new).collect();
-    let shares = worlds.iter().enumerate().map(|(place, world)| {
-        let numbers = (place..pairs).step_by(worlds.len());
+    let ran = AtomicUsize::new(0);
+    let shares = worlds.iter().enumerate().map(|(first, world)| {
+        let (numbers, ran) = ((first..pairs).step_by(worlds.len()), &ran);
         async move {
             let mut failed = Vec::new();
             for number in numbers {
                 let (first, second, blow) = draw(seed, number);
                 let what = format!("pair {number}: {} + {} + {blow:?}", FAULTS[first].0, FAULTS[second].0);
                 println!("{what}");
+                ran.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = withstand(world, seed, number).await {
                     failed.push(format!("{what}: {error:#}\n{}", world.agent.log_tail(12)));
                     break;
@@ -125,7 +128,7 @@ async fn row_pairs_by_seed() -> Result<()> {
         .flat_map(futures::stream::iter)
         .collect()
         .await;
-    println!("pairs: {pairs}, violations: {}", failed.len());
+    println!("pairs: {}, violations: {}", ran.into_inner(), failed.len());
     anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
     Ok(())
 }

@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::FakeAgent;
-use crate::clients::{Caller, STACKS, Wish, write_on};
-use crate::{PATIENCE, SOON};
+use crate::clients::{Caller, ChangeRequest, STACKS, write_until_stopped};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 
 const WRITERS: usize = 3;
 const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
@@ -32,7 +32,7 @@ const ALWAYS: &[&str] = &[
     "--webhook-any-port",
 ];
 
-/// What a row wants of its world, where it is not the usual one.
+/// What a row wants of its pair, where it is not the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Bytes of one submission.
@@ -47,7 +47,7 @@ impl Default for Setup {
     }
 }
 
-pub struct World {
+pub struct BrokerPair {
     // Dropped in this order: the load, the replicas, their proxies, the database, the server.
     load: JoinSet<Result<()>>,
     pub replicas: [Broker; 2],
@@ -64,7 +64,7 @@ pub struct World {
     setup: Setup,
 }
 
-impl World {
+impl BrokerPair {
     pub async fn start() -> Result<Self> {
         Self::start_with(Setup::default(), async |_, _| Ok(())).await
     }
@@ -115,7 +115,7 @@ impl World {
             caller.put_stack(0, stack).await?;
         }
         for (stack, selector) in STACKS.into_iter().zip(["group=a", "group=b", "group=a", "group=b"]) {
-            caller.until_told(0, Wish::target(stack, &[selector])).await;
+            caller.send_until_known(0, ChangeRequest::target(stack, &[selector])).await;
         }
         Ok(Self {
             load: JoinSet::new(),
@@ -135,24 +135,24 @@ impl World {
     }
 
     /// Lets writers write and agents poll, and waits until both replicas are at it.
-    pub async fn load(&mut self) -> Result<()> {
+    pub async fn start_load(&mut self) -> Result<()> {
         let seed = brokkr_testkit::seed();
         for writer in 0..WRITERS {
             let (caller, stop) = (self.caller.clone(), self.stop_writers.clone());
-            self.load.spawn(write_on(caller, writer, seed, self.setup.bytes, stop));
+            self.load.spawn(write_until_stopped(caller, writer, seed, self.setup.bytes, stop));
         }
         for (number, agent) in self.agents.iter().enumerate() {
             self.load.spawn(agent.clone().run(number, self.stop_agents.clone()));
         }
-        self.gets_on(3).await
+        self.wait_for_progress(3).await
     }
 
     /// Both replicas acknowledge so many more changes each, soon.
-    pub async fn gets_on(&self, count: usize) -> Result<()> {
-        self.gets_on_within(count, SOON).await
+    pub async fn wait_for_progress(&self, count: usize) -> Result<()> {
+        self.wait_for_progress_within(count, RECOVERY_TIMEOUT).await
     }
 
-    pub async fn gets_on_within(&self, count: usize, deadline: Duration) -> Result<()> {
+    pub async fn wait_for_progress_within(&self, count: usize, deadline: Duration) -> Result<()> {
         let at = || [0, 1].map(|replica| self.recorder.acknowledged_at(replica));
         let before = at();
         eventually(deadline, &format!("both replicas to acknowledge {count} more"), async || {
@@ -167,9 +167,9 @@ impl World {
     }
 
     /// One replica acknowledges so many more changes, soon.
-    pub async fn one_gets_on(&self, replica: usize, count: usize) -> Result<()> {
+    pub async fn wait_for_progress_at(&self, replica: usize, count: usize) -> Result<()> {
         let before = self.recorder.acknowledged_at(replica);
-        eventually(SOON, &format!("replica {replica} to acknowledge {count} more"), async || {
+        eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to acknowledge {count} more"), async || {
             self.recorder.acknowledged_at(replica) >= before + count
         })
         .await
@@ -180,7 +180,7 @@ impl World {
         let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
             .args(["epoch", "raise", "--database-url"])
             .arg(self.database.url());
-        run(raise, PATIENCE).await?.ok()?;
+        run(raise, WAIT_TIMEOUT).await?.ok()?;
         Ok(())
     }
 
@@ -189,23 +189,25 @@ impl World {
     }
 
     /// A connection that passes no proxy.
-    pub async fn beside(&self) -> Result<PgConnection> {
+    pub async fn connect_directly(&self) -> Result<PgConnection> {
         self.database.connect().await
     }
 
     /// The replica says itself that something is the matter with it. It stays ready: polls are answered from memory.
-    pub async fn in_trouble(&self, replica: usize) -> Result<()> {
-        eventually(SOON, &format!("replica {replica} to tell of its trouble"), async || {
-            match self.caller.get(replica, "/readyz").await {
+    pub async fn wait_until_degraded(&self, replica: usize) -> Result<()> {
+        eventually(
+            RECOVERY_TIMEOUT,
+            &format!("replica {replica} to tell of its trouble"),
+            async || match self.caller.get(replica, "/readyz").await {
                 Ok((_, health)) if health["causes"][0]["part"] == "database" => Attempt::Done(()),
                 other => Attempt::NotYet(format!("{other:?}")),
-            }
-        })
+            },
+        )
         .await
     }
 
     /// The replica does everything that it should.
-    pub async fn ready(&self, replica: usize, deadline: Duration) -> Result<()> {
+    pub async fn wait_until_ready(&self, replica: usize, deadline: Duration) -> Result<()> {
         eventually(deadline, &format!("replica {replica} to be ready"), async || {
             match self.caller.get(replica, "/readyz").await {
                 Ok((200, health)) if health["whole"] == true => Attempt::Done(()),
@@ -216,11 +218,11 @@ impl World {
     }
 
     /// How many attempts had an outcome that nobody knew, and whose text contains this.
-    pub fn unknown(&self, part: &str) -> usize {
-        (0..2).map(|replica| self.unknown_at(replica, part)).sum()
+    pub fn unknown_outcomes(&self, part: &str) -> usize {
+        (0..2).map(|replica| self.unknown_outcomes_at(replica, part)).sum()
     }
 
-    pub fn unknown_at(&self, replica: usize, part: &str) -> usize {
+    pub fn unknown_outcomes_at(&self, replica: usize, part: &str) -> usize {
         let history = self.recorder.snapshot();
         let attempts = history.operations.iter().flat_map(|operation| &operation.attempts);
         let counts = |outcome: &Outcome| matches!(outcome, Outcome::Unknown(why) if why.contains(part));
@@ -228,31 +230,32 @@ impl World {
     }
 
     /// The end: everybody is told, every replica shows everything, and the history holds.
-    pub async fn settled(mut self) -> Result<()> {
-        self.settle().await
+    pub async fn finish(mut self) -> Result<()> {
+        self.check_history().await
     }
 
-    /// The same for a world that is used again.
-    pub async fn settle(&mut self) -> Result<()> {
+    /// The same for a pair that is used again.
+    pub async fn check_history(&mut self) -> Result<()> {
         for proxy in &self.proxies {
             proxy.heal();
         }
         self.stop_writers.cancel();
         let writers = WRITERS.min(self.load.len());
         for _ in 0..writers {
-            let told = tokio::time::timeout(PATIENCE, self.load.join_next()).await;
+            let told = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next()).await;
             let told = told.context("not every client was told how its change ended")?;
             told.context("a writer")???;
         }
-        self.shown().await?;
+        self.wait_until_consistent().await?;
         self.stop_agents.cancel();
-        while let Some(ended) =
-            tokio::time::timeout(PATIENCE, self.load.join_next()).await.context("an agent was never told")?
+        while let Some(ended) = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next())
+            .await
+            .context("an agent was never told")?
         {
             ended??;
         }
-        self.chained().await?;
-        let mut truth = Truth::read(&mut self.beside().await?).await?;
+        self.wait_until_audit_chained().await?;
+        let mut truth = Truth::read(&mut self.connect_directly().await?).await?;
         for agent in &self.agents {
             for replica in 0..self.replicas.len() {
                 truth.views.push(agent.view(replica).await?);
@@ -275,9 +278,9 @@ impl World {
     }
 
     /// S20: every entry of the audit log is in its chain, and the chain holds, whoever made it.
-    async fn chained(&self) -> Result<()> {
-        let mut beside = self.beside().await?;
-        eventually(PATIENCE, "the whole audit log to be chained", async || {
+    async fn wait_until_audit_chained(&self) -> Result<()> {
+        let mut beside = self.connect_directly().await?;
+        eventually(WAIT_TIMEOUT, "the whole audit log to be chained", async || {
             let left: i64 = sqlx::query_scalar(
                 "SELECT count(*) FROM audit a WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.audit_id = a.id)",
             )
@@ -293,9 +296,9 @@ impl World {
     }
 
     /// Waits until every replica tells every agent what the database says.
-    pub async fn shown(&self) -> Result<()> {
-        let mut beside = self.beside().await?;
-        eventually(PATIENCE, "every replica to tell every agent what is wanted", async || {
+    pub async fn wait_until_consistent(&self) -> Result<()> {
+        let mut beside = self.connect_directly().await?;
+        eventually(WAIT_TIMEOUT, "every replica to tell every agent what is wanted", async || {
             let truth = Truth::read(&mut beside).await?;
             for agent in &self.agents {
                 let wanted = truth.wanted(agent.id);
