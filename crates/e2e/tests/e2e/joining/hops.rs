@@ -1,7 +1,7 @@
 //! Every hop to the broker fails for real. What is told about it is carried out, and then the agent joins.
 
 use anyhow::Result;
-use brokkr_testkit::forward_proxy::{Door, ForwardProxy};
+use brokkr_testkit::forward_proxy::{ForwardProxy, ProxyAccess};
 use brokkr_testkit::{Clock, Cluster, Port};
 
 use super::Site;
@@ -35,8 +35,8 @@ async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough()
     // By name: the API server, which is next door, is at the address.
     let broker = format!("localhost:{}", site.fleet.broker.port());
     let url = format!("https://{broker}");
-    let (nobody, closed) = (Port::free()?, ForwardProxy::start(Door::Closed).await?);
-    let guarded = ForwardProxy::start(Door::Password("shop:s3cret".into())).await?;
+    let (nobody, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
+    let guarded = ForwardProxy::start(ProxyAccess::Password("shop:s3cret".into())).await?;
     let cases = [
         (format!("localhost:{}", nobody.number()), "refused"),
         (closed.address(), "the proxy was asked for a way there, and refused it"),
@@ -54,7 +54,7 @@ async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough()
     site.fleet
         .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
         .await?;
-    for place in [closed.asked(), guarded.asked()].concat() {
+    for place in [closed.targets(), guarded.targets()].concat() {
         assert_eq!(place, broker, "the API server is reached without a proxy");
     }
     let workload = ["get", "deployments,pods", "-n", &site.namespace, "-o", "yaml"];

@@ -1,8 +1,8 @@
-//! `journeys` types the first hour as a user would, on real parts, and counts commands and seconds. `cargo xtask journeys`
-//! builds what it needs and runs it.
+//! `journeys` types the commands of a user's first hour, and counts commands and seconds. `cargo xtask journeys` builds and
+//! runs it.
 //!
-//! Three clusters stand and PostgreSQL runs; nothing else. Pods of the agent are real processes, as a kubelet would run
-//! them. A journey that takes more commands than its target, or does not end as it should, fails the run.
+//! At the start there are three clusters and a PostgreSQL. Pods of the agent are real processes, as if a kubelet ran them. A
+//! journey that takes more commands than its target, or does not succeed, fails the run.
 
 mod typist;
 
@@ -15,16 +15,16 @@ use futures::future::try_join_all;
 
 use typist::{Journey, Typist};
 
-/// Types the first hour as a user would, and counts.
+/// Type the commands of a user's first hour, and count them.
 #[derive(Parser)]
 struct Args {
-    /// Print the result as JSON, and nothing of what was typed.
+    /// Print the result as JSON, without the commands.
     #[arg(long)]
     json: bool,
 }
 
 const SHOPS: [&str; 3] = ["shop-1", "shop-2", "shop-3"];
-/// What the person who joins a cluster is promised.
+/// The promised time for joining a cluster, in seconds.
 const JOINED_WITHIN: f64 = 60.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 const HELLO: [(&str, &str); 4] = [
@@ -63,7 +63,7 @@ async fn main() -> Result<()> {
 async fn walk(typist: &mut Typist, database: &str) -> Result<Process> {
     for (file, contents) in HELLO {
         typist.put(&format!("hello/{file}"), contents)?;
-        // A field that cannot be changed is changed: what reviewers miss and API servers do not.
+        // This changes an immutable field, which reviewers miss and API servers reject.
         typist.put(&format!("bad/{file}"), &contents.replace("app: hello", "app: hello-2"))?;
     }
     let broker = install(typist, database).await?;
@@ -75,13 +75,13 @@ async fn walk(typist: &mut Typist, database: &str) -> Result<Process> {
     Ok(broker)
 }
 
-/// From a running PostgreSQL to a serving broker with a logged-in command line.
+/// Starts with a running PostgreSQL and ends with a broker and a logged-in command line.
 async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
     let port = Port::free()?;
     typist.begin();
     let broker =
         typist.starts(&format!("brokkr-broker up --database-url {database} --listen {}", port.address()))?;
-    // What it prints is what is typed next.
+    // The next command is the one that it prints.
     let login = eventually(PATIENCE, "the broker to say how to log in", async || {
         let log = broker.log();
         let line = log.lines().map(str::trim).find(|line| line.starts_with("brokkr login"));
@@ -102,7 +102,7 @@ async fn join(typist: &mut Typist) -> Result<()> {
             .types_well(&format!("brokkr agent join {shop} --label env=dev --kube-context {shop}"))
             .await?;
         ensure!(joined.stdout.contains("has joined"), "{joined:?}");
-        // Every one of them is the same journey; the first one is told.
+        // All are the same journey; only the first one counts.
         if number == 1 {
             typist.end("join a cluster", 1);
         }
@@ -120,7 +120,7 @@ async fn deploy(typist: &mut Typist) -> Result<()> {
 
 async fn why(typist: &mut Typist) -> Result<()> {
     let bad = typist.happens("brokkr apply hello -f bad --to env=dev --wait").await?;
-    ensure!(!bad.success(), "this cannot be delivered: {bad:?}");
+    ensure!(!bad.success(), "this must not be delivered: {bad:?}");
     typist.begin();
     let why = typist.types("brokkr why hello").await?;
     typist.end("why it is not in sync", 1);
@@ -133,7 +133,7 @@ async fn why(typist: &mut Typist) -> Result<()> {
 async fn roll_back(typist: &mut Typist) -> Result<()> {
     typist.begin();
     let back = typist.types_well("brokkr rollback hello --reason 'selector changed' --wait").await?;
-    typist.end("roll back, and stay so", 1);
+    typist.end("roll back and stay rolled back", 1);
     ensure!(back.stderr.contains("healthy on 3 agents"), "{back:?}");
     let again = typist.happens("brokkr apply hello -f bad --to env=dev").await?;
     ensure!(!again.success() && again.stderr.contains("BRK2011"), "it came back: {again:?}");
@@ -142,7 +142,7 @@ async fn roll_back(typist: &mut Typist) -> Result<()> {
     Ok(())
 }
 
-/// One of the three has lost its power.
+/// One of the three clusters is down.
 async fn delete(typist: &mut Typist) -> Result<()> {
     let power = |replicas| {
         format!(
@@ -163,7 +163,7 @@ async fn delete(typist: &mut Typist) -> Result<()> {
     ensure!(states == ["gone", "gone", "owed"], "{states:?}: {deleted:?}");
     typist.happens(&power(1)).await?.ok()?;
     let gone = typist.happens("brokkr wait hello --for deleted --timeout 90s").await?;
-    ensure!(gone.success(), "what was owed is done when it returns: {gone:?}");
+    ensure!(gone.success(), "the pending removal is done when the cluster returns: {gone:?}");
     let left = "kubectl --context shop-3 get namespace hello --ignore-not-found";
     let left = typist.happens(left).await?.ok()?;
     ensure!(left.stdout.is_empty(), "{left:?}");
@@ -186,9 +186,9 @@ fn judge(journeys: &[Journey]) -> Result<()> {
         ensure!(journey.commands <= journey.target, "too many commands: {journey:?}");
     }
     let join =
-        journeys.iter().find(|journey| journey.journey.starts_with("join")).context("nobody joined")?;
+        journeys.iter().find(|journey| journey.journey.starts_with("join")).context("no agent joined")?;
     if join.seconds > JOINED_WITHIN {
-        bail!("joining took {} s; {JOINED_WITHIN} are promised", join.seconds);
+        bail!("joining took {} s; the promise is {JOINED_WITHIN} s", join.seconds);
     }
     Ok(())
 }
