@@ -17,16 +17,16 @@ use uuid::Uuid;
 
 use crate::config::{Broker, Transport};
 
-/// Whom an agent asks, and as whom.
+/// The broker and the identity for requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct Endpoint<'a> {
     pub broker: &'a Broker,
     pub transport: Transport,
     pub agent: AgentId,
     pub assertion: &'a str,
 }
 
-/// A write that can be sent again: it carries its key.
+/// A write with its idempotency key, so that it can be sent again.
 #[derive(Clone, Debug)]
 pub struct Write {
     method: Method,
@@ -61,18 +61,18 @@ impl Write {
         Self { method, path, key: Uuid::new_v4(), session, body }
     }
 
-    /// Whether it says the same, whatever its key.
+    /// Returns whether it is the same write, regardless of its key.
     pub fn is_same(&self, other: &Self) -> bool {
         self.path == other.path && self.body == other.body
     }
 
-    /// The same once more, as another request.
+    /// Returns the same write with another key.
     pub fn anew(&self) -> Self {
         Self { key: Uuid::new_v4(), ..self.clone() }
     }
 }
 
-/// What a poll says of the agent.
+/// The parameters of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll {
     pub position: Position,
@@ -83,7 +83,7 @@ pub struct Poll {
     pub wait_seconds: u64,
 }
 
-impl Ask<'_> {
+impl Endpoint<'_> {
     pub fn poll(&self, poll: &Poll) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut request = self
             .begin(Method::GET, &format!("agents/{}/target-state", self.agent))

@@ -1,4 +1,4 @@
-//! What everything is measured on: one API server, one PostgreSQL, one broker, one agent; and the verbs to drive them.
+//! The environment of the agent's measurements: one API server, one PostgreSQL, one broker, one agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::args::AgentArgs;
 use crate::bare::Bare;
 use crate::workload::Workload;
 
-/// Everything is waited for, with a bound that only a hang reaches.
+/// A bound for every wait, which only a hang reaches.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 const AGENT: &str = "bench";
-/// Nothing asked of the API server for so long: at rest.
+/// An agent is idle if it has sent no request to the API server for this long.
 const REST: Duration = Duration::from_secs(3);
 
-pub struct Ground {
+pub struct Environment {
     // Dropped in this order: clients before the servers.
     pub agent: Agent,
     pub broker: Broker,
@@ -46,7 +46,7 @@ pub struct Submission {
     pub mark: Mark,
 }
 
-impl Ground {
+impl Environment {
     pub async fn start(args: &AgentArgs) -> Result<Self> {
         let broker = async {
             let postgres = Arc::new(Postgres::start().await?);
@@ -85,7 +85,7 @@ impl Ground {
         })
     }
 
-    /// Makes a stack that targets the agent, and has nothing to deliver yet.
+    /// Creates a stack that targets the agent, without content.
     pub async fn put_stack(&self, stack: &str) -> Result<()> {
         self.put_stack_on(stack, AGENT).await
     }
@@ -105,12 +105,12 @@ impl Ground {
         Ok(Submission { sequence: object.sequence_id, at, started, accepted_s, mark })
     }
 
-    /// Waits until the broker shows this very sequence id as applied; answers the seconds since it was submitted.
+    /// Waits until the broker shows this sequence id as applied; returns the seconds since the submission.
     pub async fn applied(&self, stack: &str, submission: &Submission) -> Result<(f64, Hops)> {
         self.reached(stack, submission, "applied", |status| status.hops.applied.is_some()).await
     }
 
-    /// Waits until whatever the stack should be now is applied.
+    /// Waits until the newest version of the stack is applied.
     pub async fn applied_newest(&self, stack: &str) -> Result<()> {
         eventually(PATIENCE, &format!("{stack} to be applied"), async || match self.status(stack).await {
             Ok(Some(status))
@@ -123,7 +123,7 @@ impl Ground {
         .await
     }
 
-    /// Waits until it is healthy, too.
+    /// Waits until it is healthy.
     pub async fn healthy(&self, stack: &str, submission: &Submission) -> Result<(f64, Hops)> {
         self.reached(stack, submission, "healthy", |status| status.state == State::Healthy).await
     }
@@ -163,7 +163,7 @@ impl Ground {
         Ok((submission, seconds, hops))
     }
 
-    /// Deletes a stack, and its namespaces with it; waits until the agent has seen all of it gone.
+    /// Deletes a stack with its namespaces, and waits until the agent has confirmed it.
     pub async fn remove(&self, stack: &str, prefix: &str) -> Result<()> {
         self.broker.delete_stack(stack).await?;
         let what = format!("{stack} to be removed");
@@ -176,15 +176,15 @@ impl Ground {
         Ok(())
     }
 
-    /// Waits until the agent has asked nothing for a while.
-    pub async fn rest(&self) -> Result<()> {
-        self.rest_of(&self.agent).await
+    /// Waits until the agent is idle.
+    pub async fn wait_until_idle(&self) -> Result<()> {
+        self.wait_until_idle_of(&self.agent).await
     }
 
-    pub async fn rest_of(&self, agent: &Agent) -> Result<()> {
+    pub async fn wait_until_idle_of(&self, agent: &Agent) -> Result<()> {
         let mut last = (Instant::now(), self.cluster.audit().mark()?);
         eventually(PATIENCE, "the agent to be at rest", async || {
-            let asked = asked_by(agent, last.1).unwrap_or_default();
+            let asked = requests_of(agent, last.1).unwrap_or_default();
             if asked.is_empty() {
                 return if last.0.elapsed() > REST {
                     Attempt::Done(())
@@ -200,12 +200,12 @@ impl Ground {
         .await
     }
 
-    /// What the agent asked of the API server since the mark, besides watches.
-    pub fn asked(&self, since: Mark) -> Result<Vec<Request>> {
-        asked_by(&self.agent, since)
+    /// Returns the agent's requests to the API server since the mark, without watches.
+    pub fn requests_since(&self, since: Mark) -> Result<Vec<Request>> {
+        requests_of(&self.agent, since)
     }
 
-    /// Leaves the agent's log where it was asked for.
+    /// Copies the agent's log to the requested folder.
     pub fn keep_log(&self) -> Result<()> {
         if let Some(folder) = &self.agent_log {
             std::fs::create_dir_all(folder)?;
@@ -216,7 +216,7 @@ impl Ground {
     }
 }
 
-fn asked_by(agent: &Agent, since: Mark) -> Result<Vec<Request>> {
+fn requests_of(agent: &Agent, since: Mark) -> Result<Vec<Request>> {
     let mut requests = agent.requests(since)?;
     requests.retain(|request| !request.is_watch());
     Ok(requests)

@@ -1,13 +1,13 @@
-//! Small seeded randomness: eight bytes an agent, the same throws for the same seed.
+//! A small seeded random generator: eight bytes per agent, reproducible.
 
 use std::ops::Range;
 use std::time::Duration;
 
 /// splitmix64.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
+impl Random {
     pub fn new(seed: u64, number: usize) -> Self {
         Self(seed ^ (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -20,12 +20,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, and without, 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     pub fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True so often.
+    /// Returns true with this probability.
     pub fn chance(&mut self, rate: f64) -> bool {
         rate > 0.0 && self.part() < rate
     }
@@ -40,18 +40,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throws_are_the_same_for_the_same_seed_spread_and_within_bounds() {
+    fn numbers_are_reproducible_spread_and_within_bounds() {
         let throws = |seed| {
-            let mut dice = Dice::new(seed, 7);
-            (0..1000).map(|_| dice.part()).collect::<Vec<_>>()
+            let mut random = Random::new(seed, 7);
+            (0..1000).map(|_| random.part()).collect::<Vec<_>>()
         };
         assert_eq!(throws(1), throws(1));
         assert_ne!(throws(1), throws(2));
         let mean = throws(1).iter().sum::<f64>() / 1000.0;
         assert!((0.45..0.55).contains(&mean), "{mean}");
-        let mut dice = Dice::new(3, 1);
+        let mut random = Random::new(3, 1);
         let range = Duration::from_secs(1)..Duration::from_secs(2);
-        assert!((0..100).all(|_| range.contains(&dice.within(&range))));
-        assert!(!dice.chance(0.0));
+        assert!((0..100).all(|_| range.contains(&random.within(&range))));
+        assert!(!random.chance(0.0));
     }
 }

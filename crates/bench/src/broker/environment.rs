@@ -1,4 +1,4 @@
-//! What the broker is measured on: one PostgreSQL with fsync on; a database and a replica for each part.
+//! The environment of the broker's measurements: one PostgreSQL with fsync on; a database and a replica for each part.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{InstallationId, Labels, Position, SequenceId};
 use brokkr_client::{Client, Credential, IdempotencyKey, RetryPolicy};
 use brokkr_swarm::wire::Dialer;
-use brokkr_swarm::{Ask, Config, Identity, Poll, Transport, enrol};
+use brokkr_swarm::{Config, Endpoint, Identity, Poll, Transport, enrol};
 use brokkr_testkit::postgres::Durability;
 use brokkr_testkit::tls::Authority;
 use brokkr_testkit::{Attempt, Broker, Database, Postgres, Scratch, ShowLog, broker, eventually};
@@ -18,15 +18,15 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
 use super::args::BrokerArgs;
-use super::hammer::Asked;
+use super::closed_loop::NextRequest;
 use super::proc;
 
-/// Everything is waited for, with a bound that only a hang reaches.
+/// A bound for every wait, which only a hang reaches.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Engine {
     postgres: Postgres,
-    /// Outside of the databases whose statements are counted.
+    /// A connection outside of the databases with counted statements.
     watch: PgPool,
 }
 
@@ -54,14 +54,14 @@ impl Engine {
     }
 }
 
-/// Statements that a database has carried out.
+/// Statements that a database has executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Statements {
     pub presence: i64,
     pub others: i64,
 }
 
-pub struct Ground<'a> {
+pub struct Environment<'a> {
     // Dropped in this order: clients before the servers.
     pub admin: Client,
     pub pool: PgPool,
@@ -74,7 +74,7 @@ pub struct Ground<'a> {
     pub engine: &'a Engine,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Environment<'a> {
     pub async fn start(args: &BrokerArgs, engine: &'a Engine) -> Result<Self> {
         let database = engine.postgres.database().await?;
         let url = database.url();
@@ -116,11 +116,11 @@ impl<'a> Ground<'a> {
         self.authority.pem().into_bytes()
     }
 
-    /// Agents that the broker knows when this returns. Every one has the label `swarm=yes`, the first ten `few=yes`.
+    /// Adds agents and waits until the broker knows them. Each has the label `swarm=yes`, the first ten `few=yes`.
     pub async fn enrol(&self, count: usize) -> Result<Vec<Identity>> {
         let agents = enrol::enrol(&self.pool, 1, count, labels).await?;
-        let last = agents.last().context("no agents were wanted")?;
-        // The broker takes the outbox in by transactions: when it knows the last, it knows all.
+        let last = agents.last().context("no agents were requested")?;
+        // The broker reads the outbox by transactions: when it knows the last agent, it knows all.
         eventually(PATIENCE, "the broker to know all agents", async || match self.first_poll(last).await {
             Ok(_) => Attempt::Done(()),
             Err(error) => Attempt::NotYet(format!("{error:#}")),
@@ -130,12 +130,16 @@ impl<'a> Ground<'a> {
     }
 
     /// A poll of an agent that has nothing yet; answers a poll that brings nothing new, if nothing changes.
-    pub async fn first_poll(&self, agent: &Identity) -> Result<Asked> {
+    pub async fn first_poll(&self, agent: &Identity) -> Result<NextRequest> {
         let broker = self.address()?;
         let dialer = Dialer::new(&self.authorities(), Transport::Own, 1, 1)?;
         let (assertion, _) = agent.assertion(self.installation, jiff::Timestamp::now().as_second())?;
-        let ask =
-            Ask { broker: &broker, transport: Transport::Own, agent: agent.agent, assertion: &assertion };
+        let ask = Endpoint {
+            broker: &broker,
+            transport: Transport::Own,
+            agent: agent.agent,
+            assertion: &assertion,
+        };
         let mut poll = Poll {
             position: Position::default(),
             holds: holds_digest([]),
@@ -159,7 +163,7 @@ impl<'a> Ground<'a> {
         Ok(self.admin.put_stack_targets(name, &targets).await?)
     }
 
-    /// Many stacks for everybody, without content yet.
+    /// Creates many stacks for all agents, without content.
     pub async fn stacks(&self, count: usize) -> Result<Vec<Stack>> {
         let made = futures::stream::iter(0..count)
             .map(async |number| self.stack(&format!("web-{number}"), "swarm=yes").await);
@@ -170,7 +174,7 @@ impl<'a> Ground<'a> {
         Ok(self.admin.submit(stack, yaml, &IdempotencyKey::generate()).await?.sequence_id)
     }
 
-    /// What this database has carried out so far.
+    /// Returns the statements that this database has executed so far.
     pub async fn statements(&self) -> Result<Statements> {
         let (presence, others): (i64, i64) = sqlx::query_as(
             "SELECT coalesce(sum(calls) FILTER (WHERE query ~ 'SET last_seen_at'), 0)::bigint,
@@ -183,7 +187,7 @@ impl<'a> Ground<'a> {
         Ok(Statements { presence, others })
     }
 
-    /// For a profiler that somebody attaches.
+    /// Waits for a profiler to be attached.
     pub async fn linger(&self, args: &BrokerArgs) -> Result<()> {
         if let Some(time) = args.linger {
             eprintln!("the broker is process {}; waiting {time:?}", self.pid()?);

@@ -12,9 +12,9 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use tokio::task::JoinSet;
 
-pub type Asked = Request<Full<Bytes>>;
+pub type NextRequest = Request<Full<Bytes>>;
 
-/// What a loop did.
+/// The result of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     pub answers: u64,
@@ -27,15 +27,15 @@ impl Done {
     }
 }
 
-/// Hammers a server. `next` makes the next request of a connection, by the number of the connection and of the request;
-/// every answer has to have the status.
-pub async fn hammer(
+/// Sends requests in a closed loop. `next` makes the next request of a connection, by the number of the connection and of the
+/// request; every response must have the status.
+pub async fn closed_loop(
     broker: &Broker,
     authorities: &[u8],
     connections: usize,
     turn: Duration,
     expected: StatusCode,
-    next: impl Fn(usize, u64) -> Asked + Send + Sync + 'static,
+    next: impl Fn(usize, u64) -> NextRequest + Send + Sync + 'static,
 ) -> Result<Done> {
     let dialer = Dialer::new(authorities, Transport::Own, connections, connections)?;
     let mut wires = Vec::new();
