@@ -57,7 +57,7 @@ async fn kept(secrets: &Api<Secret>) -> Result<BTreeSet<(String, Option<String>)
 }
 
 #[tokio::test]
-async fn a9_a_content_is_kept_once_and_comes_back_whole_or_not_at_all() -> Result<()> {
+async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> Result<()> {
     let (client, namespace) = own_namespace().await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let (agent, stack) = (AgentId::generate(), StackId::generate());
@@ -127,7 +127,7 @@ async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()>
 }
 
 #[tokio::test]
-async fn a9_what_is_remembered_is_written_when_it_changes_and_survives_its_deletion() -> Result<()> {
+async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_deletion() -> Result<()> {
     let (client, namespace) = own_namespace().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let memory = Memory::new(&client, &namespace);
@@ -302,7 +302,7 @@ async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_lo
 }
 
 #[tokio::test]
-async fn e5_at_no_moment_is_there_no_record_and_a_crash_in_between_is_tidied_up() -> Result<()> {
+async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> Result<()> {
     let archive = Archive::open().await?;
     let records = archive.records();
     let mut record = record(1, 3_000);

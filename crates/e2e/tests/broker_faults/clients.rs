@@ -86,7 +86,7 @@ impl ChangeRequest {
     }
 
     /// What an answer to this change says.
-    fn told(&self, body: &[u8]) -> Result<Acknowledgement> {
+    fn acknowledgement(&self, body: &[u8]) -> Result<Acknowledgement> {
         if matches!(self.ask, Change::Target { .. }) {
             let stack: Stack = serde_json::from_slice(body)?;
             return Ok(Acknowledgement::Targets { stack: stack.id });
@@ -148,8 +148,8 @@ impl Caller {
         };
         match answered.await {
             Err(error) => Outcome::Unknown(format!("{error:?}")),
-            Ok((status, body)) if status.is_success() => match change.told(&body) {
-                Ok(told) => Outcome::Acknowledged(told),
+            Ok((status, body)) if status.is_success() => match change.acknowledgement(&body) {
+                Ok(acknowledgement) => Outcome::Acknowledged(acknowledgement),
                 Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
             },
             Ok((status, body)) => {

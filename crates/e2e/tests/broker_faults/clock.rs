@@ -7,7 +7,7 @@ use crate::broker_pair::BrokerPair;
 use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_clocks_ten_minutes_off_lock_nobody_out_and_put_nothing_in_another_order() -> Result<()> {
+async fn row_18_clocks_ten_minutes_off_reject_no_agent_and_change_no_order() -> Result<()> {
     let clock = Clock::make().await?;
     let mut pair = BrokerPair::start().await?;
     for (replica, shift) in pair.replicas.iter_mut().zip([600, -600]) {

@@ -20,7 +20,7 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::{rounds, runs_in_full};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_05_a_long_transaction_elsewhere_holds_the_feed_back_and_nothing_is_passed_over() -> Result<()> {
+async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     let elsewhere = pair.postgres.database().await?;
@@ -225,8 +225,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_11_slow_statements_that_take_every_connection_are_answered_soon_and_polls_at_once() -> Result<()>
-{
+async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answered_at_once() -> Result<()> {
     let setup = Setup { arguments: &["--database-connections=4"], ..Setup::default() };
     let mut pair = BrokerPair::start_with(setup, async |_, _| Ok(())).await?;
     pair.start_load().await?;
@@ -273,7 +272,7 @@ async fn row_11_slow_statements_that_take_every_connection_are_answered_soon_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_14_a_tail_whose_connection_is_lost_again_and_again_is_late_and_misses_nothing() -> Result<()> {
+async fn row_14_an_outbox_reader_that_loses_its_connection_repeatedly_misses_nothing() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     for round in 0..rounds(8, 40) {

@@ -18,7 +18,7 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it_is() -> Result<()> {
+async fn row_17_a_replica_with_a_silent_database_reports_it_and_recovers() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     for _ in 0..rounds(1, 3) {
@@ -37,7 +37,7 @@ async fn row_17_a_replica_whose_database_goes_silent_says_so_and_is_back_when_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_45_a_herd_that_reconnects_at_once_is_served_and_nobody_else_is_disturbed() -> Result<()> {
+async fn row_45_a_fleet_that_reconnects_at_once_is_served_and_disturbs_no_other_client() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     let count = rounds(80, 2000);
     let herd = herd(&pair, count).await?;
@@ -78,7 +78,7 @@ async fn herd(pair: &BrokerPair, count: usize) -> Result<Vec<FakeAgent>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_46_a_revoked_key_gets_nothing_more_at_any_replica_and_a_changed_one_strands_nobody() -> Result<()>
+async fn row_46_a_revoked_key_is_rejected_at_every_replica_and_a_rotated_one_locks_no_agent_out() -> Result<()>
 {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;

@@ -32,7 +32,7 @@ async fn leader(pair: &BrokerPair) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_15_both_replicas_have_the_same_duties_and_there_is_one_result() -> Result<()> {
+async fn row_15_both_replicas_run_the_same_tasks_with_one_result() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     let led = leader(&pair).await?;
@@ -48,7 +48,7 @@ async fn row_15_both_replicas_have_the_same_duties_and_there_is_one_result() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_16_a_leader_that_was_paused_past_its_lease_writes_nothing_any_more() -> Result<()> {
+async fn row_16_a_leader_that_was_paused_past_its_lease_writes_nothing() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     for _ in 0..rounds(1, 3) {
@@ -69,7 +69,7 @@ async fn row_16_a_leader_that_was_paused_past_its_lease_writes_nothing_any_more(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_16_a_replica_that_was_stopped_for_a_while_goes_on_where_the_others_are() -> Result<()> {
+async fn row_16_a_paused_replica_catches_up_with_the_others() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     let led = leader(&pair).await?;
@@ -84,7 +84,7 @@ async fn row_16_a_replica_that_was_stopped_for_a_while_goes_on_where_the_others_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_17_connections_that_go_silent_in_the_middle_of_a_statement_are_given_up() -> Result<()> {
+async fn row_17_connections_that_go_silent_during_a_statement_are_closed() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     // The reader of the outbox, and as many requests as there are connections.

@@ -14,7 +14,7 @@ use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_47_altered_cut_off_older_and_other_agents_answers_are_taken_by_nobody() -> Result<()> {
+async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     let pem = pair.authority.pem();

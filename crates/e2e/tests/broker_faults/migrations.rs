@@ -71,7 +71,7 @@ async fn row_50_a_migration_killed_at_each_step_and_run_again_ends_in_the_same_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_50_replicas_serve_on_while_others_migrate() -> Result<()> {
+async fn row_50_replicas_keep_serving_while_others_migrate() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     for _ in 0..rounds(2, 5) {

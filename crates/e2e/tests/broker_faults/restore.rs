@@ -61,13 +61,12 @@ async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_08_a_failover_that_lost_the_last_transactions_sends_no_agent_back_and_gives_no_id_twice()
--> Result<()> {
+async fn row_08_a_failover_that_lost_transactions_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
     goes_back(true).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_09_a_database_put_back_in_time_sends_no_agent_back_and_gives_no_id_twice() -> Result<()> {
+async fn row_09_a_restored_database_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
     goes_back(false).await
 }
 

@@ -87,7 +87,7 @@ async fn row_02_killed_between_the_commit_and_the_reply_a_retry_gets_the_same_ob
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_03_a_connection_cut_between_commit_and_its_answer_leaves_the_outcome_open_and_the_key_tells()
+async fn row_03_after_a_connection_cut_between_commit_and_its_response_the_key_gives_the_outcome()
 -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
@@ -156,8 +156,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_says_that_it_may_be_repeated()
--> Result<()> {
+async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_retryable() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     let mut beside = pair.connect_directly().await?;
     pair.caller.put_stack(0, "slow").await?;
@@ -209,7 +208,7 @@ async fn row_12_a_statement_that_times_out_takes_the_whole_submission_back_and_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_13_deadlocks_and_serialization_failures_are_tried_again_and_take_effect_once() -> Result<()> {
+async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect_once() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     let mut beside = pair.connect_directly().await?;
     for statement in [

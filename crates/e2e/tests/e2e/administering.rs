@@ -49,7 +49,7 @@ async fn finds(fleet: &Fleet, more: &[&str], code: i32, is_so: impl Fn(&Checks) 
 }
 
 #[tokio::test]
-async fn a_preflight_sees_what_is_in_the_way_of_an_upgrade() -> Result<()> {
+async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let fleet = Fleet::start_with(WEBHOOKS).await?;
     let shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;

@@ -92,7 +92,7 @@ async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> 
 /// C5: an object that somebody made anew under a name of ours is not ours to delete. The prune waits for approval
 /// meanwhile: an agent that comes back repairs first what it last heard of, and would adopt what that still wants.
 #[tokio::test]
-async fn c5_an_object_that_lost_its_marks_and_is_another_one_now_is_never_deleted() -> Result<()> {
+async fn c5_a_recreated_object_without_ownership_metadata_is_never_deleted() -> Result<()> {
     let world = World::start().await?;
     let names: Vec<String> = (0..60).map(|number| format!("m{number}")).collect();
     let maps: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
@@ -137,7 +137,7 @@ async fn c5_an_object_that_was_intended_and_never_written_is_never_deleted() -> 
 
 /// C4: two stacks that come at the same time over the same resource: one has it, the other is refused.
 #[tokio::test]
-async fn c4_of_two_stacks_that_come_at_once_over_one_resource_one_is_refused() -> Result<()> {
+async fn c4_of_two_stacks_that_claim_one_resource_at_once_one_is_refused() -> Result<()> {
     let world = World::start().await?;
     world.create_namespace().await?;
     world.agent.kill9();

@@ -41,7 +41,7 @@ async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_
 
 /// What was kept for that is gone when the stack is.
 #[tokio::test]
-async fn a9_contents_are_kept_for_as_long_as_they_are_in_force() -> Result<()> {
+async fn a9_contents_are_stored_for_as_long_as_they_are_in_force() -> Result<()> {
     let world = World::start().await?;
     for value in ["1", "2", "3"] {
         world.fleet.apply("web", "env=prod", &world.manifest(&[("one", value)])).await?;
@@ -66,7 +66,7 @@ async fn a9_contents_are_kept_for_as_long_as_they_are_in_force() -> Result<()> {
 
 /// The first process of a container gets no signal that it does not wait for, and would be waited for until it is killed.
 #[tokio::test]
-async fn an_agent_that_waits_for_its_broker_ends_when_it_is_told_to() -> Result<()> {
+async fn an_agent_that_waits_for_its_broker_ends_on_sigterm() -> Result<()> {
     let (fleet, cluster, port) = (Fleet::start().await?, Cluster::shared().await?, Port::free()?);
     let broker_url = Some(format!("https://{}", port.address()));
     let options = AgentOptions { broker_url, ..AgentOptions::default() };

@@ -96,7 +96,7 @@ async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn f6_an_image_that_cannot_be_pulled_and_a_crash_are_told_with_their_words() -> Result<()> {
+async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages() -> Result<()> {
     let patient = Patient::admit(nothing, nowhere).await?;
     let words = "no such manifest: registry.example/web:1";
     patient
@@ -118,7 +118,7 @@ async fn f6_an_image_that_cannot_be_pulled_and_a_crash_are_told_with_their_words
 }
 
 #[tokio::test]
-async fn f6_a_workload_that_is_well_has_no_cause() -> Result<()> {
+async fn f6_a_healthy_workload_has_no_cause() -> Result<()> {
     let patient = Patient::admit(nothing, |yaml| yaml).await?;
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
         Api::namespaced(patient.client.clone(), &patient.space);

@@ -35,7 +35,7 @@ async fn sees(world: &World, stack: &str, kind: &str, status: &str) -> Result<Ve
 }
 
 #[tokio::test]
-async fn f5_conditions_tell_accepted_and_ready_in_the_cluster_and_at_the_broker() -> Result<()> {
+async fn f5_conditions_show_accepted_and_ready_in_the_cluster_and_at_the_broker() -> Result<()> {
     let world = World::start().await?;
     let yaml = format!("{}{}", namespace_yaml(&world.namespace), deployment_yaml(&world.namespace, "web", 3));
     world.fleet.apply("web", "env=prod", &yaml).await?;
@@ -62,7 +62,7 @@ async fn f5_conditions_tell_accepted_and_ready_in_the_cluster_and_at_the_broker(
 }
 
 #[tokio::test]
-async fn f5_a_stack_that_is_not_ready_says_which_resource_and_why() -> Result<()> {
+async fn f5_a_stack_that_is_not_ready_names_the_resource_and_the_reason() -> Result<()> {
     let world = World::start().await?;
     let stuck = deployment_yaml(&world.namespace, "stuck", 1).replace(
         "    spec:\n      containers:",

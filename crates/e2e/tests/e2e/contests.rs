@@ -8,7 +8,7 @@ use serde_json::json;
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
-async fn f2_a_fight_is_never_silent_it_names_the_rival_and_the_field_and_ends_when_it_ends() -> Result<()> {
+async fn f2_a_contest_is_reported_with_the_other_manager_and_the_field_until_it_ends() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };

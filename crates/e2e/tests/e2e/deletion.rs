@@ -35,7 +35,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
 
 /// f. a finalizer that blocks is named; success is told only when the resource is gone.
 #[tokio::test]
-async fn e2_a_finalizer_that_blocks_is_named_and_nothing_is_called_gone_before_it_is() -> Result<()> {
+async fn e2_a_blocking_finalizer_is_named_and_nothing_is_reported_gone_before_it_is() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
@@ -71,7 +71,7 @@ async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
+async fn e2_the_receipt_lists_removed_objects_with_their_uids() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let uid = world.config_map("two").await?.and_then(|map| map.metadata.uid).context("a uid")?;
@@ -86,7 +86,7 @@ async fn e2_the_receipt_names_what_went_by_the_uid_that_it_had() -> Result<()> {
 }
 
 #[tokio::test]
-async fn c5_a_deletion_that_keeps_resources_takes_the_marks_off_and_nothing_else() -> Result<()> {
+async fn c5_a_deletion_that_keeps_resources_removes_only_the_ownership_metadata() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let before = world.config_map("one").await?.context("what was applied")?;

@@ -44,7 +44,7 @@ async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order()
 
 /// F6: applied is not ready. A workload that no node takes is told as it is, and `--wait` does not lie.
 #[tokio::test]
-async fn f6_what_is_applied_and_not_ready_is_never_called_healthy() -> Result<()> {
+async fn f6_an_applied_stack_that_is_not_ready_is_never_reported_healthy() -> Result<()> {
     let world = World::start().await?;
     let stuck = deployment_yaml(&world.namespace, "stuck", 1).replace(
         "    spec:\n      containers:",
@@ -64,7 +64,7 @@ async fn f6_what_is_applied_and_not_ready_is_never_called_healthy() -> Result<()
 
 /// B4, C3, F4: marks on the resource, and the record in the cluster.
 #[tokio::test]
-async fn b4_c3_f4_every_resource_carries_its_marks_and_the_record_names_it() -> Result<()> {
+async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let stack = world.fleet.get("/api/v1/stacks/web").await?;
@@ -194,7 +194,7 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
 
 /// B1: a definition, its resource and a namespace come in one object, in the wrong order.
 #[tokio::test]
-async fn b1_namespaces_and_definitions_are_ready_before_what_needs_them() -> Result<()> {
+async fn b1_namespaces_and_definitions_are_ready_before_their_dependents() -> Result<()> {
     let world = World::start().await?;
     let (space, group) = (&world.namespace, format!("{}.example.com", world.namespace));
     // Custom kinds are an administrator's to allow.

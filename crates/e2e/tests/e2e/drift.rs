@@ -24,7 +24,7 @@ const RARE_POLLS: &str = "300s";
 
 /// F1, F2: a change that no event told, because nobody was there to see it.
 #[tokio::test]
-async fn f1_what_changed_while_the_agent_was_down_is_found_and_put_back_at_start() -> Result<()> {
+async fn f1_changes_made_while_the_agent_was_down_are_reverted_at_start() -> Result<()> {
     let world = World::start().await?;
     world
         .fleet
@@ -43,7 +43,7 @@ async fn f1_what_changed_while_the_agent_was_down_is_found_and_put_back_at_start
 
 /// F2: losing our label looks like a deletion to the watch; it is put back, and the object stays the same one.
 #[tokio::test]
-async fn f2_an_object_that_lost_its_label_gets_it_back_and_is_not_made_anew() -> Result<()> {
+async fn f2_an_object_without_its_label_gets_it_back_and_is_not_recreated() -> Result<()> {
     let world =
         World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() })
             .await?;
@@ -62,7 +62,7 @@ async fn f2_an_object_that_lost_its_label_gets_it_back_and_is_not_made_anew() ->
 
 /// d. 1,000 edits and deletions, each put back, foreign fields kept; beside a bare watch-and-PATCH loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f2_a_thousand_edits_and_deletions_are_each_put_back_as_fast_as_a_bare_loop() -> Result<()> {
+async fn f2_a_thousand_edits_and_deletions_are_each_reverted_as_fast_as_by_a_bare_loop() -> Result<()> {
     let world =
         World::start_with(&AgentOptions { polling_interval: RARE_POLLS.into(), ..Default::default() })
             .await?;

@@ -10,7 +10,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml
 
 /// D1: and nothing else is rolled back.
 #[tokio::test]
-async fn d1_a_namespace_that_a_failed_delivery_made_is_deleted_again_and_no_other() -> Result<()> {
+async fn d1_a_namespace_created_by_a_failed_delivery_is_deleted_and_no_other() -> Result<()> {
     let world = World::start().await?;
     let fresh = unique("fresh");
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
@@ -81,7 +81,7 @@ fn job(space: &str, image: &str, annotation: &str) -> String {
 
 /// D3: refused by default, with the server's words; made anew where the manifest allows it.
 #[tokio::test]
-async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows_to_recreate() -> Result<()> {
+async fn d3_a_change_of_an_immutable_field_is_refused_unless_the_manifest_allows_recreation() -> Result<()> {
     let world = World::start().await?;
     world.create_namespace().await?;
     let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -101,7 +101,8 @@ async fn d3_a_field_that_cannot_be_changed_is_refused_unless_the_manifest_allows
 
 /// Parked on a watch: nothing is asked while nothing stirs, and it goes on when the namespace comes.
 #[tokio::test]
-async fn f3_what_waits_for_a_namespace_asks_for_nothing_and_goes_on_when_it_comes() -> Result<()> {
+async fn f3_a_stack_that_waits_for_a_namespace_sends_no_requests_and_continues_when_it_exists() -> Result<()>
+{
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     world

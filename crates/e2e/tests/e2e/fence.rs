@@ -153,7 +153,7 @@ fn forbidden(answer: Result<impl std::fmt::Debug, kube::Error>) {
 }
 
 #[tokio::test]
-async fn c4_the_fence_lets_no_agent_change_or_delete_an_object_of_another() -> Result<()> {
+async fn c4_the_admission_policy_rejects_changes_and_deletions_of_another_agents_objects() -> Result<()> {
     let yard = Yard::new().await?;
     let (mine, other) = (yard.agent.to_string(), AgentId::generate().to_string());
     yard.put("theirs", labelled(&other)).await?;
@@ -184,7 +184,7 @@ async fn c4_the_fence_lets_no_agent_change_or_delete_an_object_of_another() -> R
 }
 
 #[tokio::test]
-async fn c5_the_fence_lets_what_is_not_brokkrs_be_adopted_with_the_label_and_never_deleted() -> Result<()> {
+async fn c5_the_admission_policy_allows_adopting_unmanaged_objects_and_never_deleting_them() -> Result<()> {
     let yard = Yard::new().await?;
     let mine = yard.agent.to_string();
     yard.put("foreign", Marks::default()).await?;
@@ -198,7 +198,7 @@ async fn c5_the_fence_lets_what_is_not_brokkrs_be_adopted_with_the_label_and_nev
 }
 
 #[tokio::test]
-async fn a4_the_fence_lets_no_sequence_go_back_within_a_stack() -> Result<()> {
+async fn a4_the_admission_policy_rejects_an_older_sequence_within_a_stack() -> Result<()> {
     let yard = Yard::new().await?;
     let mine = yard.agent.to_string();
     let (one, two) = (StackId::generate().to_string(), StackId::generate().to_string());
@@ -223,7 +223,7 @@ async fn a4_the_fence_lets_no_sequence_go_back_within_a_stack() -> Result<()> {
 
 /// The account that a grant names is held to the same, and the agent can act as no other.
 #[tokio::test]
-async fn c4_the_fence_holds_for_accounts_that_the_agent_acts_as() -> Result<()> {
+async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()> {
     let yard = Yard::new().await?;
     let (mine, other) = (yard.agent.to_string(), AgentId::generate().to_string());
     yard.put("theirs", labelled(&other)).await?;
@@ -265,7 +265,7 @@ async fn c4_the_fence_holds_for_accounts_that_the_agent_acts_as() -> Result<()> 
 
 /// C6: neither fence nor rights are the agent's to change.
 #[tokio::test]
-async fn c6_the_agent_can_change_neither_its_fence_nor_its_rights() -> Result<()> {
+async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permissions() -> Result<()> {
     let yard = Yard::new().await?;
     let mark = Patch::Merge(json!({"metadata": {"labels": {"brokkr.io/agent": yard.agent.to_string()}}}));
     let (parameters, delete) = (PatchParams::default(), DeleteParams::default());
@@ -314,7 +314,7 @@ async fn c6_the_agent_can_change_neither_its_fence_nor_its_rights() -> Result<()
 
 /// Between installation and joining, every label is a foreign one; what the agent needs to join is open to it.
 #[tokio::test]
-async fn before_it_joined_an_agent_may_write_nothing_but_its_own() -> Result<()> {
+async fn before_it_has_joined_an_agent_can_write_only_its_own_objects() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let home = unique("brokkr-yard");
     install(&cluster, &home, &[] as &[&str]).await?;

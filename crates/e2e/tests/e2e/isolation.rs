@@ -5,7 +5,7 @@ use anyhow::Result;
 use brokkr_testkit::world::{World, config_map_yaml, namespace_yaml};
 
 #[tokio::test]
-async fn d5_one_broken_stack_does_not_keep_nine_good_ones_from_converging() -> Result<()> {
+async fn d5_one_broken_stack_does_not_prevent_nine_good_ones_from_converging() -> Result<()> {
     let world = World::start().await?;
     let space = |number: u32| format!("{}-{number}", world.namespace);
     let broken = format!(
@@ -34,7 +34,7 @@ async fn d5_one_broken_stack_does_not_keep_nine_good_ones_from_converging() -> R
 /// After validation, one object that fails does not keep the others of its stack from being applied;
 /// it suspends prune.
 #[tokio::test]
-async fn d5_one_failing_object_does_not_keep_the_others_of_its_stack_and_suspends_prune() -> Result<()> {
+async fn d5_one_failing_object_does_not_block_the_others_of_its_stack_and_suspends_prune() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("goes", "1")])).await?;
     // A quota lets the dry run pass (dry runs are not counted), and then allows only one more ConfigMap.
@@ -68,7 +68,7 @@ async fn d5_one_failing_object_does_not_keep_the_others_of_its_stack_and_suspend
 
 /// What is missing is told while it is still waited for, and delivered once it is there.
 #[tokio::test]
-async fn a_namespace_that_nobody_brings_is_named_and_the_stack_goes_on_when_it_comes() -> Result<()> {
+async fn a_missing_namespace_is_named_and_the_stack_continues_when_it_exists() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     let status =

@@ -49,25 +49,25 @@ impl Site {
         self.fleet.brokkr(place.iter().chain(further).copied()).await
     }
 
-    fn told(&self) -> String {
-        self.pods.iter().flat_map(PodRunner::pods).map(|pod| pod.told()).collect()
+    fn describe_pods(&self) -> String {
+        self.pods.iter().flat_map(PodRunner::pods).map(|pod| pod.describe()).collect()
     }
 
     /// A join that ends at this hop, and says why and what to do about it.
     async fn stops(&self, hop: &str, words: &[&str], further: &[&str]) -> Result<()> {
         // It waits to the end: long enough for a machine that stands still for a while.
         let failed = self.join("shop", &[further, &["--timeout", "15s"]].concat()).await?;
-        is_told(&failed, hop, words).with_context(|| self.told())
+        assert_explained(&failed, hop, words).with_context(|| self.describe_pods())
     }
 
     async fn succeeds(&self, further: &[&str]) -> Result<()> {
-        let joined = self.join("shop", further).await?.ok().with_context(|| self.told())?;
+        let joined = self.join("shop", further).await?.ok().with_context(|| self.describe_pods())?;
         assert!(joined.stdout.contains("agent shop has joined"), "{joined:?}");
         Ok(())
     }
 }
 
-fn is_told(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
+fn assert_explained(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
     let told = &failed.stderr;
     ensure!(failed.code == 3 && told.contains(&format!("it stopped at {hop}\n")), "{hop}: {failed:?}");
     for word in words {
@@ -77,10 +77,10 @@ fn is_told(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> Result<()> {
+async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Result<()> {
     let site = Site::new().await?;
     let joined = site.join("shop", &["--label", "env=prod", "--label", "region=eu"]).await?;
-    let joined = joined.ok().with_context(|| site.told())?;
+    let joined = joined.ok().with_context(|| site.describe_pods())?;
     assert!(joined.stdout.contains("agent shop has joined"), "{joined:?}");
     assert!(joined.stderr.contains("next: brokkr apply NAME -f FOLDER --to env=prod --wait"), "{joined:?}");
     let space = unique("joined");
@@ -94,7 +94,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
 
     // A key that was lost is no reason to start over.
     site.fleet.brokkr(["agent", "revoke", "shop", "--yes"]).await?.ok()?;
-    site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.told())?;
+    site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.describe_pods())?;
     site.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
 
     // With fewer rights than before, none of those is left.
@@ -105,7 +105,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
         async || anyhow::Ok(site.fleet.agent("shop").await?.and_then(|it| it["session_count"].as_i64()));
     let before = sessions().await?;
     let narrow = ["--rejoin", "--profile", "namespaces", "--target-namespace", "default"];
-    site.join("shop", &narrow).await?.ok().with_context(|| site.told())?;
+    site.join("shop", &narrow).await?.ok().with_context(|| site.describe_pods())?;
     assert!(sessions().await? > before, "the word of the agent that was there before is not the new one's");
     let bound = site.cluster.kubectl(bound).await?.ok()?.stdout;
     assert!(bound.contains("brokkr-agent-records") && bound.lines().count() == 1, "{bound}");
@@ -113,7 +113,7 @@ async fn one_command_joins_a_cluster_and_what_it_delivers_there_is_healthy() -> 
 }
 
 #[tokio::test]
-async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
+async fn printed_manifests_can_be_applied_elsewhere() -> Result<()> {
     let site = Site::new().await?;
     let printed = site.join("shop", &["--label", "env=prod", "--print"]).await?.ok()?;
     let script = site.fleet.cli.file("join", &printed.stdout)?;
@@ -123,7 +123,7 @@ async fn what_is_printed_can_be_pasted_elsewhere() -> Result<()> {
         .env("PATH", format!("{}:/usr/bin:/bin", kubectl.display()))
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, WAIT_TIMEOUT).await?.ok()?;
-    site.fleet.active("shop").await.with_context(|| site.told())?;
+    site.fleet.active("shop").await.with_context(|| site.describe_pods())?;
     assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
     // Nowhere to install is no failure, either: the same block comes out.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];

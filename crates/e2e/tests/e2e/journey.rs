@@ -9,7 +9,7 @@ use serde_json::Value;
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
-async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submitted_again() -> Result<()> {
+async fn a8_a_failed_version_is_explained_rolled_back_and_stays_barred_when_submitted_again() -> Result<()> {
     let world = World::start().await?;
     let brokkr = async |arguments: &[&str]| world.fleet.brokkr(arguments.iter().copied()).await;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
@@ -44,7 +44,7 @@ async fn a8_what_failed_is_explained_rolled_back_and_stays_so_though_it_is_submi
 }
 
 #[tokio::test]
-async fn a_watch_tells_each_change_once_and_goes_on_behind_a_restart_of_the_broker() -> Result<()> {
+async fn a_watch_prints_each_change_once_and_continues_after_a_restart_of_the_broker() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let events = world.fleet.cli.watch(["events", "--watch", "-o", "json"])?;

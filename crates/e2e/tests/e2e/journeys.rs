@@ -12,7 +12,7 @@ use serde_json::Value;
 const DEADLINE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
-async fn the_first_hour_takes_no_more_commands_than_it_may() -> Result<()> {
+async fn the_first_hour_takes_no_more_commands_than_promised() -> Result<()> {
     let walked = run(Launch::new("journeys", program("journeys")?).arg("--json"), DEADLINE).await?.ok()?;
     let journeys: Vec<Value> = walked.json()?;
     println!("{}", walked.stdout);

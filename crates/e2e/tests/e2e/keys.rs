@@ -70,7 +70,7 @@ async fn an_agent_gets_a_new_key_with_one_command_and_the_old_one_ends() -> Resu
 }
 
 #[tokio::test]
-async fn a_key_that_has_grown_old_is_replaced_without_anybody_asking_and_once() -> Result<()> {
+async fn an_old_key_is_replaced_automatically_and_once() -> Result<()> {
     let world = World::start().await?;
     let old = thief(&world).await?;
     let aged = json!({"stringData": {"key-since": "2020-02-20T20:20:20Z"}});
@@ -91,7 +91,7 @@ async fn a_key_that_has_grown_old_is_replaced_without_anybody_asking_and_once() 
 }
 
 #[tokio::test]
-async fn an_agent_that_is_away_stays_asked_and_changes_its_key_when_it_comes_back() -> Result<()> {
+async fn an_offline_agent_rotates_its_key_when_it_returns() -> Result<()> {
     let world = World::start().await?;
     let old = thief(&world).await?;
     world.agent.kill9();

@@ -5,7 +5,7 @@ use anyhow::Result;
 use brokkr_testkit::world::World;
 
 #[tokio::test]
-async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> {
+async fn a_retired_agent_has_removed_everything_that_it_delivered() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let retired = world.fleet.brokkr(["agent", "retire", "shop-1", "--yes"]).await?.ok()?;
@@ -20,7 +20,7 @@ async fn a_retired_agent_has_removed_everything_that_it_brought() -> Result<()> 
 }
 
 #[tokio::test]
-async fn e3_what_a_dead_cluster_owes_is_owed_until_somebody_gives_it_up_by_name() -> Result<()> {
+async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandoned() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.agent.kill9();

@@ -86,7 +86,7 @@ fn alerts() -> Result<BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn whoever_reads_the_metrics_of_an_agent_costs_the_api_server_nothing() -> Result<()> {
+async fn reading_an_agents_metrics_causes_no_request_to_the_api_server() -> Result<()> {
     let port = Port::free()?;
     let world = World::start_with(&listening(&port)).await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
@@ -163,8 +163,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_panel_and_every_alert_finds_its_figures_in_a_prometheus_that_asks_a_fleet_under_load()
--> Result<()> {
+async fn every_panel_and_alert_has_data_in_a_prometheus_that_scrapes_a_fleet_under_load() -> Result<()> {
     let mut load = Load::start().await?;
     let prometheus = Prometheus::start(&load.targets(), &rules_file()).await?;
     for port in &load.ports[1..] {

@@ -28,7 +28,7 @@ async fn wait_for_owner(world: &World, name: &str, stack: &str) -> Result<()> {
 
 /// The new owner is told first: it is refused, until the old one lets go.
 #[tokio::test]
-async fn c4_an_object_named_by_a_second_stack_is_handed_over_when_the_first_lets_go() -> Result<()> {
+async fn c4_an_object_in_a_second_stack_moves_to_it_when_the_first_releases_it() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("old", "env=prod", &world.manifest(&[("moved", "1"), ("stays", "1")])).await?;
     let uid = world.config_map("moved").await?.expect("moved").metadata.uid;
@@ -54,7 +54,7 @@ async fn c4_an_object_named_by_a_second_stack_is_handed_over_when_the_first_lets
 
 /// Both are told at once, while the agent is down; the order in which it takes them up does not matter.
 #[tokio::test]
-async fn c4_an_object_moved_while_the_agent_was_down_is_handed_over() -> Result<()> {
+async fn c4_an_object_moved_while_the_agent_was_down_changes_its_stack() -> Result<()> {
     let world = World::start().await?;
     let map = |name: &str, value: &str| brokkr_testkit::world::config_map_yaml(&world.namespace, name, value);
     world.create_namespace().await?;

@@ -24,8 +24,7 @@ async fn alone() -> Result<World> {
 }
 
 #[tokio::test]
-async fn f3_one_request_per_kind_lists_and_watches_and_asks_for_metadata_only_of_what_is_ours() -> Result<()>
-{
+async fn f3_one_request_per_kind_lists_and_watches_only_the_metadata_of_managed_objects() -> Result<()> {
     let world = World::start_with(&rare_polls()).await?;
     let mark = world.cluster.audit().mark()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
@@ -46,7 +45,7 @@ async fn f3_one_request_per_kind_lists_and_watches_and_asks_for_metadata_only_of
 }
 
 #[tokio::test]
-async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_defines() -> Result<()> {
+async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()> {
     let world = World::start_with(&rare_polls()).await?;
     let group = format!("{}.example", unique("shop"));
     // Custom kinds are an administrator's to allow.
@@ -85,7 +84,7 @@ async fn f2_a_definition_that_was_deleted_is_made_again_and_so_is_what_it_define
 }
 
 #[tokio::test]
-async fn f2_watches_outlive_an_api_server_that_is_killed() -> Result<()> {
+async fn f2_watches_survive_a_killed_api_server() -> Result<()> {
     let world = alone().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2")])).await?;
     for round in 0..2 {

@@ -69,7 +69,7 @@ impl Office {
 
 /// B5: nothing of a mass prune happens before the approval, and all of it after.
 #[tokio::test]
-async fn b5_a_mass_prune_waits_for_the_approval_that_comes_with_the_target_state() -> Result<()> {
+async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<()> {
     let office = Office::open(|_| AgentOptions::default()).await?;
     let sequence = office.broker.offer(STACK, &office.manifest((0..80).map(|n| format!("m{n}")), "1"))?;
     office.broker.reported(sequence, Transition::Applied).await?;
@@ -93,7 +93,7 @@ async fn b5_a_mass_prune_waits_for_the_approval_that_comes_with_the_target_state
 
 /// A stack that is deleted while its workloads are kept: our marks go, values and identity stay.
 #[tokio::test]
-async fn e2_a_stack_can_be_released_and_what_it_consisted_of_stays() -> Result<()> {
+async fn e2_a_stack_can_be_deleted_and_its_resources_kept() -> Result<()> {
     let office = Office::open(|_| AgentOptions::default()).await?;
     let sequence = office.broker.offer(STACK, &office.manifest(["one".to_owned()], "1"))?;
     office.broker.reported(sequence, Transition::Applied).await?;
@@ -120,7 +120,7 @@ fn granted(office: &Office, account: &str) -> Grant {
 /// The account that the grant names writes, by impersonation; what the grant does not cover is not written; and a
 /// grant that is withdrawn freezes and deletes nothing.
 #[tokio::test]
-async fn c5_a_grant_names_who_writes_and_what_and_withdrawn_it_freezes() -> Result<()> {
+async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes_the_stack() -> Result<()> {
     let account = "brokkr-team";
     let office = Office::open(|space| AgentOptions {
         install: vec!["--impersonate".into(), format!("{space}/{account}")],

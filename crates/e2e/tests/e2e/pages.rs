@@ -80,7 +80,7 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
 
 /// They have names to be filled in, so nobody types them; but they have to be commands.
 #[tokio::test]
-async fn the_commands_of_runbooks_are_ones_that_exist() -> Result<()> {
+async fn the_commands_of_runbooks_exist() -> Result<()> {
     let mut asked = 0;
     for page in pages(&root()?)?.iter().filter(|page| page.name.starts_with("docs/runbooks/")) {
         let spans = page.text.lines().filter_map(|line| line.split_once(". `brokkr")?.1.split_once('`'));

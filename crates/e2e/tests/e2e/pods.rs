@@ -55,7 +55,7 @@ fn agent(home: &str, fleet: &Fleet, token: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn an_agent_in_a_pod_joins_delivers_is_started_again_and_ends_with_its_pod() -> Result<()> {
+async fn an_agent_in_a_pod_joins_delivers_is_restarted_and_ends_with_its_pod() -> Result<()> {
     let (cluster, fleet) = (Cluster::shared().await?, Fleet::start().await?);
     let (home, space) = (unique("brokkr-pods"), unique("space"));
     install(&cluster, &home, &[] as &[&str]).await?;
@@ -64,7 +64,7 @@ async fn an_agent_in_a_pod_joins_delivers_is_started_again_and_ends_with_its_pod
     cluster.apply(&agent(&home, &fleet, &token)?).await?;
 
     let pod = pods.running("brokkr-agent").await?;
-    fleet.active("shop-1").await.with_context(|| pod.told())?;
+    fleet.active("shop-1").await.with_context(|| pod.describe())?;
     fleet
         .apply("web", "env=prod", &[namespace_yaml(&space), config_map_yaml(&space, "one", "1")].concat())
         .await?;
@@ -102,7 +102,8 @@ async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
     cluster.apply(&pod.to_string()).await?;
     let said = async |words: &str| {
         eventually(WAIT_TIMEOUT, words, async || {
-            let said: String = pods.pods().iter().map(|pod| format!("{}{}", pod.told(), pod.log())).collect();
+            let said: String =
+                pods.pods().iter().map(|pod| format!("{}{}", pod.describe(), pod.log())).collect();
             if said.contains(words) { Attempt::Done(()) } else { Attempt::NotYet(said) }
         })
         .await

@@ -23,7 +23,7 @@ fn listening() -> Result<HashSet<String>> {
 }
 
 #[tokio::test]
-async fn a1_the_agent_listens_nowhere_and_gets_everything_by_asking() -> Result<()> {
+async fn a1_the_agent_opens_no_port_and_pulls_everything() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let sockets: HashSet<String> =
@@ -54,7 +54,7 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
 
 /// The agent runs under its own account, which may do what a stack may contain, and is no cluster admin.
 #[tokio::test]
-async fn the_agent_is_no_cluster_admin() -> Result<()> {
+async fn the_agent_is_not_a_cluster_admin() -> Result<()> {
     let world = World::start().await?;
     let may = async |verb: &str, what: &str| {
         let user = format!("--as={}", world.agent.user());

@@ -136,7 +136,8 @@ fn sequence(map: &ConfigMap) -> i64 {
 }
 
 #[tokio::test]
-async fn a4_a9_e4_a_restored_database_sends_nobody_back_and_everything_lost_is_settled() -> Result<()> {
+async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_can_be_settled() -> Result<()>
+{
     let rehearsal = Rehearsal::start().await?;
     let (fleet, server) = (&rehearsal.fleet, rehearsal.postgres.server().context("a server of one's own")?);
     rehearsal.apply("web", 1, &[("one", "1"), ("old", "1")]).await?;

@@ -44,7 +44,7 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
 }
 
 #[tokio::test]
-async fn targeted_again_half_way_through_the_removal_it_turns_round() -> Result<()> {
+async fn a_stack_targeted_again_during_its_removal_is_restored() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("held", "1"), ("other", "2")])).await?;
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -64,7 +64,7 @@ async fn targeted_again_half_way_through_the_removal_it_turns_round() -> Result<
 }
 
 #[tokio::test]
-async fn c6_a_namespace_with_something_foreign_inside_is_left_and_named() -> Result<()> {
+async fn c6_a_namespace_with_a_foreign_object_stays_and_is_named() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let theirs = world.apply_foreign("theirs").await?;
@@ -88,7 +88,7 @@ async fn c6_a_namespace_with_something_foreign_inside_is_left_and_named() -> Res
 
 /// G2: a stack targets agents one by one, by selector, or both; labels and annotations are kept.
 #[tokio::test]
-async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_carry_labels() -> Result<()> {
+async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_have_labels() -> Result<()> {
     let world = World::start().await?;
     let file =
         world.fleet.cli.file("web.yaml", &world.manifest(&[("one", "1")]))?.to_string_lossy().into_owned();

@@ -103,7 +103,7 @@ async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
 
 /// Delivers, repairs, prunes, restarts and deletes, and compares what was asked with what is allowed.
 #[tokio::test]
-async fn every_right_in_the_whole_cluster_is_used_and_none_is_missing() -> Result<()> {
+async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<()> {
     let world = World::start().await?;
     let space = world.namespace.clone();
     world.fleet.apply("web", "env=prod", &everything(&space)).await?;
@@ -168,7 +168,7 @@ async fn narrow_world() -> Result<World> {
 }
 
 #[tokio::test]
-async fn listed_namespaces_are_enough_to_deliver_repair_prune_and_delete() -> Result<()> {
+async fn access_to_listed_namespaces_is_enough_to_deliver_repair_prune_and_delete() -> Result<()> {
     let world = narrow_world().await?;
     let space = &world.namespace;
     let both = [
@@ -198,7 +198,7 @@ async fn listed_namespaces_are_enough_to_deliver_repair_prune_and_delete() -> Re
 
 /// What is missing is known before the first write, verb by verb.
 #[tokio::test]
-async fn missing_rights_are_named_verb_by_verb() -> Result<()> {
+async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let (home, space) = (unique("brokkr-rights"), unique("space"));
     cluster.kubectl(["create", "namespace", &space]).await?.ok()?;
@@ -248,7 +248,7 @@ async fn missing_rights_are_named_verb_by_verb() -> Result<()> {
 
 /// Installing again with less takes away what is no longer asked for.
 #[tokio::test]
-async fn installing_again_with_less_takes_rights_away() -> Result<()> {
+async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let (home, one, two) = (unique("brokkr-rights"), unique("space"), unique("space"));
     for space in [&one, &two] {

@@ -53,7 +53,7 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
 
 /// C6: refused at the door, in any stack.
 #[tokio::test]
-async fn c6_system_namespaces_and_brokkrs_own_are_refused() -> Result<()> {
+async fn c6_system_namespaces_and_brokkrs_own_namespaces_are_refused() -> Result<()> {
     let world = World::start().await?;
     for name in ["kube-system", "brokkr-system"] {
         let file = world.fleet.cli.file("bad.yaml", &namespace_yaml(name))?;

@@ -124,9 +124,9 @@ impl Theatre {
     async fn withstands(&self, lie: Lie, before: &Footprints) -> Result<()> {
         let mark = self.mark()?;
         self.broker.answer_with(lie);
-        self.broker.told(lie, self.broker.count(lie) + OFTEN).await?;
+        self.broker.wait_until_sent(lie, self.broker.count(lie) + OFTEN).await?;
         self.broker.answer_truthfully();
-        self.broker.in_step().await?;
+        self.broker.wait_until_in_sync().await?;
         self.compare(&format!("{lie:?}"), mark, before).await
     }
 
@@ -167,9 +167,9 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     let broker = &theatre.broker;
     // The first version differs in every way that could be gone back to: a value, one more, one less.
     let first = broker.offer(STACK, &theatre.manifest(&[("one", "old"), ("two", "2"), ("dropped", "x")]))?;
-    broker.healthy(first).await?;
+    broker.wait_until_healthy(first).await?;
     let second = broker.offer(STACK, &theatre.manifest(&[("one", "1"), ("two", "2"), ("three", "3")]))?;
-    broker.healthy(second).await?;
+    broker.wait_until_healthy(second).await?;
     let before = theatre.at_rest().await?;
     let names: Vec<_> = before.keys().map(String::as_str).collect();
     assert_eq!(names[..3], ["ConfigMap one", "ConfigMap three", "ConfigMap two"]);
@@ -206,7 +206,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
 
     // Alive and not stuck: the truth is still believed, drift still repaired.
     let third = broker.offer(STACK, &theatre.manifest(&[("one", "new"), ("three", "3")]))?;
-    broker.healthy(third).await?;
+    broker.wait_until_healthy(third).await?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("new"));
     assert_eq!(theatre.value("two").await?, None);
     theatre.edit("one", "by hand").await?;
@@ -220,9 +220,9 @@ async fn e4_a_wrong_answer_after_a_restart_deletes_nothing_and_undoes_nothing() 
     let theatre = Theatre::open().await?;
     let broker = &theatre.broker;
     let first = broker.offer(STACK, &theatre.manifest(&[("one", "old"), ("dropped", "x")]))?;
-    broker.healthy(first).await?;
+    broker.wait_until_healthy(first).await?;
     let second = broker.offer(STACK, &theatre.manifest(&[("one", "1"), ("two", "2")]))?;
-    broker.healthy(second).await?;
+    broker.wait_until_healthy(second).await?;
     let before = theatre.at_rest().await?;
 
     let lies = [Lie::EmptyEnvelope, Lie::OlderSequence, Lie::OlderRemoval, Lie::OlderEpoch, Lie::OtherAgent];
@@ -231,15 +231,15 @@ async fn e4_a_wrong_answer_after_a_restart_deletes_nothing_and_undoes_nothing() 
         theatre.agent.kill9();
         broker.answer_with(lie);
         theatre.agent.start()?;
-        broker.told(lie, OFTEN).await?;
+        broker.wait_until_sent(lie, OFTEN).await?;
         theatre.compare(&format!("{lie:?} after a restart"), mark, &before).await?;
         broker.answer_truthfully();
-        broker.in_step().await?;
+        broker.wait_until_in_sync().await?;
         theatre.compare(&format!("the truth after {lie:?}"), mark, &before).await?;
     }
 
     let third = broker.offer(STACK, &theatre.manifest(&[("one", "new"), ("two", "2")]))?;
-    broker.healthy(third).await?;
+    broker.wait_until_healthy(third).await?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("new"));
     theatre.delete_truthfully().await
 }
@@ -249,11 +249,11 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     let theatre = Theatre::open().await?;
     let broker = &theatre.broker;
     let first = broker.offer(STACK, &theatre.manifest(&[("one", "1"), ("two", "2")]))?;
-    broker.healthy(first).await?;
+    broker.wait_until_healthy(first).await?;
     theatre.at_rest().await?;
 
     broker.set_status(AgentStatus::Inactive);
-    broker.in_step().await?;
+    broker.wait_until_in_sync().await?;
     let mark = theatre.mark()?;
     theatre.edit("one", "by hand").await?;
     theatre.maps().delete("two", &DeleteParams::default()).await?;
@@ -271,7 +271,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     assert_eq!(theatre.value("two").await?, None);
 
     broker.set_status(AgentStatus::Active);
-    broker.healthy(second).await?;
+    broker.wait_until_healthy(second).await?;
     for (name, value) in [("one", "1"), ("two", "2"), ("three", "3")] {
         assert_eq!(theatre.value(name).await?.as_deref(), Some(value), "{name} was not put right");
     }
@@ -280,7 +280,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     // something was published.
     theatre.at_rest().await?;
     broker.set_status(AgentStatus::Inactive);
-    broker.in_step().await?;
+    broker.wait_until_in_sync().await?;
     theatre.edit("one", "by hand").await?;
     broker.polls(OFTEN).await?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("by hand"));
@@ -302,7 +302,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
     assert_eq!(report.reason, "ChecksumMismatch", "{report:?}");
     assert!(theatre.namespace().await?.is_none());
     broker.hand_out_truthfully();
-    broker.healthy(first).await?;
+    broker.wait_until_healthy(first).await?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("1"));
     let before = theatre.at_rest().await?;
 
@@ -331,7 +331,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
         assert!(others.is_empty(), "{what}: {others:#?}");
     }
     broker.hand_out_truthfully();
-    broker.healthy(last).await.context("the right bytes were not taken after the wrong ones")?;
+    broker.wait_until_healthy(last).await.context("the right bytes were not taken after the wrong ones")?;
     assert_eq!(theatre.value("one").await?.as_deref(), Some("newer"));
     assert_eq!(theatre.value("two").await?, None);
     theatre.delete_truthfully().await

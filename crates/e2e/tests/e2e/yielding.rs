@@ -93,7 +93,7 @@ async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -
 
 /// Only we have ever set it: a new number in the manifest does not change it, and it does not fall back to one.
 #[tokio::test]
-async fn b3_yielded_replicas_that_nobody_scaled_stay_as_they_were_created() -> Result<()> {
+async fn b3_yielded_replicas_without_a_scaler_stay_as_they_were_created() -> Result<()> {
     let scaled = Scaled::start().await?;
     scaled.deliver(5, "registry.example/web:2").await?;
     scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
@@ -102,7 +102,7 @@ async fn b3_yielded_replicas_that_nobody_scaled_stay_as_they_were_created() -> R
 }
 
 #[tokio::test]
-async fn f7_an_autoscaler_at_work_is_no_drift_and_no_fight() -> Result<()> {
+async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
     let scaled = Scaled::start().await?;
     let mark = scaled.world.cluster.audit().mark()?;
     for replicas in 3..23 {

@@ -19,7 +19,7 @@ fn is_poll(request: &ProxiedRequest) -> bool {
 /// The broker is away while things happen. All of it is told afterwards, in order and once; what is more than the
 /// agent keeps is told as a gap.
 #[tokio::test]
-async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -> Result<()> {
+async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap() -> Result<()> {
     let world = FaultWorld::start().await?;
     let group = format!("{}.faults.example", world.tag);
     let yaml = format!(
@@ -86,7 +86,7 @@ async fn row_43_a_broker_that_is_away_for_long_hears_all_or_hears_of_the_gap() -
 
 /// One wrong answer after the other, each told several times, and none of them deletes or changes anything.
 #[tokio::test]
-async fn row_44_nonsense_in_the_place_of_the_broker_changes_nothing() -> Result<()> {
+async fn row_44_invalid_responses_instead_of_the_brokers_change_nothing() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     let mark = world.api_proxy.mark();

@@ -36,7 +36,7 @@ struct Walk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_20_killed_at_any_write_ends_as_a_clean_run_does() -> Result<()> {
+async fn row_20_killed_at_any_write_the_agent_ends_in_the_state_of_a_clean_run() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let fleet = Fleet::start().await?;
     let clean = Walk::start(&fleet, &cluster).await?;

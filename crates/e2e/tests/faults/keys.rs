@@ -76,7 +76,7 @@ async fn rotates_though_killed(world: &FaultWorld, at: At, away: bool) -> Result
 }
 
 #[tokio::test]
-async fn killed_at_every_step_of_changing_its_key_it_comes_back_with_one_that_counts() -> Result<()> {
+async fn killed_at_every_step_of_a_key_rotation_the_agent_returns_with_a_valid_key() -> Result<()> {
     let world = FaultWorld::start().await?;
     let steps = [
         (At::Secret(1, Halt::Before), false),

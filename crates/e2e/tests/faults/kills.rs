@@ -38,7 +38,7 @@ async fn row_19_killed_before_the_first_apply_leaves_the_old_state_and_applies_l
 }
 
 #[tokio::test]
-async fn row_21_killed_after_a_create_finds_the_same_object_by_its_intention() -> Result<()> {
+async fn row_21_killed_after_a_create_the_agent_finds_the_object_by_its_recorded_intention() -> Result<()> {
     let world = FaultWorld::start().await?;
     let rule = world.api_proxy.when(Matcher::applies().named("a"), Action::HaltAfter);
     world.submit(&BEFORE).await?;

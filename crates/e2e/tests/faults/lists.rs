@@ -116,7 +116,7 @@ async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() ->
 
 /// An aggregated API is down: its kinds are missing from discovery, and are marked so.
 #[tokio::test]
-async fn row_36_kinds_that_discovery_cannot_tell_keep_a_namespace_alive() -> Result<()> {
+async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_namespace() -> Result<()> {
     let world = FaultWorld::start().await?;
     let inner = format!("{}-inner", world.namespace);
     let yaml = format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {inner}\n");
@@ -164,7 +164,7 @@ fn without_leases(body: &Bytes) -> Bytes {
 
 /// A kind that cannot be told is waited for; nothing of it is deleted because it is not seen.
 #[tokio::test]
-async fn row_36_a_stack_whose_kinds_cannot_be_told_is_not_pruned() -> Result<()> {
+async fn row_36_a_stack_with_kinds_that_discovery_cannot_list_is_not_pruned() -> Result<()> {
     let world = FaultWorld::start().await?;
     let lease = |name: &str| {
         format!(

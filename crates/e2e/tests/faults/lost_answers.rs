@@ -40,7 +40,7 @@ async fn landed(world: &FaultWorld, name: &str, method: &http::Method, count: us
 }
 
 #[tokio::test]
-async fn row_25_an_apply_whose_answer_was_lost_is_repeated_without_effect() -> Result<()> {
+async fn row_25_an_apply_with_a_lost_response_is_repeated_without_effect() -> Result<()> {
     let world = FaultWorld::start().await?;
     let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::LoseResponse);
     world.submit(&[("a", "1"), ("b", "1")]).await?;
@@ -98,7 +98,7 @@ async fn row_26_an_old_apply_that_lands_after_a_newer_one_does_not_win() -> Resu
 }
 
 #[tokio::test]
-async fn row_27_a_delayed_delete_does_not_hit_what_a_user_made_meanwhile() -> Result<()> {
+async fn row_27_a_delayed_delete_does_not_hit_an_object_that_a_user_made_meanwhile() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("theirs-b", "1")]).await?;
     let rule = world.api_proxy.when(Matcher::deletes().named("theirs-b").nth(1), Action::Hold);
@@ -119,7 +119,7 @@ async fn row_27_a_delayed_delete_does_not_hit_what_a_user_made_meanwhile() -> Re
 
 /// As row 26, but the object is gone by the time the apply lands.
 #[tokio::test]
-async fn row_28_an_apply_that_lands_after_the_deletion_brings_nothing_back() -> Result<()> {
+async fn row_28_an_apply_that_lands_after_the_deletion_restores_nothing() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
     let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);
@@ -186,7 +186,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
 
 /// A process that sleeps through its own succession, with a write already on its way.
 #[tokio::test]
-async fn row_30_a_paused_agent_that_was_succeeded_changes_nothing_when_it_wakes() -> Result<()> {
+async fn row_30_a_paused_agent_with_a_successor_changes_nothing_when_it_resumes() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
     let rule = world.api_proxy.when(Matcher::applies().named("a").nth(1), Action::Hold);

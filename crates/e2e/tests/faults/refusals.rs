@@ -49,7 +49,7 @@ async fn row_37_the_api_server_and_etcd_killed_in_the_middle_of_an_apply() -> Re
 }
 
 #[tokio::test]
-async fn row_38_a_busy_api_server_is_asked_again_when_it_said_and_not_before() -> Result<()> {
+async fn row_38_requests_to_a_busy_api_server_are_retried_after_retry_after() -> Result<()> {
     const ASKED: u64 = 4;
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
@@ -77,8 +77,8 @@ async fn row_38_a_busy_api_server_is_asked_again_when_it_said_and_not_before() -
 
 /// D2: 1 s first, then twice as long each time.
 #[tokio::test]
-async fn d2_row_38_a_server_that_fails_is_asked_again_after_one_second_and_then_twice_as_long() -> Result<()>
-{
+async fn d2_row_38_requests_to_a_failing_server_are_retried_after_one_second_and_then_twice_as_long()
+-> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     world
@@ -103,7 +103,7 @@ async fn d2_row_38_a_server_that_fails_is_asked_again_after_one_second_and_then_
 
 /// The agent's rights are narrowed between two deployment objects, so that one object of the new one is refused.
 #[tokio::test]
-async fn row_39_rights_that_end_stop_the_stack_before_it_prunes() -> Result<()> {
+async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     // The role is shared by all agents of the cluster: this one is bound to a narrower one instead.

@@ -12,7 +12,7 @@ const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
 /// Whose an object is, is asked of the object and not of a copy that may be old.
 #[tokio::test]
-async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_back() -> Result<()> {
+async fn row_31_an_object_that_another_agent_took_during_a_frozen_watch_is_not_taken_back() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     world.refuse_streaming_lists();
@@ -41,7 +41,7 @@ async fn row_31_what_another_agent_took_while_the_watch_was_frozen_is_not_taken_
 
 /// D4, F6: what is not written is not applied, whatever is intended.
 #[tokio::test]
-async fn row_23_applied_is_not_told_before_the_last_write_is_carried_out() -> Result<()> {
+async fn row_23_applied_is_not_reported_before_the_last_write_is_done() -> Result<()> {
     let world = FaultWorld::start().await?;
     let held = world.api_proxy.when(Matcher::applies().named("c").nth(1), Action::Hold);
     world.submit(&MAPS).await?;

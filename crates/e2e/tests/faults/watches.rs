@@ -43,7 +43,7 @@ async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterward
 
 /// Events about one object are lost for good; the others go on.
 #[tokio::test]
-async fn row_32_what_no_event_told_is_found_by_the_next_list() -> Result<()> {
+async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     world.refuse_streaming_lists();
@@ -73,7 +73,7 @@ async fn row_32_what_no_event_told_is_found_by_the_next_list() -> Result<()> {
 }
 
 #[tokio::test]
-async fn row_33_a_watch_that_has_forgotten_is_begun_anew_and_deletes_nothing() -> Result<()> {
+async fn row_33_an_expired_watch_is_restarted_and_deletes_nothing() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     let mark = world.api_proxy.mark();

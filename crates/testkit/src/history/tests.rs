@@ -108,7 +108,7 @@ fn a_submission_done_twice_is_found() {
 }
 
 #[test]
-fn what_nobody_knows_may_or_may_not_have_happened_but_only_once() {
+fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
     let mut story = story();
     let mut open = submission(story.stack, 4, 50, 51);
     open.attempts[0].outcome = Outcome::Unknown("no answer".into());

@@ -18,7 +18,7 @@ async fn insert(url: &str, number: i32) -> Result<(), sqlx::Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_carried_it_out() -> Result<()> {
+async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_executed_it() -> Result<()> {
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
     let mut beside = database.connect().await?;

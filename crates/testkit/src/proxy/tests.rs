@@ -85,7 +85,7 @@ async fn things(State(written): State<Arc<AtomicUsize>>, request: axum::extract:
 }
 
 #[tokio::test]
-async fn the_nth_write_is_carried_out_and_its_answer_lost() -> Result<()> {
+async fn the_nth_write_is_executed_and_its_response_lost() -> Result<()> {
     let server = TestServer::open().await?;
     let rule = server.proxy.when(Matcher::writes().nth(2), Action::LoseResponse);
     assert_eq!(server.write("a").await?, "1 x");
@@ -129,7 +129,7 @@ async fn a_halt_stops_everything_after_it_and_what_is_discarded_never_lands() ->
 }
 
 #[tokio::test]
-async fn answers_are_made_up_changed_and_cut() -> Result<()> {
+async fn responses_are_replaced_changed_and_cut() -> Result<()> {
     let server = TestServer::open().await?;
     server.proxy.when(Matcher::path("/things").nth(1), Action::Respond(CannedResponse::too_many(7)));
     let busy = server.list("").await?;

@@ -9,7 +9,7 @@
 //! ```text
 //! A delete does not carry the UID of the object as a precondition.
 //!
-//! Found-by: row_27_a_delayed_delete_does_not_hit_what_a_user_made_meanwhile
+//! Found-by: row_27_a_delayed_delete_does_not_hit_an_object_that_a_user_made_meanwhile
 //! ```
 
 use std::collections::BTreeSet;

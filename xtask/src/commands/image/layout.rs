@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_holds_its_program_and_certificates_and_is_nobodys() {
+    fn an_image_has_its_program_and_certificates_and_runs_unprivileged() {
         let folder = folder("whole");
         write(&folder, "brokkr-agent", b"the program").unwrap();
         let (manifest, config) = read(&folder).unwrap();

@@ -61,13 +61,13 @@ impl Installation {
     /// The id of the agent, once it is at work.
     async fn at_work(&self) -> Result<String> {
         let pod = self.pods.running("brokkr-agent").await?;
-        let agent = self.fleet.active("shop-1").await.with_context(|| pod.told())?;
+        let agent = self.fleet.active("shop-1").await.with_context(|| pod.describe())?;
         // What the kubelet would ask.
         let ready = format!("http://{}/readyz", pod.address("admin").context("a port for health checks")?);
         let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
         eventually(WAIT_TIMEOUT, &ready, async || match http.get(&ready).send().await {
             Ok(answer) if answer.status().is_success() => Attempt::Done(()),
-            other => Attempt::NotYet(format!("{other:?}\n{}", pod.told())),
+            other => Attempt::NotYet(format!("{other:?}\n{}", pod.describe())),
         })
         .await?;
         Ok(agent["id"].as_str().context("an id")?.to_owned())
@@ -79,7 +79,7 @@ impl Installation {
             let pods = self.pods.pods();
             match pods.as_slice() {
                 [pod] if pod.name() != earlier && pod.is_running() => Attempt::Done(()),
-                others => Attempt::NotYet(others.iter().map(|pod| pod.told()).collect()),
+                others => Attempt::NotYet(others.iter().map(|pod| pod.describe()).collect()),
             }
         })
         .await
@@ -102,7 +102,7 @@ impl Installation {
 }
 
 #[tokio::test]
-async fn what_the_chart_gives_is_enough_to_join_deliver_be_narrowed_leave_and_come_back() -> Result<()> {
+async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_return() -> Result<()> {
     let here = Installation::prepare().await?;
     here.install(&earlier_chart("brokkr-agent", &here.scratch).await?, &[]).await?;
     let agent = here.at_work().await?;

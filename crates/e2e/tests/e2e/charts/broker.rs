@@ -106,7 +106,7 @@ impl Installation {
                 let answer = http.get(format!("http://{address}/readyz")).send().await;
                 ready += usize::from(answer.is_ok_and(|answer| answer.status().is_success()));
             }
-            let told = pods.iter().map(|pod| pod.told()).collect::<String>();
+            let told = pods.iter().map(|pod| pod.describe()).collect::<String>();
             if ready == wanted && pods.len() == wanted { Attempt::Done(()) } else { Attempt::NotYet(told) }
         })
         .await
@@ -133,7 +133,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
         for pod in here.pods.pods() {
             let cli = Cli::new()?;
             let url = format!("https://{}", pod.address("api").context("a port for the API")?);
-            cli.login(&url, &token, &authority_file).await.with_context(|| pod.told())?;
+            cli.login(&url, &token, &authority_file).await.with_context(|| pod.describe())?;
             cli.run(["agent", "list"]).await?.ok()?;
         }
         Ok(())
@@ -154,7 +154,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
 
 /// The API server takes everything that the chart can render, to the letter.
 #[tokio::test]
-async fn the_api_server_takes_what_the_broker_chart_renders() -> Result<()> {
+async fn the_api_server_accepts_the_rendered_broker_chart() -> Result<()> {
     let (cluster, home, scratch) = (Cluster::shared().await?, unique("brokkr-chart"), Scratch::new("chart")?);
     cluster.kubectl(["create", "namespace", &home]).await?.ok()?;
     let named = "database.existingSecret.name=d,tls.existingSecret=t,secretKey.existingSecret.name=s";

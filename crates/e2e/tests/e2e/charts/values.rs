@@ -52,7 +52,7 @@ fn joined(rights: &Rights, authorities: Option<&str>) -> Result<Objects> {
 }
 
 #[tokio::test]
-async fn the_agents_chart_gives_the_same_objects_as_agent_join() -> Result<()> {
+async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()> {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let rights = |profile, targets: &[&str], kinds: &[&str], impersonate: &[&str]| Rights {
         profile,
@@ -127,7 +127,7 @@ async fn a_second_agent_of_a_cluster_brings_nothing_that_is_shared() -> Result<(
 
 /// The same alerts and dashboards as those that are tested on a real Prometheus; only runbooks are somewhere else.
 #[tokio::test]
-async fn the_brokers_chart_carries_the_alerts_and_dashboards_of_deploy() -> Result<()> {
+async fn the_brokers_chart_contains_the_alerts_and_dashboards_of_deploy() -> Result<()> {
     let all = ["evaluation.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true"];
     let elsewhere = "prometheusRule.runbooks=https://git.example/";
     let text = render("brokkr", &[&all[..], &[elsewhere, "prometheusRule.labels.team=a"]].concat()).await?;
@@ -156,7 +156,7 @@ async fn the_brokers_chart_carries_the_alerts_and_dashboards_of_deploy() -> Resu
 }
 
 #[tokio::test]
-async fn the_charts_pass_helms_own_check() -> Result<()> {
+async fn the_charts_pass_helm_lint() -> Result<()> {
     let full = "evaluation.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true";
     for (name, values) in [("brokkr", "evaluation.enabled=true"), ("brokkr", full), ("brokkr-agent", JOIN)] {
         let chart = chart(name);
@@ -170,7 +170,7 @@ async fn the_charts_pass_helms_own_check() -> Result<()> {
 /// A typing error, a value of the wrong form, something forbidden or something missing ends the installation with a
 /// message that names it.
 #[tokio::test]
-async fn wrong_values_are_refused_and_named() -> Result<()> {
+async fn invalid_values_are_rejected_and_named() -> Result<()> {
     let database = "database.existingSecret.name=d";
     let table = [
         ("brokkr", vec![], "database.existingSecret.name is required"),
@@ -233,7 +233,7 @@ async fn wrong_values_are_refused_and_named() -> Result<()> {
 
 /// Nothing that everybody could know: each installation makes its own, and none is in the files.
 #[tokio::test]
-async fn an_evaluation_has_no_credential_that_another_one_has() -> Result<()> {
+async fn two_evaluation_installs_share_no_credential() -> Result<()> {
     let mut passwords = Vec::new();
     for _ in 0..2 {
         let text = render("brokkr", &["evaluation.enabled=true"]).await?.ok()?.stdout;

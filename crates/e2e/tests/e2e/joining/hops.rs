@@ -10,7 +10,7 @@ use brokkr_testkit::world::namespace_yaml;
 const DAY: i64 = 24 * 60 * 60;
 
 #[tokio::test]
-async fn the_hop_at_which_a_join_stopped_is_named_with_what_to_do() -> Result<()> {
+async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
     let port = Port::free()?;
     let closed = format!("https://{}", port.address());
     let stranger = Cluster::shared().await?;
@@ -30,7 +30,7 @@ async fn the_hop_at_which_a_join_stopped_is_named_with_what_to_do() -> Result<()
 }
 
 #[tokio::test]
-async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough() -> Result<()> {
+async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Result<()> {
     let site = Site::new().await?;
     // By name: the API server, which is next door, is at the address.
     let broker = format!("localhost:{}", site.fleet.broker.port());
@@ -64,7 +64,8 @@ async fn a_proxy_that_lets_nobody_through_is_named_and_one_that_does_is_enough()
 }
 
 #[tokio::test]
-async fn a_clock_that_no_certificate_is_valid_by_is_named_and_smaller_errors_are_none() -> Result<()> {
+async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_errors_are_tolerated()
+-> Result<()> {
     let (clock, site) = (Clock::make().await?, Site::new().await?);
     for (days, reason) in [(-3, "certificate not valid yet"), (60, "certificate expired")] {
         node_gives(&site, clock.shifted(days * DAY));

@@ -3,14 +3,14 @@
 use anyhow::{Context as _, Result};
 use brokkr_testkit::{Attempt, Output, PodRunner, eventually};
 
-use super::{Site, is_told};
+use super::{Site, assert_explained};
 use brokkr_testkit::world::WAIT_TIMEOUT;
 
 /// Rights of which each is needed: those on the whole cluster would stand in for others.
 const LISTED: [&str; 4] = ["--profile", "namespaces", "--target-namespace", "default"];
 
 #[tokio::test]
-async fn whoever_may_not_install_is_told_so_before_anything_is_made() -> Result<()> {
+async fn a_user_without_permission_to_install_is_refused_before_anything_is_created() -> Result<()> {
     let site = Site::new().await?;
     let (home, name) = (format!("{}-people", site.namespace), &site.namespace);
     site.cluster.kubectl(["create", "namespace", &home]).await?.ok()?;
@@ -22,13 +22,13 @@ async fn whoever_may_not_install_is_told_so_before_anything_is_made() -> Result<
 
     // Not even whether an agent lives there can be seen.
     let blind = site.join_by(&kubeconfig, "shop", &[]).await?;
-    is_told(&blind, "rights", &["- get resource \"secrets\"", asks])?;
+    assert_explained(&blind, "rights", &["- get resource \"secrets\"", asks])?;
 
     // Everything in a namespace, and nothing that concerns the cluster.
     let edit = ["create", "clusterrolebinding", name, "--clusterrole=admin", &bound];
     site.cluster.kubectl(edit).await?.ok()?;
     let refused = site.join_by(&kubeconfig, "shop", &[]).await?;
-    is_told(&refused, "rights", &["- patch resource \"validatingadmissionpolicies\"", asks])?;
+    assert_explained(&refused, "rights", &["- patch resource \"validatingadmissionpolicies\"", asks])?;
     let made = ["get", "namespaces", name, "--ignore-not-found", "-o", "name"];
     assert_eq!(site.cluster.kubectl(made).await?.ok()?.stdout, "", "half of it was installed");
     let tokens = site.fleet.get("/api/v1/join-tokens").await?;
@@ -66,25 +66,25 @@ async fn joined_without(site: &mut Site, binding: &[&str]) -> Result<Output> {
 }
 
 #[tokio::test]
-async fn an_agent_that_may_not_even_tell_is_found_out_and_installing_again_mends_it() -> Result<()> {
+async fn an_agent_without_any_permission_is_detected_and_installing_again_fixes_it() -> Result<()> {
     let mut site = Site::without_pods().await?;
     let home = site.namespace.clone();
     let failed = joined_without(&mut site, &["rolebinding", "brokkr-agent", "-n", &home]).await?;
     let reason =
         format!("system:serviceaccount:{home}:brokkr-agent may not keep its key in its own namespace");
     let next = "run the command again: its account or roles are not as they were installed";
-    is_told(&failed, "rights", &[&reason, next]).with_context(|| site.told())?;
+    assert_explained(&failed, "rights", &[&reason, next]).with_context(|| site.describe_pods())?;
     site.succeeds(&LISTED).await
 }
 
 #[tokio::test]
-async fn an_agent_that_lacks_a_right_in_the_cluster_says_which_and_installing_again_mends_it() -> Result<()> {
+async fn an_agent_without_a_permission_names_it_and_installing_again_fixes_it() -> Result<()> {
     let mut site = Site::without_pods().await?;
     let binding = format!("brokkr-agent-records.{}", site.namespace);
     let failed = joined_without(&mut site, &["clusterrolebinding", &binding]).await?;
     let reason = "cannot list resource \"stacks\" in API group \"brokkr.io\"";
     // It has joined already: the token is used up.
     let next = "run the command again, with --rejoin and without labels";
-    is_told(&failed, "rights", &[reason, next]).with_context(|| site.told())?;
+    assert_explained(&failed, "rights", &[reason, next]).with_context(|| site.describe_pods())?;
     site.succeeds(&[&["--rejoin"][..], &LISTED].concat()).await
 }

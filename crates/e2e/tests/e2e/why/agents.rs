@@ -102,7 +102,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
 
 /// Its key is not the one that it joined with: restored from somewhere, or of a stolen identity.
 #[tokio::test]
-async fn g3_why_an_agent_whose_signature_is_refused() -> Result<()> {
+async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
     // Where agents live if nobody says otherwise, so that what is printed needs no more words.
     let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
     let world = World::start_with(&options).await?;

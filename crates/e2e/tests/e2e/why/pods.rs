@@ -27,7 +27,7 @@ fn nowhere(yaml: &str, image: &str) -> String {
 }
 
 #[tokio::test]
-async fn g3_why_an_image_that_is_never_pulled() -> Result<()> {
+async fn g3_why_an_image_that_cannot_be_pulled() -> Result<()> {
     let image = "registry.example/web:no-such-tag";
     let world = turn(|yaml| nowhere(&yaml, image)).await?;
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});

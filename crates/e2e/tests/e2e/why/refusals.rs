@@ -19,7 +19,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
 /// What stands is not touched by what never came to be.
 #[tokio::test]
-async fn g3_why_yaml_that_is_refused() -> Result<()> {
+async fn g3_why_rejected_yaml() -> Result<()> {
     let world = World::start().await?;
     let fleet = &world.fleet;
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
@@ -81,7 +81,7 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
 }
 
 #[tokio::test]
-async fn g3_why_a_namespace_that_is_not_there() -> Result<()> {
+async fn g3_why_a_missing_namespace() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     let told = told(&world.fleet, "8", "web", "namespace_missing").await?;
@@ -90,7 +90,7 @@ async fn g3_why_a_namespace_that_is_not_there() -> Result<()> {
 }
 
 #[tokio::test]
-async fn g3_why_a_right_that_the_agent_has_not() -> Result<()> {
+async fn g3_why_a_permission_that_the_agent_lacks() -> Result<()> {
     let group = format!("{}.example.com", unique("why"));
     Cluster::shared().await?.apply(&definition(&group)).await?;
     let world = World::start().await?;
@@ -113,7 +113,7 @@ fn job(space: &str, image: &str) -> String {
 }
 
 #[tokio::test]
-async fn g3_why_a_field_that_cannot_be_changed() -> Result<()> {
+async fn g3_why_an_immutable_field() -> Result<()> {
     let world = World::start().await?;
     let yaml = |image: &str| format!("{}{}", world.manifest(&[]), job(&world.namespace, image));
     world.fleet.apply("web", "env=prod", &yaml("a:1")).await?;
@@ -124,7 +124,7 @@ async fn g3_why_a_field_that_cannot_be_changed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn g3_why_a_quota_that_is_used_up() -> Result<()> {
+async fn g3_why_an_exhausted_quota() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let there = world.config_maps().list(&Default::default()).await?.items.len();

@@ -9,7 +9,7 @@ use super::asking::{follow, told, told_in, types, well, well_in};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
 #[tokio::test]
-async fn g3_why_a_finalizer_that_nobody_takes_off() -> Result<()> {
+async fn g3_why_a_finalizer_that_is_never_removed() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("goes", "1")])).await?;
     let stuck = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}}));
@@ -22,7 +22,7 @@ async fn g3_why_a_finalizer_that_nobody_takes_off() -> Result<()> {
 }
 
 #[tokio::test]
-async fn g3_why_a_field_that_two_want() -> Result<()> {
+async fn g3_why_a_contested_field() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };
@@ -68,7 +68,7 @@ async fn g3_why_a_field_that_two_want() -> Result<()> {
 }
 
 #[tokio::test]
-async fn g3_why_a_prune_of_many_that_waits() -> Result<()> {
+async fn g3_why_a_mass_prune_that_waits_for_approval() -> Result<()> {
     let world = World::start().await?;
     let names: Vec<String> = (0..60).map(|number| format!("map-{number}")).collect();
     let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();

@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     let walked = walk(&mut typist, &database.url()).await;
     if walked.is_err() {
         for pod in kubelets.iter().flat_map(PodRunner::pods) {
-            eprintln!("{}", pod.told());
+            eprintln!("{}", pod.describe());
         }
     }
     let broker = walked?;
