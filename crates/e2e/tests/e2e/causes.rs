@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_container_status};
 
 /// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
-struct Patient {
+struct Fixture {
     client: kube::Client,
     eyes: execute::Cluster,
     space: String,
 }
 
-impl Patient {
+impl Fixture {
     /// `first` is applied before the Deployment is; `change` makes it ill.
     async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
         let cluster = Cluster::shared().await?;
@@ -74,9 +74,9 @@ fn nowhere(yaml: String) -> String {
 
 #[tokio::test]
 async fn f6_the_scheduler_is_quoted_where_no_node_fits() -> Result<()> {
-    let patient =
-        Patient::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
-    let cause = patient.tells("Unschedulable").await?;
+    let fixture =
+        Fixture::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
+    let cause = fixture.tells("Unschedulable").await?;
     assert!(cause.message.contains("nodes are available"), "{cause:?}");
     Ok(())
 }
@@ -89,44 +89,44 @@ async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
              spec:\n  hard: {{pods: \"0\"}}\n"
         )
     };
-    let patient = Patient::admit(quota, |yaml| yaml).await?;
-    let cause = patient.tells("QuotaExceeded").await?;
+    let fixture = Fixture::admit(quota, |yaml| yaml).await?;
+    let cause = fixture.tells("QuotaExceeded").await?;
     assert!(cause.message.contains("none-left"), "{cause:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages() -> Result<()> {
-    let patient = Patient::admit(nothing, nowhere).await?;
+    let fixture = Fixture::admit(nothing, nowhere).await?;
     let words = "no such manifest: registry.example/web:1";
-    patient
+    fixture
         .set_container_status(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}))
         .await?;
-    let cause = patient.tells("ErrImagePull").await?;
+    let cause = fixture.tells("ErrImagePull").await?;
     assert!(cause.message.contains("registry.example/web:1") && cause.message.contains(words), "{cause:?}");
 
     let crashed = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
-    patient
+    fixture
         .set_container_status(json!({
             "restartCount": 4,
             "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": crashed},
         }))
         .await?;
-    let cause = patient.tells("CrashLoopBackOff").await?;
+    let cause = fixture.tells("CrashLoopBackOff").await?;
     assert!(cause.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{cause:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn f6_a_healthy_workload_has_no_cause() -> Result<()> {
-    let patient = Patient::admit(nothing, |yaml| yaml).await?;
+    let fixture = Fixture::admit(nothing, |yaml| yaml).await?;
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
-        Api::namespaced(patient.client.clone(), &patient.space);
+        Api::namespaced(fixture.client.clone(), &fixture.space);
     eventually(WAIT_TIMEOUT, "the Deployment to be ready", async || {
         let live = deployments.get("web").await.ok().and_then(|live| live.status);
         live.and_then(|status| status.ready_replicas) == Some(1)
     })
     .await?;
-    assert_eq!(patient.look().await?, None);
+    assert_eq!(fixture.look().await?, None);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! real clusters. Each reads like the promise that it proves, and names its id.
 
 mod administering;
+mod admission_policy;
 mod adoption;
 mod alone;
 mod causes;
@@ -13,7 +14,6 @@ mod deletion;
 mod delivery;
 mod drift;
 mod failing;
-mod fence;
 mod isolation;
 mod joining;
 mod journey;

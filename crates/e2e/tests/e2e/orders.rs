@@ -17,7 +17,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml};
 
 const STACK: &str = "web";
 
-struct Office {
+struct Fixture {
     agent: Agent,
     broker: ScriptedBroker,
     cluster: Arc<Cluster>,
@@ -25,7 +25,7 @@ struct Office {
     space: String,
 }
 
-impl Office {
+impl Fixture {
     async fn open(options: impl FnOnce(&str) -> AgentOptions) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let space = unique("space");
@@ -53,8 +53,8 @@ impl Office {
         .await
     }
 
-    async fn told(&self, transition: Transition, reason: &str) -> Result<Report> {
-        eventually(WAIT_TIMEOUT, &format!("{transition} {reason} to be told"), async || {
+    async fn wait_for_report(&self, transition: Transition, reason: &str) -> Result<Report> {
+        eventually(WAIT_TIMEOUT, &format!("{transition} {reason} to be reported"), async || {
             let reports = self.broker.reports();
             let found =
                 reports.iter().find(|report| report.transition == transition && report.reason == reason);
@@ -70,15 +70,15 @@ impl Office {
 /// B5: nothing of a mass prune happens before the approval, and all of it after.
 #[tokio::test]
 async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<()> {
-    let office = Office::open(|_| AgentOptions::default()).await?;
-    let sequence = office.broker.offer(STACK, &office.manifest((0..80).map(|n| format!("m{n}")), "1"))?;
-    office.broker.reported(sequence, Transition::Applied).await?;
-    let sequence = office.broker.offer(STACK, &office.manifest((0..20).map(|n| format!("m{n}")), "1"))?;
-    let held = office.told(Transition::Blocked, "PruneNeedsApproval").await?;
+    let fixture = Fixture::open(|_| AgentOptions::default()).await?;
+    let sequence = fixture.broker.offer(STACK, &fixture.manifest((0..80).map(|n| format!("m{n}")), "1"))?;
+    fixture.broker.reported(sequence, Transition::Applied).await?;
+    let sequence = fixture.broker.offer(STACK, &fixture.manifest((0..20).map(|n| format!("m{n}")), "1"))?;
+    let held = fixture.wait_for_report(Transition::Blocked, "PruneNeedsApproval").await?;
     assert!(held.message.contains("60 of 80"), "{}", held.message);
-    office.broker.polls(3).await?;
-    assert_eq!(office.names().await?.len(), 80, "nothing goes before it is approved");
-    office.broker.amend(STACK, |target| {
+    fixture.broker.polls(3).await?;
+    assert_eq!(fixture.names().await?.len(), 80, "nothing goes before it is approved");
+    fixture.broker.amend(STACK, |target| {
         target.approvals.push(Approval {
             sequence_id: sequence,
             objects: 60,
@@ -86,22 +86,22 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
             approved_at: Timestamp::now(),
         });
     })?;
-    office.count(20).await?;
-    office.broker.reported(sequence, Transition::Applied).await?;
+    fixture.count(20).await?;
+    fixture.broker.reported(sequence, Transition::Applied).await?;
     Ok(())
 }
 
 /// A stack that is deleted while its workloads are kept: our marks go, values and identity stay.
 #[tokio::test]
 async fn e2_a_stack_can_be_deleted_and_its_resources_kept() -> Result<()> {
-    let office = Office::open(|_| AgentOptions::default()).await?;
-    let sequence = office.broker.offer(STACK, &office.manifest(["one".to_owned()], "1"))?;
-    office.broker.reported(sequence, Transition::Applied).await?;
-    let before = office.maps.get("one").await?;
-    let sequence = office.broker.delete(STACK)?;
-    office.broker.amend(STACK, |target| target.removal = Some(Removal::Released))?;
-    office.broker.reported(sequence, Transition::Removed).await?;
-    let after = office.maps.get("one").await?;
+    let fixture = Fixture::open(|_| AgentOptions::default()).await?;
+    let sequence = fixture.broker.offer(STACK, &fixture.manifest(["one".to_owned()], "1"))?;
+    fixture.broker.reported(sequence, Transition::Applied).await?;
+    let before = fixture.maps.get("one").await?;
+    let sequence = fixture.broker.delete(STACK)?;
+    fixture.broker.amend(STACK, |target| target.removal = Some(Removal::Released))?;
+    fixture.broker.reported(sequence, Transition::Removed).await?;
+    let after = fixture.maps.get("one").await?;
     assert_eq!((after.uid(), &after.data), (before.uid(), &before.data));
     let ours = |name: &String| name.starts_with("brokkr.io/");
     assert!(!after.labels().keys().any(ours), "{:?}", after.labels());
@@ -109,11 +109,11 @@ async fn e2_a_stack_can_be_deleted_and_its_resources_kept() -> Result<()> {
     Ok(())
 }
 
-fn granted(office: &Office, account: &str) -> Grant {
+fn granted(fixture: &Fixture, account: &str) -> Grant {
     Grant {
-        namespaces: vec![office.space.clone()],
+        namespaces: vec![fixture.space.clone()],
         kinds: vec!["ConfigMap".into()],
-        account: Some(format!("{}/{account}", office.space)),
+        account: Some(format!("{}/{account}", fixture.space)),
     }
 }
 
@@ -122,13 +122,13 @@ fn granted(office: &Office, account: &str) -> Grant {
 #[tokio::test]
 async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes_the_stack() -> Result<()> {
     let account = "brokkr-team";
-    let office = Office::open(|space| AgentOptions {
+    let fixture = Fixture::open(|space| AgentOptions {
         install: vec!["--impersonate".into(), format!("{space}/{account}")],
         ..AgentOptions::default()
     })
     .await?;
-    let space = office.space.clone();
-    let kubectl = async |arguments: &[&str]| office.cluster.kubectl(arguments).await?.ok();
+    let space = fixture.space.clone();
+    let kubectl = async |arguments: &[&str]| fixture.cluster.kubectl(arguments).await?.ok();
     kubectl(&["create", "serviceaccount", account, "-n", &space]).await?;
     kubectl(&[
         "create",
@@ -144,15 +144,15 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
     kubectl(&["create", "rolebinding", account, "-n", &space, "--role", account, &who]).await?;
 
     // Without a grant, a project other than the default one gets nothing.
-    office.broker.offer(STACK, &office.manifest(["one".to_owned()], "1"))?;
-    office.broker.amend(STACK, |target| target.project = "team".into())?;
-    office.told(Transition::Blocked, "NoGrant").await?;
-    assert!(office.names().await?.is_empty());
+    fixture.broker.offer(STACK, &fixture.manifest(["one".to_owned()], "1"))?;
+    fixture.broker.amend(STACK, |target| target.project = "team".into())?;
+    fixture.wait_for_report(Transition::Blocked, "NoGrant").await?;
+    assert!(fixture.names().await?.is_empty());
 
-    let mark = office.cluster.audit().mark()?;
-    office.broker.amend(STACK, |target| target.grant = Some(granted(&office, account)))?;
-    office.count(1).await?;
-    let requests = office.agent.requests(mark)?;
+    let mark = fixture.cluster.audit().mark()?;
+    fixture.broker.amend(STACK, |target| target.grant = Some(granted(&fixture, account)))?;
+    fixture.count(1).await?;
+    let requests = fixture.agent.requests(mark)?;
     let write =
         requests.iter().find(|request| request.is_write() && request.name == "one").context("a write")?;
     assert_eq!(
@@ -161,17 +161,17 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
     );
 
     // Narrowed: the whole stack stays as it is, though it should change and lose something.
-    office.broker.offer(STACK, &office.manifest(["two".to_owned()], "2"))?;
-    office.broker.amend(STACK, |target| {
+    fixture.broker.offer(STACK, &fixture.manifest(["two".to_owned()], "2"))?;
+    fixture.broker.amend(STACK, |target| {
         target.project = "team".into();
-        target.grant = Some(Grant { kinds: vec!["Secret".into()], ..granted(&office, account) });
+        target.grant = Some(Grant { kinds: vec!["Secret".into()], ..granted(&fixture, account) });
     })?;
-    office.told(Transition::Blocked, "NotGranted").await?;
-    office.broker.polls(3).await?;
-    assert_eq!(office.names().await?, ["one"], "frozen: nothing written, nothing deleted");
+    fixture.wait_for_report(Transition::Blocked, "NotGranted").await?;
+    fixture.broker.polls(3).await?;
+    assert_eq!(fixture.names().await?, ["one"], "frozen: nothing written, nothing deleted");
 
-    office.broker.amend(STACK, |target| target.grant = Some(granted(&office, account)))?;
-    eventually(WAIT_TIMEOUT, "the new content", async || match office.names().await {
+    fixture.broker.amend(STACK, |target| target.grant = Some(granted(&fixture, account)))?;
+    eventually(WAIT_TIMEOUT, "the new content", async || match fixture.names().await {
         Ok(names) if names == ["two"] => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })

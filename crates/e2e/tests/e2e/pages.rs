@@ -24,7 +24,7 @@ use brokkr_testkit::process::run;
 use brokkr_testkit::programs::program;
 use brokkr_testkit::{Launch, Process, Scratch, eventually};
 
-use page::{Page, World};
+use page::{Page, Setting};
 
 /// Two clusters with controllers have to start.
 const STARTING: Duration = Duration::from_secs(120);
@@ -61,7 +61,7 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
         for block in &page.blocks {
             let place = format!("{}:{}", page.name, block.line);
             match (block.is_console(), &block.not_run) {
-                (true, None) if page.world.is_none() => {
+                (true, None) if page.setting.is_none() => {
                     wrong.push(format!(
                         "{place}: the page does not say where its commands are typed: <!-- test: … -->"
                     ));
@@ -112,22 +112,23 @@ async fn the_commands_of_the_documentation_work_as_they_are_written() -> Result<
     let is_recording = std::env::var_os("INSTA_UPDATE").is_some_and(|wish| wish == "always");
     let root = root()?;
     let mut pages = pages(&root)?;
-    pages.retain(|page| page.world == Some(World::DevFleet) && page.name.contains(&wanted));
+    pages.retain(|page| page.setting == Some(Setting::DevFleet) && page.name.contains(&wanted));
     assert!(!pages.is_empty(), "no page is like {wanted:?}");
 
     let fleet = DevFleet::start(&root).await?;
     let mut wrong = Vec::new();
     for page in &pages {
         let started = Instant::now();
-        let heard = fleet.types(page).await?;
-        wrong.extend(heard.complaint.iter().map(|complaint| format!("{}: {complaint}", page.name)));
-        if is_recording && heard.complaint.is_none() {
-            fs::write(root.join(&page.name), record::recorded(page, &heard))?;
+        let output = fleet.types(page).await?;
+        wrong.extend(output.complaint.iter().map(|complaint| format!("{}: {complaint}", page.name)));
+        if is_recording && output.complaint.is_none() {
+            fs::write(root.join(&page.name), record::recorded(page, &output))?;
         } else {
-            wrong.extend(compare::differences(page, &heard).iter().map(|one| format!("{}:{one}", page.name)));
+            wrong
+                .extend(compare::differences(page, &output).iter().map(|one| format!("{}:{one}", page.name)));
         }
         fleet.tidy_up().await.with_context(|| format!("after {}", page.name))?;
-        eprintln!("{}: {} commands, {:.1?}", page.name, heard.outputs.len(), started.elapsed());
+        eprintln!("{}: {} commands, {:.1?}", page.name, output.outputs.len(), started.elapsed());
     }
     fleet.stop().await?;
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -165,7 +166,7 @@ impl DevFleet {
     }
 
     /// Types the page in a folder of its own.
-    async fn types(&self, page: &Page) -> Result<shell::Heard> {
+    async fn types(&self, page: &Page) -> Result<shell::PageOutput> {
         let folder = self.scratch.join(format!("typed/{}", page.name.replace('/', "-")));
         fs::create_dir_all(&folder)?;
         for name in ["examples", "target"] {

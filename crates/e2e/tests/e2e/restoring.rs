@@ -18,7 +18,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::pages::page::{Page, World};
+use crate::pages::page::{Page, Setting};
 use crate::pages::root;
 use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
@@ -200,7 +200,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
 
     // The commands of the page, one by one.
     let page = Page::read(&root()?, &root()?.join("docs/restore.md"))?;
-    assert_eq!(page.world, Some(World::Restoring));
+    assert_eq!(page.setting, Some(Setting::Restoring));
     let commands = page.commands();
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     for command in commands.iter().map(|command| command.text.as_str()) {

@@ -93,7 +93,7 @@ fn refuse(world: &FaultWorld, what: Matcher, with: CannedResponse, random: &mut 
 
 /// What is done to the process beside the two faults.
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum ProcessFault {
     None,
     Kill,
     Pause,
@@ -111,8 +111,9 @@ async fn row_pairs_by_seed() -> Result<()> {
         async move {
             let mut failed = Vec::new();
             for number in numbers {
-                let (first, second, blow) = draw(seed, number);
-                let what = format!("pair {number}: {} + {} + {blow:?}", FAULTS[first].0, FAULTS[second].0);
+                let (first, second, process_fault) = draw(seed, number);
+                let what =
+                    format!("pair {number}: {} + {} + {process_fault:?}", FAULTS[first].0, FAULTS[second].0);
                 println!("{what}");
                 ran.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = withstand(world, seed, number).await {
@@ -138,17 +139,18 @@ fn random(seed: u64, number: usize) -> StdRng {
 }
 
 /// The two faults of a pair, and what else happens. Each pair has its own randomness: one can be replayed alone.
-fn draw(seed: u64, number: usize) -> (usize, usize, Blow) {
+fn draw(seed: u64, number: usize) -> (usize, usize, ProcessFault) {
     let mut random = random(seed, number);
     let first = random.random_range(0..FAULTS.len());
     let second = random.random_range(0..FAULTS.len());
-    let blow = [Blow::None, Blow::None, Blow::Kill, Blow::Pause][random.random_range(0..4)];
-    (first, second, blow)
+    let process_fault = [ProcessFault::None, ProcessFault::None, ProcessFault::Kill, ProcessFault::Pause]
+        [random.random_range(0..4)];
+    (first, second, process_fault)
 }
 
 /// Delivery, change and deletion, each under the pair; healed, it has to converge.
 async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
-    let (first, second, blow) = draw(seed, number);
+    let (first, second, process_fault) = draw(seed, number);
     let mut random = random(seed.wrapping_add(1), number);
     let (old, new) = (format!("{number}-1"), format!("{number}-2"));
     let delivered = [("a", old.as_str()), ("b", old.as_str()), ("c", old.as_str())];
@@ -156,7 +158,7 @@ async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let under_fault = async |random: &mut StdRng| {
         FAULTS[first].1(world, random);
         FAULTS[second].1(world, random);
-        strike(world, blow, random).await
+        strike(world, process_fault, random).await
     };
     world.submit(&delivered).await?;
     under_fault(&mut random).await?;
@@ -165,26 +167,26 @@ async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
 
     under_fault(&mut random).await?;
     world.submit(&changed).await?;
-    strike(world, Blow::None, &mut random).await?;
+    strike(world, ProcessFault::None, &mut random).await?;
     heal(world);
     world.wait_until_converged(&changed).await.context("change")?;
 
     under_fault(&mut random).await?;
     world.delete_stack().await?;
-    strike(world, blow, &mut random).await?;
+    strike(world, process_fault, &mut random).await?;
     heal(world);
     world.wait_until_deleted().await.context("deletion")?;
     world.assert_invariants().await
 }
 
 /// Time for the faults to bite is the point here, and it is drawn.
-async fn strike(world: &FaultWorld, blow: Blow, random: &mut StdRng) -> Result<()> {
+async fn strike(world: &FaultWorld, process_fault: ProcessFault, random: &mut StdRng) -> Result<()> {
     let mut while_ = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
     while_().await;
-    match blow {
-        Blow::None => {}
-        Blow::Kill => world.agent.restart()?,
-        Blow::Pause => {
+    match process_fault {
+        ProcessFault::None => {}
+        ProcessFault::Kill => world.agent.restart()?,
+        ProcessFault::Pause => {
             world.agent.pause()?;
             while_().await;
             world.agent.resume()?;

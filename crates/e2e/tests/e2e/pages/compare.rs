@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 
 use super::page::{Command, Page};
-use super::shell::Heard;
+use super::shell::PageOutput;
 
 /// A line for each command whose output is another one.
-pub fn differences(page: &Page, heard: &Heard) -> Vec<String> {
-    let ids = ids(heard);
+pub fn differences(page: &Page, output: &PageOutput) -> Vec<String> {
+    let ids = ids(output);
     let commands = page.commands();
     let compared = commands
         .iter()
-        .zip(&heard.outputs)
+        .zip(&output.outputs)
         .filter(|(command, _)| command.is_compared && !command.shown.is_empty());
     compared.filter_map(|(command, output)| difference(command, &renumbered(output, ids.as_ref()))).collect()
 }
@@ -116,8 +116,8 @@ fn is_hex(word: &str) -> bool {
 }
 
 /// The sequence ids that the page used.
-pub fn ids(heard: &Heard) -> Option<RangeInclusive<u64>> {
-    let all = heard.outputs.join("\n");
+pub fn ids(output: &PageOutput) -> Option<RangeInclusive<u64>> {
+    let all = output.outputs.join("\n");
     let used = all.split("ubmitted as ").skip(1).filter_map(|rest| {
         rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok())
     });

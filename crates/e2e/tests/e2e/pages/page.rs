@@ -1,4 +1,4 @@
-//! What a page says: in which world its commands are typed, the commands, and what they are said to print.
+//! What a page says: in which setting its commands are typed, the commands, and what they are said to print.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// Where the commands of a page are typed; the page says it as `<!-- test: dev-fleet -->`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum World {
+pub enum Setting {
     /// Beside `cargo xtask dev`, with its settings.
     DevFleet,
     /// By a test of their own: the rehearsal in `restoring.rs`.
@@ -19,7 +19,7 @@ pub struct Page {
     /// From the root of the repository.
     pub name: String,
     pub text: String,
-    pub world: Option<World>,
+    pub setting: Option<Setting>,
     pub blocks: Vec<Block>,
 }
 
@@ -86,11 +86,11 @@ impl Page {
     }
 
     fn parse(name: String, text: String) -> Result<Self> {
-        let world = match comment(&text, "test: ") {
+        let setting = match comment(&text, "test: ") {
             None => None,
-            Some("dev-fleet") => Some(World::DevFleet),
-            Some("restoring") => Some(World::Restoring),
-            Some(other) => bail!("{name}: there is no world {other:?}"),
+            Some("dev-fleet") => Some(Setting::DevFleet),
+            Some("restoring") => Some(Setting::Restoring),
+            Some(other) => bail!("{name}: there is no setting {other:?}"),
         };
         let mut blocks: Vec<Block> = Vec::new();
         let (mut is_inside, mut before) = (false, "");
@@ -106,7 +106,7 @@ impl Page {
             }
             before = content;
         }
-        Ok(Self { name, text, world, blocks })
+        Ok(Self { name, text, setting, blocks })
     }
 
     /// In the order in which they are typed.
@@ -130,7 +130,7 @@ fn a_page_is_read_as_it_is_written() {
     let text = "# T\n<!-- test: dev-fleet -->\n\n```console\n$ a\nout\n$ b <<X\n> c\n> X\n```\n<!-- not run: no -->\n\
                 ```sh\nd\n```\n```console,ignore-output\n$ e\nf\n```\n";
     let page = Page::parse("t.md".into(), text.into()).expect("it can be read");
-    assert_eq!(page.world, Some(World::DevFleet));
+    assert_eq!(page.setting, Some(Setting::DevFleet));
     let commands = page.commands();
     let typed: Vec<_> = commands.iter().map(|one| (one.line, one.text.as_str(), one.is_compared)).collect();
     assert_eq!(typed, [(5, "a", true), (7, "b <<X\nc\nX", true), (16, "e", false)]);

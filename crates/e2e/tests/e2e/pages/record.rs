@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::compare::{ids, renumbered};
 use super::page::Page;
-use super::shell::Heard;
+use super::shell::PageOutput;
 
 /// The page with new outputs. Only where something was shown, and compared, something is shown.
-pub fn recorded(page: &Page, heard: &Heard) -> String {
-    let ids = ids(heard);
+pub fn recorded(page: &Page, output: &PageOutput) -> String {
+    let ids = ids(output);
     let commands = page.commands();
-    let shown = commands.iter().zip(&heard.outputs).filter(|(command, _)| {
+    let shown = commands.iter().zip(&output.outputs).filter(|(command, _)| {
         command.is_compared && !command.shown.is_empty() && !command.shown.iter().any(|line| line == "…")
     });
     // By the line in which the output begins: how many lines go, and what comes.

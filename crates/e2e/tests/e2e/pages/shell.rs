@@ -12,7 +12,7 @@ use super::page::{Command, Page};
 
 /// What was printed.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct PageOutput {
     /// Of each command that was typed, in their order.
     pub outputs: Vec<String>,
     /// A command that failed, and what was said.
@@ -23,11 +23,11 @@ pub struct Heard {
 const MARK: &str = "\u{1}typed";
 
 /// Types the commands in this folder. What follows one that fails is not typed, unless it asks how that ended.
-pub async fn type_in(page: &Page, folder: &Path, deadline: Duration) -> Result<Heard> {
+pub async fn type_in(page: &Page, folder: &Path, deadline: Duration) -> Result<PageOutput> {
     let commands = page.commands();
     std::fs::write(folder.join(".commands"), script(&commands))?;
     let launch = Launch::new("bash", "/bin/bash").arg(".commands").folder(folder);
-    Ok(heard(&commands, &run(launch, deadline).await?.stdout))
+    Ok(output(&commands, &run(launch, deadline).await?.stdout))
 }
 
 fn script(commands: &[Command]) -> String {
@@ -43,23 +43,23 @@ fn script(commands: &[Command]) -> String {
     text
 }
 
-fn heard(commands: &[Command], printed: &str) -> Heard {
-    let mut heard = Heard::default();
+fn output(commands: &[Command], printed: &str) -> PageOutput {
+    let mut output = PageOutput::default();
     let mut rest = printed;
     for (at, command) in commands.iter().enumerate() {
         let Some((output, behind)) = rest.split_once(MARK) else {
-            heard.complaint = Some(format!("{}: `{}` ended the shell:\n{rest}", command.line, command.text));
+            output.complaint = Some(format!("{}: `{}` ended the shell:\n{rest}", command.line, command.text));
             break;
         };
         let (status, behind) = behind.split_once('\n').unwrap_or((behind, ""));
         let may_fail = commands.get(at + 1).is_some_and(|next| next.text.contains("$?"));
         if status.trim() != "0" && !may_fail {
-            heard.complaint =
+            output.complaint =
                 Some(format!("{}: `{}` ended with{status}:\n{output}", command.line, command.text));
             break;
         }
-        heard.outputs.push(output.to_owned());
+        output.outputs.push(output.to_owned());
         rest = behind;
     }
-    heard
+    output
 }

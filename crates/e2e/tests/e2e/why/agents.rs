@@ -12,14 +12,14 @@ use kube::api::{Patch, PatchParams};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::asking::{follow, row, told, two_hours_later, types, types_with, well};
+use super::asking::{explained, follow, row, two_hours_later, types, types_with, well};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
 async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=dev", &world.manifest(&[("one", "1")])).await?;
-    let told = told(&world.fleet, "1", "web", "not_targeted").await?;
+    let told = explained(&world.fleet, "1", "web", "not_targeted").await?;
     ensure!(told.evidence.contains("it wants env=dev, the agent has env=prod"), "{told:?}");
     follow(&world, &told, "web").await?;
     world.wait_for_value("one", "1").await
@@ -31,7 +31,7 @@ async fn g3_why_an_agent_that_is_paused() -> Result<()> {
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.fleet.brokkr(["agent", "pause", "shop-1"]).await?.ok()?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    let told = told(&world.fleet, "2", "web", "agent_inactive").await?;
+    let told = explained(&world.fleet, "2", "web", "agent_inactive").await?;
     follow(&world, &told, "web").await?;
     world.wait_for_value("one", "2").await
 }
@@ -43,7 +43,7 @@ async fn g3_why_an_agent_that_is_silent() -> Result<()> {
     world.agent.kill9();
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(&world.fleet).await?;
-    told(&world.fleet, "3", "web", "agent_silent").await?;
+    explained(&world.fleet, "3", "web", "agent_silent").await?;
     // Whoever looks finds that it does not run.
     world.agent.start()?;
     well(&world.fleet, "web").await?;
@@ -64,7 +64,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     proxy.when(Matcher::any(), Action::Cut);
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
-    let away = told(fleet, "3", "web", "agent_silent").await?;
+    let away = explained(fleet, "3", "web", "agent_silent").await?;
     ensure!(away.next.contains("whether the broker can be reached from there"), "{away:?}");
     proxy.heal();
     well(fleet, "web").await?;
@@ -116,7 +116,7 @@ async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
     world.agent.start()?;
-    let told = told(fleet, "5", "web", "agent_refused").await?;
+    let told = explained(fleet, "5", "web", "agent_refused").await?;
     ensure!(told.message.contains("a key that is not the agent's"), "{told:?}");
 
     // The command waits for the agent. What a kubelet would do, the test does: hand over the new token, and start it.

@@ -17,7 +17,7 @@ const PROMPTLY: Duration = Duration::from_secs(1);
 
 /// What is broken, as everybody was told it.
 #[derive(Debug)]
-pub struct Told {
+pub struct Explanation {
     pub hop: String,
     pub message: String,
     pub next: String,
@@ -25,7 +25,7 @@ pub struct Told {
     pub evidence: String,
 }
 
-impl Told {
+impl Explanation {
     /// The command to type; the situation has one.
     pub fn command(&self) -> Result<&str> {
         self.command.as_deref().with_context(|| format!("no command: {self:?}"))
@@ -33,11 +33,17 @@ impl Told {
 }
 
 /// Waits until the cause is told for the stack on shop-1, then asks in every way and compares with row `number` of the page.
-pub async fn told(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Result<Told> {
-    told_in(fleet, number, "default", stack, cause).await
+pub async fn explained(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Result<Explanation> {
+    explained_in(fleet, number, "default", stack, cause).await
 }
 
-pub async fn told_in(fleet: &Fleet, number: &str, project: &str, stack: &str, cause: &str) -> Result<Told> {
+pub async fn explained_in(
+    fleet: &Fleet,
+    number: &str,
+    project: &str,
+    stack: &str,
+    cause: &str,
+) -> Result<Explanation> {
     let ask = async || of_api(fleet, project, stack).await;
     let why = eventually(WAIT_TIMEOUT, &format!("the cause of {stack} to be {cause}"), async || {
         match ask().await {
@@ -64,7 +70,7 @@ pub async fn told_in(fleet: &Fleet, number: &str, project: &str, stack: &str, ca
     })
     .await?;
     let text = |field: &str| broken[field].as_str().unwrap_or_default().to_owned();
-    let told = Told {
+    let told = Explanation {
         hop: text("hop"),
         message: text("message"),
         next: text("next"),
@@ -133,7 +139,7 @@ pub async fn types_with(
 }
 
 /// Types what `why` gave as a command, exactly, and waits until nothing is wrong any more.
-pub async fn follow(world: &World, told: &Told, stack: &str) -> Result<()> {
+pub async fn follow(world: &World, told: &Explanation, stack: &str) -> Result<()> {
     let command = told.command()?;
     types(&world.fleet, &world.cluster, command).await?.ok().with_context(|| format!("$ {command}"))?;
     well(&world.fleet, stack).await.map(|_| ())

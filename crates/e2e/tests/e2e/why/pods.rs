@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::asking::{follow, told};
+use super::asking::{explained, follow};
 use brokkr_testkit::world::{World, deployment_yaml, set_container_status};
 
 /// A Deployment that is well, and then a version of it whose Pod is changed by `change`.
@@ -33,7 +33,7 @@ async fn g3_why_an_image_that_cannot_be_pulled() -> Result<()> {
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
     set_container_status(&world.client, &world.namespace, image, json!({"state": {"waiting": waiting}}))
         .await?;
-    let told = told(&world.fleet, "12", "web", "image_not_pulled").await?;
+    let told = explained(&world.fleet, "12", "web", "image_not_pulled").await?;
     ensure!(told.message.contains(image) && told.message.contains("manifest unknown"), "{told:?}");
     follow(&world, &told, "web").await
 }
@@ -48,7 +48,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended},
     });
     set_container_status(&world.client, &world.namespace, image, crash).await?;
-    let told = told(&world.fleet, "13", "web", "crash_loop").await?;
+    let told = explained(&world.fleet, "13", "web", "crash_loop").await?;
     ensure!(told.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{told:?}");
     follow(&world, &told, "web").await
 }
@@ -56,7 +56,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
 #[tokio::test]
 async fn g3_why_a_pod_that_fits_on_no_node() -> Result<()> {
     let world = turn(|yaml| in_pod(&yaml, "nodeSelector: {no: such-node}")).await?;
-    let told = told(&world.fleet, "14", "web", "unschedulable").await?;
+    let told = explained(&world.fleet, "14", "web", "unschedulable").await?;
     ensure!(told.message.contains("nodes are available"), "{told:?}");
     follow(&world, &told, "web").await
 }

@@ -14,7 +14,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::asking::{follow, row, told, types_with, well};
+use super::asking::{explained, follow, row, types_with, well};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
 /// What stands is not touched by what never came to be.
@@ -74,7 +74,7 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
     let world = World::start_with(&installed_with(&["--kind", &format!("*.{group}")])).await?;
     let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let told = told(&world.fleet, "7", "web", "unknown_kind").await?;
+    let told = explained(&world.fleet, "7", "web", "unknown_kind").await?;
     ensure!(told.message.contains("Widget") && told.message.contains(&group), "{told:?}");
     world.cluster.apply(&definition(&group)).await?;
     well(&world.fleet, "web").await.map(|_| ())
@@ -84,7 +84,7 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
 async fn g3_why_a_missing_namespace() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
-    let told = told(&world.fleet, "8", "web", "namespace_missing").await?;
+    let told = explained(&world.fleet, "8", "web", "namespace_missing").await?;
     follow(&world, &told, "web").await?;
     world.wait_for_value("one", "1").await
 }
@@ -96,7 +96,7 @@ async fn g3_why_a_permission_that_the_agent_lacks() -> Result<()> {
     let world = World::start().await?;
     let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let told = told(&world.fleet, "9", "web", "forbidden").await?;
+    let told = explained(&world.fleet, "9", "web", "forbidden").await?;
     let flag = format!("--kind widgets.{group}");
     ensure!(told.next.contains(&flag), "{told:?}");
     let environment = [("BROKKR_NAMESPACE", world.agent.namespace())];
@@ -118,7 +118,7 @@ async fn g3_why_an_immutable_field() -> Result<()> {
     let yaml = |image: &str| format!("{}{}", world.manifest(&[]), job(&world.namespace, image));
     world.fleet.apply("web", "env=prod", &yaml("a:1")).await?;
     world.fleet.submit("web", "env=prod", &yaml("a:2")).await?;
-    let told = told(&world.fleet, "10", "web", "immutable_field").await?;
+    let told = explained(&world.fleet, "10", "web", "immutable_field").await?;
     ensure!(told.message.contains(&format!("Job {}/load: spec.template", world.namespace)), "{told:?}");
     follow(&world, &told, "web").await
 }
@@ -142,7 +142,7 @@ async fn g3_why_an_exhausted_quota() -> Result<()> {
     })
     .await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
-    let told = told(&world.fleet, "11", "web", "quota_exceeded").await?;
+    let told = explained(&world.fleet, "11", "web", "quota_exceeded").await?;
     ensure!(told.message.contains("exceeded quota: few"), "{told:?}");
     follow(&world, &told, "web").await
 }
@@ -185,7 +185,7 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     .await?;
 
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    let told = told(&world.fleet, "20", "web", "refused_by_webhook").await?;
+    let told = explained(&world.fleet, "20", "web", "refused_by_webhook").await?;
     ensure!(told.message.contains("values.example.com"), "{told:?}");
     ensure!(told.message.contains("data.value: 2 is not allowed here"), "{told:?}");
     follow(&world, &told, "web").await?;

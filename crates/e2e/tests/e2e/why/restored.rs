@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::postgres::Durability;
 use brokkr_testkit::{Cluster, Fleet, Postgres, ShowLog, eventually, unique};
 
-use super::asking::{follow, told, types};
+use super::asking::{explained, follow, types};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 #[tokio::test]
@@ -35,9 +35,9 @@ async fn g3_why_a_database_that_is_older_than_what_agents_have_seen() -> Result<
     // As docs/restore.md has it.
     let hold = "brokkr-broker epoch hold --because 'restored to yesterday 14:00'";
     types(fleet, &world.cluster, hold).await?.ok()?;
-    let held = told(fleet, "19", "web", "on_hold").await?;
+    let held = explained(fleet, "19", "web", "on_hold").await?;
     types(fleet, &world.cluster, held.command()?).await?.ok()?;
-    let ahead = told(fleet, "19b", "web", "agent_ahead").await?;
+    let ahead = explained(fleet, "19b", "web", "agent_ahead").await?;
     follow(&world, &ahead, "web").await?;
     world.wait_for_value("one", "2").await
 }

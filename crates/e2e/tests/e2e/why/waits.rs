@@ -5,7 +5,7 @@ use brokkr_testkit::{AgentOptions, Cluster, Fleet, eventually, unique};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::asking::{follow, told, told_in, types, well, well_in};
+use super::asking::{explained, explained_in, follow, types, well, well_in};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn g3_why_a_finalizer_that_is_never_removed() -> Result<()> {
     let stuck = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}}));
     world.config_maps().patch("goes", &PatchParams::default(), &stuck).await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let told = told(&world.fleet, "15", "web", "finalizer").await?;
+    let told = explained(&world.fleet, "15", "web", "finalizer").await?;
     ensure!(told.message.contains("example.com/hold"), "{told:?}");
     follow(&world, &told, "web").await?;
     world.wait_until_gone("goes").await
@@ -43,7 +43,7 @@ async fn g3_why_a_contested_field() -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    let told = told(&world.fleet, "16", "web", "contested").await?;
+    let told = explained(&world.fleet, "16", "web", "contested").await?;
     ensure!(told.message.contains("rival changes .data.value"), "{told:?}");
     ensure!(told.next.ends_with("the annotation brokkr.io/yield: data.value"), "{told:?}");
     // The status tells it, too.
@@ -74,7 +74,7 @@ async fn g3_why_a_mass_prune_that_waits_for_approval() -> Result<()> {
     let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     world.fleet.apply("web", "env=prod", &world.manifest(&many)).await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&many[..1])).await?;
-    let told = told(&world.fleet, "17", "web", "awaits_approval").await?;
+    let told = explained(&world.fleet, "17", "web", "awaits_approval").await?;
     ensure!(told.command()?.contains("--expect 59"), "{told:?}");
     follow(&world, &told, "web").await?;
     world.wait_until_gone("map-59").await
@@ -117,7 +117,7 @@ async fn g3_why_a_stack_that_its_grant_does_not_cover() -> Result<()> {
     submit(config_map_yaml(space, "one", "1")).await?;
     well_in(fleet, "shop", "web").await?;
     submit(format!("{}{}", config_map_yaml(space, "one", "2"), config_map_yaml(&extra, "two", "2"))).await?;
-    let told = told_in(fleet, "18", "shop", "web", "not_granted").await?;
+    let told = explained_in(fleet, "18", "shop", "web", "not_granted").await?;
     ensure!(told.message.contains(&format!("the namespace {extra}")), "{told:?}");
     types(fleet, &world.cluster, told.command()?).await?.ok()?;
     well_in(fleet, "shop", "web").await?;

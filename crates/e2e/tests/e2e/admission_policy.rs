@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use brokkr_testkit::world::WAIT_TIMEOUT;
 
 /// An installed agent that has joined and does nothing, and a namespace with things of several owners.
-struct Yard {
+struct Fixture {
     cluster: Arc<Cluster>,
     /// The agent's own namespace.
     home: String,
@@ -42,10 +42,10 @@ struct Yard {
     admin: Api<ConfigMap>,
 }
 
-impl Yard {
+impl Fixture {
     async fn new() -> Result<Self> {
         let cluster = Cluster::shared().await?;
-        let (home, space, agent) = (unique("brokkr-yard"), unique("yard"), AgentId::generate());
+        let (home, space, agent) = (unique("brokkr-fixture"), unique("fixture"), AgentId::generate());
         // An account that a grant could name, with rights of its own in the namespace.
         cluster
             .apply(&format!(
@@ -154,81 +154,81 @@ fn forbidden(answer: Result<impl std::fmt::Debug, kube::Error>) {
 
 #[tokio::test]
 async fn c4_the_admission_policy_rejects_changes_and_deletions_of_another_agents_objects() -> Result<()> {
-    let yard = Yard::new().await?;
-    let (mine, other) = (yard.agent.to_string(), AgentId::generate().to_string());
-    yard.put("theirs", labelled(&other)).await?;
+    let fixture = Fixture::new().await?;
+    let (mine, other) = (fixture.agent.to_string(), AgentId::generate().to_string());
+    fixture.put("theirs", labelled(&other)).await?;
 
     // Taken over, changed in place, released, deleted, one by one and all at once.
-    assert!(refused(yard.apply("theirs", labelled(&mine)).await).contains(&other));
+    assert!(refused(fixture.apply("theirs", labelled(&mine)).await).contains(&other));
     let edit = Patch::Merge(json!({"data": {"value": "2"}}));
-    refused(yard.maps.patch("theirs", &PatchParams::default(), &edit).await);
+    refused(fixture.maps.patch("theirs", &PatchParams::default(), &edit).await);
     let release = Patch::Merge(json!({"metadata": {"labels": {"brokkr.io/agent": null}}}));
-    refused(yard.maps.patch("theirs", &PatchParams::default(), &release).await);
-    refused(yard.maps.delete("theirs", &DeleteParams::default()).await);
-    forbidden(yard.maps.delete_collection(&DeleteParams::default(), &ListParams::default()).await);
+    refused(fixture.maps.patch("theirs", &PatchParams::default(), &release).await);
+    refused(fixture.maps.delete("theirs", &DeleteParams::default()).await);
+    forbidden(fixture.maps.delete_collection(&DeleteParams::default(), &ListParams::default()).await);
     // Nor may it make one under another's name.
-    assert!(refused(yard.apply("new", labelled(&other)).await).contains(&mine));
+    assert!(refused(fixture.apply("new", labelled(&other)).await).contains(&mine));
 
-    let map = yard.admin.get("theirs").await?;
+    let map = fixture.admin.get("theirs").await?;
     assert_eq!(map.data.unwrap_or_default()["value"], "1", "untouched");
-    assert!(yard.admin.get_opt("new").await?.is_none());
+    assert!(fixture.admin.get_opt("new").await?.is_none());
 
     // Its own it makes, changes, releases and deletes; others are not held to any of this.
-    yard.apply("mine", labelled(&mine)).await?;
-    yard.maps.patch("mine", &PatchParams::default(), &edit).await?;
-    yard.maps.patch("mine", &PatchParams::default(), &release).await?;
-    yard.apply("mine", labelled(&mine)).await?;
-    yard.maps.delete("mine", &DeleteParams::default()).await?;
-    yard.admin.delete("theirs", &DeleteParams::default()).await?;
+    fixture.apply("mine", labelled(&mine)).await?;
+    fixture.maps.patch("mine", &PatchParams::default(), &edit).await?;
+    fixture.maps.patch("mine", &PatchParams::default(), &release).await?;
+    fixture.apply("mine", labelled(&mine)).await?;
+    fixture.maps.delete("mine", &DeleteParams::default()).await?;
+    fixture.admin.delete("theirs", &DeleteParams::default()).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn c5_the_admission_policy_allows_adopting_unmanaged_objects_and_never_deleting_them() -> Result<()> {
-    let yard = Yard::new().await?;
-    let mine = yard.agent.to_string();
-    yard.put("foreign", Marks::default()).await?;
-    refused(yard.maps.delete("foreign", &DeleteParams::default()).await);
-    refused(yard.apply("foreign", Marks::default()).await);
-    refused(yard.apply("new", Marks::default()).await);
-    let uid = yard.uid("foreign").await?;
-    yard.apply("foreign", labelled(&mine)).await?;
-    assert_eq!(yard.uid("foreign").await?, uid, "adopted, not made anew");
+    let fixture = Fixture::new().await?;
+    let mine = fixture.agent.to_string();
+    fixture.put("foreign", Marks::default()).await?;
+    refused(fixture.maps.delete("foreign", &DeleteParams::default()).await);
+    refused(fixture.apply("foreign", Marks::default()).await);
+    refused(fixture.apply("new", Marks::default()).await);
+    let uid = fixture.uid("foreign").await?;
+    fixture.apply("foreign", labelled(&mine)).await?;
+    assert_eq!(fixture.uid("foreign").await?, uid, "adopted, not made anew");
     Ok(())
 }
 
 #[tokio::test]
 async fn a4_the_admission_policy_rejects_an_older_sequence_within_a_stack() -> Result<()> {
-    let yard = Yard::new().await?;
-    let mine = yard.agent.to_string();
+    let fixture = Fixture::new().await?;
+    let mine = fixture.agent.to_string();
     let (one, two) = (StackId::generate().to_string(), StackId::generate().to_string());
     let marks = |stack, sequence| Marks { label: Some(&mine), stack: Some((stack, sequence)) };
-    yard.apply("web", marks(&one, "9")).await?;
-    yard.apply("web", marks(&one, "10")).await.context("as numbers, not as texts")?;
-    let words = refused(yard.apply("web", marks(&one, "9")).await);
+    fixture.apply("web", marks(&one, "9")).await?;
+    fixture.apply("web", marks(&one, "10")).await.context("as numbers, not as texts")?;
+    let words = refused(fixture.apply("web", marks(&one, "9")).await);
     assert!(words.contains("from 10 to 9"), "{words}");
     // Neither by leaving it out, nor by writing what is no number.
     let gone = Patch::Merge(json!({"metadata": {"annotations": {"brokkr.io/sequence": null}}}));
-    refused(yard.maps.patch("web", &PatchParams::default(), &gone).await);
-    refused(yard.apply("web", marks(&one, "eleven")).await);
-    yard.apply("web", marks(&one, "10")).await?;
+    refused(fixture.maps.patch("web", &PatchParams::default(), &gone).await);
+    refused(fixture.apply("web", marks(&one, "eleven")).await);
+    fixture.apply("web", marks(&one, "10")).await?;
     // Another stack counts for itself: it was handed over.
-    yard.apply("web", marks(&two, "3")).await?;
+    fixture.apply("web", marks(&two, "3")).await?;
     // What somebody spoilt can be put right.
     let spoil = Patch::Merge(json!({"metadata": {"annotations": {"brokkr.io/sequence": "spoilt"}}}));
-    yard.admin.patch("web", &PatchParams::default(), &spoil).await?;
-    yard.apply("web", marks(&two, "3")).await?;
+    fixture.admin.patch("web", &PatchParams::default(), &spoil).await?;
+    fixture.apply("web", marks(&two, "3")).await?;
     Ok(())
 }
 
 /// The account that a grant names is held to the same, and the agent can act as no other.
 #[tokio::test]
 async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()> {
-    let yard = Yard::new().await?;
-    let (mine, other) = (yard.agent.to_string(), AgentId::generate().to_string());
-    yard.put("theirs", labelled(&other)).await?;
-    yard.put("foreign", Marks::default()).await?;
-    yard.put("mine", labelled(&mine)).await?;
+    let fixture = Fixture::new().await?;
+    let (mine, other) = (fixture.agent.to_string(), AgentId::generate().to_string());
+    fixture.put("theirs", labelled(&other)).await?;
+    fixture.put("foreign", Marks::default()).await?;
+    fixture.put("mine", labelled(&mine)).await?;
     let kind = Kind::from(Served {
         group: String::new(),
         version: "v1".into(),
@@ -236,11 +236,11 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
         plural: "configmaps".into(),
         namespaced: true,
     });
-    let key = |name: &str| format!("/ConfigMap/{}/{name}", yard.space).parse::<brokkr_manifest::Key>();
+    let key = |name: &str| format!("/ConfigMap/{}/{name}", fixture.space).parse::<brokkr_manifest::Key>();
 
-    let shop = yard.acting_as("brokkr-shop")?;
+    let shop = fixture.acting_as("brokkr-shop")?;
     for name in ["theirs", "foreign"] {
-        let Answer::Failed(failure) = shop.delete(&kind, &key(name)?, &yard.uid(name).await?).await else {
+        let Answer::Failed(failure) = shop.delete(&kind, &key(name)?, &fixture.uid(name).await?).await else {
             panic!("{name} was deleted");
         };
         // What a report will say.
@@ -250,12 +250,13 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
             "{failure:?}"
         );
     }
-    let answer = shop.delete(&kind, &key("mine")?, &yard.uid("mine").await?).await;
+    let answer = shop.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await;
     assert!(matches!(answer, Answer::DeleteAccepted), "{answer:?}");
 
-    yard.put("mine", labelled(&mine)).await?;
-    let nobody = yard.acting_as("brokkr-other")?;
-    let Answer::Failed(failure) = nobody.delete(&kind, &key("mine")?, &yard.uid("mine").await?).await else {
+    fixture.put("mine", labelled(&mine)).await?;
+    let nobody = fixture.acting_as("brokkr-other")?;
+    let Answer::Failed(failure) = nobody.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
+    else {
         panic!("acted as an account that was not installed");
     };
     assert_eq!(failure.reason, "Forbidden");
@@ -266,10 +267,10 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
 /// C6: neither fence nor rights are the agent's to change.
 #[tokio::test]
 async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permissions() -> Result<()> {
-    let yard = Yard::new().await?;
-    let mark = Patch::Merge(json!({"metadata": {"labels": {"brokkr.io/agent": yard.agent.to_string()}}}));
+    let fixture = Fixture::new().await?;
+    let mark = Patch::Merge(json!({"metadata": {"labels": {"brokkr.io/agent": fixture.agent.to_string()}}}));
     let (parameters, delete) = (PatchParams::default(), DeleteParams::default());
-    let (client, home) = (yard.client.clone(), &yard.home);
+    let (client, home) = (fixture.client.clone(), &fixture.home);
 
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
@@ -293,20 +294,20 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
         json!({"data": {"agent-id": AgentId::generate().to_string()}}),
         json!({"data": {"agent-id": null}}),
         json!({"data": {"accounts": ""}}),
-        json!({"metadata": {"labels": {"brokkr.io/agent": yard.agent.to_string()}}}),
+        json!({"metadata": {"labels": {"brokkr.io/agent": fixture.agent.to_string()}}}),
     ] {
         refused(own_maps.patch(FENCE, &parameters, &Patch::Merge(change)).await);
     }
     refused(own_maps.delete(FENCE, &delete).await);
     let again = fence::stand(&client, home, AgentId::generate()).await.expect_err("another agent");
-    assert!(again.to_string().contains(&yard.agent.to_string()), "{again:#}");
+    assert!(again.to_string().contains(&fixture.agent.to_string()), "{again:#}");
 
     // Its namespace it can neither adopt nor delete; other agents' things neither.
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     refused(namespaces.patch(home, &parameters, &mark).await);
     refused(namespaces.delete(home, &delete).await);
-    let other = unique("brokkr-yard");
-    install(&yard.cluster, &other, &[] as &[&str]).await?;
+    let other = unique("brokkr-fixture");
+    install(&fixture.cluster, &other, &[] as &[&str]).await?;
     let other_maps: Api<ConfigMap> = Api::namespaced(client.clone(), &other);
     refused(other_maps.patch(FENCE, &parameters, &mark).await);
     Ok(())
@@ -316,10 +317,10 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
 #[tokio::test]
 async fn before_it_has_joined_an_agent_can_write_only_its_own_objects() -> Result<()> {
     let cluster = Cluster::shared().await?;
-    let home = unique("brokkr-yard");
+    let home = unique("brokkr-fixture");
     install(&cluster, &home, &[] as &[&str]).await?;
     let client = cluster.client_for(&home, ACCOUNT).await?;
-    let (agent, space) = (AgentId::generate().to_string(), unique("yard"));
+    let (agent, space) = (AgentId::generate().to_string(), unique("fixture"));
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     let namespace = |label: Value| {
         serde_json::from_value(json!({"metadata": {"name": space, "labels": label}}))
