@@ -23,7 +23,7 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 const WRITERS: usize = 3;
 const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
 
-/// A webhook is told of everything, at an address where nobody listens: what counts here is what it is to be told.
+/// A webhook is told of everything, at an address where nobody listens: what counts here is what it is to be reported.
 const ALWAYS: &[&str] = &[
     "--drain-grace=0s",
     "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
@@ -242,15 +242,15 @@ impl BrokerPair {
         self.stop_writers.cancel();
         let writers = WRITERS.min(self.load.len());
         for _ in 0..writers {
-            let told = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next()).await;
-            let told = told.context("not every client was told how its change ended")?;
-            told.context("a writer")???;
+            let ended = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next()).await;
+            let ended = ended.context("not every client has learned the outcome of its change")?;
+            ended.context("a writer")???;
         }
         self.wait_until_consistent().await?;
         self.stop_agents.cancel();
         while let Some(ended) = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next())
             .await
-            .context("an agent was never told")?
+            .context("an agent did not stop")?
         {
             ended??;
         }

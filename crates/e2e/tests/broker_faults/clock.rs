@@ -17,8 +17,8 @@ async fn row_18_clocks_ten_minutes_off_reject_no_agent_and_change_no_order() -> 
     for (replica, shift) in [(0, 600), (1, -600)] {
         let answer = pair.caller.request(replica, reqwest::Method::GET, "whoami").send().await?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).context("a date")?;
-        let told = jiff::fmt::rfc2822::parse(date)?.timestamp();
-        let off = told.as_second() - jiff::Timestamp::now().as_second();
+        let date_time = jiff::fmt::rfc2822::parse(date)?.timestamp();
+        let off = date_time.as_second() - jiff::Timestamp::now().as_second();
         ensure!((off - shift).abs() < 60, "replica {replica} is {off} s off: the shift had no effect");
         ensure!(answer.status() == 200, "a token is judged by the database's clock");
     }

@@ -262,7 +262,7 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("readiness said no {shed} times");
-    assert!(pair.unknown_outcomes("503") > 0, "who gets no connection is told to come back");
+    assert!(pair.unknown_outcomes("503") > 0, "without a connection the response is 503");
     lock.rollback().await?;
     for one in slow {
         object(&tokio::time::timeout(WAIT_TIMEOUT, one).await??)?;

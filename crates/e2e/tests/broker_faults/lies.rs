@@ -39,8 +39,8 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     ];
     for (what, lie) in lies {
         let rule = liar.when(Matcher::path("target-state"), lie);
-        let told = client.target_state(agent.id, &ask).await;
-        ensure!(told.is_err(), "S2, S8: an answer that is {what} was taken: {told:?}");
+        let response = client.target_state(agent.id, &ask).await;
+        ensure!(response.is_err(), "S2, S8: an answer that is {what} was taken: {response:?}");
         rule.release();
     }
     liar.heal();
@@ -49,12 +49,12 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     // an operator says that this database counts.
     let future = Position { horizon: position.horizon + 1_000_000, ..position };
     eventually(WAIT_TIMEOUT, "an agent from the future to be held", async || {
-        let told = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
-        assert!(!matches!(told, Ok(Poll::Changed { .. })), "S2: {told:?}");
-        if matches!(told, Ok(Poll::Held { .. })) {
+        let response = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
+        assert!(!matches!(response, Ok(Poll::Changed { .. })), "S2: {response:?}");
+        if matches!(response, Ok(Poll::Held { .. })) {
             Attempt::Done(())
         } else {
-            Attempt::NotYet(format!("{told:?}"))
+            Attempt::NotYet(format!("{response:?}"))
         }
     })
     .await?;

@@ -52,7 +52,7 @@ async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> R
                 agent.report_holds(replica).await?;
                 bail!("{} was asked what it holds", agent.name)
             }
-            other => bail!("{} at {position} is told {other:?}", agent.name),
+            other => bail!("{} at {position} gets {other:?}", agent.name),
         }
     });
     // Each waits for a replica that might only be behind.

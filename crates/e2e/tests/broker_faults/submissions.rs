@@ -106,7 +106,7 @@ async fn row_03_after_a_connection_cut_between_commit_and_its_response_the_key_g
     pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
     assert!(
         pair.unknown_outcomes("503") > 0,
-        "who committed and was not told says so, and that trying again is right"
+        "a committed request without a response is reported as retryable"
     );
     assert_eq!(
         pair.unknown_outcomes("500 Internal"),

@@ -98,8 +98,8 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     ];
     finds(&fleet, &[], 0, |troubled| {
         troubles.iter().all(|(check, reason)| {
-            let (verdict, told) = &troubled[*check];
-            verdict == "look" && told.contains(reason)
+            let (verdict, text) = &troubled[*check];
+            verdict == "look" && text.contains(reason)
         })
     })
     .await?;
@@ -198,8 +198,8 @@ async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
         ("versions.json", env!("CARGO_PKG_VERSION")),
         ("context.json", "https://"),
     ] {
-        let told = found.get(name).with_context(|| format!("no {name}"))?;
-        assert!(told.contains(text), "{text:?} is not in {name}:\n{told}");
+        let contents = found.get(name).with_context(|| format!("no {name}"))?;
+        assert!(contents.contains(text), "{text:?} is not in {name}:\n{contents}");
     }
     assert!(found.values().any(|text| text.contains("brokkr_on_hold 0")), "{:?}", found.keys());
     assert_eq!(found["missing.json"].trim(), "[]");

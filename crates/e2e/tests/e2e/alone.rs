@@ -26,7 +26,7 @@ async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_
     assert_eq!(uid_and_version(&world.config_map("same").await?.expect("same")), same, "equal is left alone");
 
     world.fleet.broker.start_again().await?;
-    world.wait_for_status("web", "shop-1", "the repairs are told", |_| true).await?;
+    world.wait_for_status("web", "shop-1", "the repairs are reported", |_| true).await?;
     eventually(WAIT_TIMEOUT, "what was put back meanwhile to be reported", async || {
         match world.events("web").await {
             Ok(events) if events.iter().any(|event| event["transition"] == "repaired") => Attempt::Done(()),

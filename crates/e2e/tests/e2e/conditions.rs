@@ -41,8 +41,8 @@ async fn f5_conditions_show_accepted_and_ready_in_the_cluster_and_at_the_broker(
     world.fleet.apply("web", "env=prod", &yaml).await?;
 
     let there = sees(&world, "web", "Ready", "True").await?;
-    let told: Vec<&str> = there.iter().filter_map(|condition| condition["type"].as_str()).collect();
-    assert_eq!(told, KINDS, "all of them, in one order");
+    let reported: Vec<&str> = there.iter().filter_map(|condition| condition["type"].as_str()).collect();
+    assert_eq!(reported, KINDS, "all of them, in one order");
     assert_eq!(find(&there, "type", "Accepted")["status"], "True");
     assert_eq!(find(&there, "type", "Ready")["message"], "2/2 resources ready");
     for condition in &there {
@@ -81,7 +81,7 @@ async fn f5_a_stack_that_is_not_ready_names_the_resource_and_the_reason() -> Res
         find(&conditions, "kind", "Ready")["status"] == json!("False")
     };
     world.wait_for_status("web", "shop-1", "not Ready at the broker", good).await?;
-    let told = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
-    assert!(told.contains("not Ready for ") && told.contains("stuck"), "{told}");
+    let reported = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
+    assert!(reported.contains("not Ready for ") && reported.contains("stuck"), "{reported}");
     Ok(())
 }

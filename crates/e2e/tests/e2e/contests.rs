@@ -13,7 +13,7 @@ async fn f2_a_contest_is_reported_with_the_other_manager_and_the_field_until_it_
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };
     let mut round = 0;
-    let told = eventually(WAIT_TIMEOUT, "the fight to be told", async || {
+    let reported = eventually(WAIT_TIMEOUT, "the fight to be reported", async || {
         round += 1;
         let edit = json!({"data": {"value": format!("rival {round}")}});
         world.config_maps().patch("one", &rival, &Patch::Merge(edit)).await?;
@@ -26,7 +26,7 @@ async fn f2_a_contest_is_reported_with_the_other_manager_and_the_field_until_it_
         contested.map_or_else(|| anyhow::bail!("round {round}: {statuses:?}"), Ok)
     })
     .await?;
-    let message = told["message"].as_str().unwrap_or_default();
+    let message = reported["message"].as_str().unwrap_or_default();
     assert!(message.contains("rival") && message.contains(".data.value"), "{message}");
     assert!(message.contains("ConfigMap"), "{message}");
     let repaired =

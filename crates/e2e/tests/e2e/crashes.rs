@@ -151,7 +151,7 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
             let transition = event["transition"].as_str().unwrap_or_default();
             if matches!(transition, "applied" | "removed") {
                 let key = format!("{} {} {transition}", event["stack_id"], event["sequence_id"]);
-                assert!(seen.insert(key.clone()), "told twice: {key}");
+                assert!(seen.insert(key.clone()), "reported twice: {key}");
                 let stack = event["stack_id"].as_str().unwrap_or_default().to_owned();
                 if transition == "removed" {
                     gone.insert(stack)
@@ -167,7 +167,7 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
     }
     let lost: Vec<_> =
         applied.iter().filter(|stack| !living.contains(*stack) && !gone.contains(*stack)).collect();
-    assert!(lost.is_empty(), "deleted, and never told to be gone: {lost:?}");
+    assert!(lost.is_empty(), "deleted, and never reported gone: {lost:?}");
     Ok(())
 }
 

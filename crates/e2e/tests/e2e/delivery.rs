@@ -37,8 +37,8 @@ async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order()
     assert_eq!(live.status.and_then(|status| status.ready_replicas), Some(3));
 
     let events = world.events("web").await?;
-    let told: Vec<&str> = events.iter().filter_map(|event| event["transition"].as_str()).collect();
-    assert_eq!(told, ["healthy", "applied"], "newest first, each once: {events:?}");
+    let reported: Vec<&str> = events.iter().filter_map(|event| event["transition"].as_str()).collect();
+    assert_eq!(reported, ["healthy", "applied"], "newest first, each once: {events:?}");
     Ok(())
 }
 

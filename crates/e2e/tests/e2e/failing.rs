@@ -61,9 +61,9 @@ async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result
         Ok(outcomes)
     };
     let before = outcomes().await?;
-    let told = |transition: &str| before.iter().filter(|(_, told, _)| told == transition).count();
-    assert_eq!((told("applied"), told("healthy"), told("failed")), (1, 1, 1), "{before:?}");
-    let failed = before.iter().find(|(_, told, _)| told == "failed").expect("counted above");
+    let reported = |transition: &str| before.iter().filter(|(_, reported, _)| reported == transition).count();
+    assert_eq!((reported("applied"), reported("healthy"), reported("failed")), (1, 1, 1), "{before:?}");
+    let failed = before.iter().find(|(_, reported, _)| reported == "failed").expect("counted above");
     assert!(failed.2.contains("nonsense"), "{failed:?}");
     world.agent.restart()?;
     // The agent is at work again when it has delivered something else.
@@ -106,7 +106,7 @@ async fn f3_a_stack_that_waits_for_a_namespace_sends_no_requests_and_continues_w
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
     world
-        .wait_for_status("web", "shop-1", "told what is missing", |status| {
+        .wait_for_status("web", "shop-1", "the missing namespace is named", |status| {
             status.to_string().contains(&world.namespace)
         })
         .await?;

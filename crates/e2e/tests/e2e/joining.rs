@@ -68,10 +68,10 @@ impl Site {
 }
 
 fn assert_explained(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
-    let told = &failed.stderr;
-    ensure!(failed.code == 3 && told.contains(&format!("it stopped at {hop}\n")), "{hop}: {failed:?}");
+    let stderr = &failed.stderr;
+    ensure!(failed.code == 3 && stderr.contains(&format!("it stopped at {hop}\n")), "{hop}: {failed:?}");
     for word in words {
-        ensure!(told.contains(word), "{hop}: {word:?} is not in {told}");
+        ensure!(stderr.contains(word), "{hop}: {word:?} is not in {stderr}");
     }
     Ok(())
 }

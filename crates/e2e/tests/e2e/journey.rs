@@ -56,8 +56,8 @@ async fn a_watch_prints_each_change_once_and_continues_after_a_restart_of_the_br
         let healthy = lines.filter(|line| line["summary"]["healthy"] == 1);
         healthy.filter_map(|line| line["summary"]["sequence_id"].as_i64()).collect()
     };
-    let told = async |times: usize| {
-        eventually(WAIT_TIMEOUT, &format!("{times} versions to be told as healthy"), async || {
+    let wait_for_versions = async |times: usize| {
+        eventually(WAIT_TIMEOUT, &format!("{times} versions to be reported as healthy"), async || {
             let log = events.log();
             let healthy = log.matches("\"transition\":\"healthy\"").count();
             let rows = status.log().matches("healthy").count();
@@ -69,12 +69,12 @@ async fn a_watch_prints_each_change_once_and_continues_after_a_restart_of_the_br
         })
         .await
     };
-    told(1).await?;
+    wait_for_versions(1).await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    told(2).await?;
+    wait_for_versions(2).await?;
     world.fleet.broker.restart().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "3")])).await?;
-    told(3).await?;
+    wait_for_versions(3).await?;
     assert!(events.log().contains("{\"type\":\"version\",\"stream\":1}"), "{}", events.log());
     Ok(())
 }

@@ -253,20 +253,20 @@ fn figures(rules: &str) -> BTreeSet<String> {
 }
 
 async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> {
-    let mut told = BTreeSet::new();
+    let mut types_found = BTreeSet::new();
     for port in &load.ports[1..] {
         let (_, text) = asked(port, "/metrics").await?;
         for name in ["shop-1", "web", "lost", &load.world.namespace, "ConfigMap"] {
             assert!(!text.contains(&format!("\"{name}\"")), "{name} became a label: {text}");
         }
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-        told.extend(types.map(str::to_owned));
+        types_found.extend(types.map(str::to_owned));
     }
     let page = fs::read_to_string(repository().join("docs/metrics.md"))?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let documented: BTreeSet<String> =
         rows.filter(|name| name.starts_with("brokkr_agent_")).map(str::to_owned).collect();
-    assert_eq!(told, documented);
+    assert_eq!(types_found, documented);
     Ok(())
 }
 

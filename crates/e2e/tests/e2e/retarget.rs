@@ -71,7 +71,7 @@ async fn c6_a_namespace_with_a_foreign_object_stays_and_is_named() -> Result<()>
     let stack = world.fleet.get("/api/v1/stacks/web").await?["id"].as_str().unwrap().to_owned();
     world.fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
     world.wait_until_gone("one").await?;
-    let event = eventually(WAIT_TIMEOUT, "the removal to be told", async || {
+    let event = eventually(WAIT_TIMEOUT, "the removal to be reported", async || {
         let events = world.events(&stack).await.unwrap_or_default();
         match events.into_iter().find(|event| event["transition"] == "removed") {
             Some(event) => Attempt::Done(event),

@@ -85,8 +85,8 @@ fn given(rules: &[PolicyRule]) -> BTreeSet<Use> {
 }
 
 fn refused(requests: &[Request]) -> Vec<String> {
-    let told = |request: &Request| format!("{} {}: {}", request.verb, request.uri, request.code);
-    requests.iter().filter(|request| matches!(request.code, 401 | 403)).map(told).collect()
+    let describe = |request: &Request| format!("{} {}: {}", request.verb, request.uri, request.code);
+    requests.iter().filter(|request| matches!(request.code, 401 | 403)).map(describe).collect()
 }
 
 /// What the agent of this world may do, by the roles as they are in the cluster.
@@ -226,13 +226,13 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     ];
     let all = "get, list, watch, create, patch or delete";
     let missing = Rights::new(Scope::Namespaces(vec![space.clone()])).missing(&writes, &objects).await;
-    let told: Vec<String> = missing
+    let messages: Vec<String> = missing
         .map_err(|failure| anyhow::anyhow!("{failure:?}"))?
         .into_iter()
         .map(|note| note.message)
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             format!("this agent may not {all} namespaces in the cluster"),
             format!("this agent may not {all} deployments.apps in namespace elsewhere"),
@@ -241,8 +241,11 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
 
     // Who watches the whole cluster needs to do so there.
     let missing = Rights::new(Scope::Cluster).missing(&writes, &objects[..1]).await;
-    let told = missing.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
-    assert_eq!(told[0].message, format!("this agent may not list or watch configmaps in namespace {space}"));
+    let messages = missing.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+    assert_eq!(
+        messages[0].message,
+        format!("this agent may not list or watch configmaps in namespace {space}")
+    );
     Ok(())
 }
 
@@ -260,12 +263,12 @@ async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<
             ["get", "rolebindings,clusterrolebindings,roles,clusterroles", "-A", "-l", &label, "-o", "json"];
         let list: Value = cluster.kubectl(list).await?.ok()?.json()?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
-        let told = |item: &Value| {
+        let describe = |item: &Value| {
             let place = item["metadata"]["namespace"].as_str().unwrap_or("*");
             let name = item["metadata"]["name"].as_str().unwrap_or_default().trim_end_matches(&home);
             format!("{place} {} {name}", item["kind"].as_str().unwrap_or_default())
         };
-        Ok(items.iter().map(told).collect::<BTreeSet<_>>().into_iter().collect())
+        Ok(items.iter().map(describe).collect::<BTreeSet<_>>().into_iter().collect())
     };
     install(&cluster, &home, &["--kind", "*.example.com", "--impersonate", &format!("{one}/brokkr-x")])
         .await?;

@@ -65,7 +65,7 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     world.broker_proxy.heal();
     let expected = before + if runs_in_full() { 40 } else { rounds * 2 };
     let events =
-        eventually(WAIT_TIMEOUT, "what happened to be told", async || match world.events("web").await {
+        eventually(WAIT_TIMEOUT, "what happened to be reported", async || match world.events("web").await {
             Ok(events) if events.len() >= expected => Attempt::Done(events),
             other => Attempt::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
         })
@@ -73,12 +73,12 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     if runs_in_full() {
         assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
     }
-    let mut told: Vec<String> =
+    let mut reported: Vec<String> =
         events.iter().map(|event| format!("{} {}", event["transition"], event["at"])).collect();
-    told.sort();
-    let all = told.len();
-    told.dedup();
-    assert_eq!(told.len(), all, "S12: nothing twice");
+    reported.sort();
+    let all = reported.len();
+    reported.dedup();
+    assert_eq!(reported.len(), all, "S12: nothing twice");
     world.delete_stack().await?;
     world.wait_until_deleted().await?;
     world.assert_invariants().await

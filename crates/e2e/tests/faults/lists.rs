@@ -137,7 +137,7 @@ async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_names
     let kept = namespaces.get_opt(&inner).await?;
     assert!(
         kept.is_some_and(|kept| kept.metadata.deletion_timestamp.is_none()),
-        "C6: deleted although a group could not be told"
+        "C6: deleted although a group could not be listed"
     );
 
     world.api_proxy.heal();

@@ -153,10 +153,10 @@ async fn row_28_a_create_that_lands_after_the_deletion_is_no_leak() -> Result<()
 
     rule.release();
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    eventually(WAIT_TIMEOUT, "what came back to be gone again, or told", async || {
-        let told = world.agent.log().contains("is in no record");
+    eventually(WAIT_TIMEOUT, "what came back to be gone again, or logged", async || {
+        let logged = world.agent.log().contains("is in no record");
         let live = world.managed_config_maps().await?;
-        anyhow::ensure!(live.is_empty() || told, "{live:?}");
+        anyhow::ensure!(live.is_empty() || logged, "{live:?}");
         Ok(())
     })
     .await?;

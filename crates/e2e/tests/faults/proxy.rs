@@ -49,8 +49,8 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let events = maps.watch(&parameters, &version.unwrap_or_default()).await?;
     let mut events = std::pin::pin!(events);
     apply("2").await?;
-    let told = tokio::time::timeout(WAIT_TIMEOUT, events.next()).await?.expect("an event")?;
-    assert!(matches!(told, kube::api::WatchEvent::Modified(map) if map.name_any() == name));
+    let event = tokio::time::timeout(WAIT_TIMEOUT, events.next()).await?.expect("an event")?;
+    assert!(matches!(event, kube::api::WatchEvent::Modified(map) if map.name_any() == name));
 
     // A refusal in the server's own words.
     proxy.when(Matcher::lists("configmaps").first(1), Action::Respond(CannedResponse::gone()));

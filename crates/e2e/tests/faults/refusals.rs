@@ -132,10 +132,10 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
     );
     let yaml = world.config_maps_yaml(&[("a", "2"), ("b", "2")]) + &secret;
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let told = world
-        .wait_for_status("web", AGENT, "the refusal to be told", |status| status["state"] == "failed")
+    let reported = world
+        .wait_for_status("web", AGENT, "the refusal to be reported", |status| status["state"] == "failed")
         .await?;
-    assert!(told.to_string().contains("orbidden"), "D3: with its message: {told}");
+    assert!(reported.to_string().contains("orbidden"), "D3: with its message: {reported}");
     assert!(deletes(&world, mark).is_empty(), "no prune after an apply that was not complete");
     assert!(world.config_map("c").await?.is_some());
 
@@ -269,7 +269,7 @@ async fn row_42_an_object_that_waits_for_a_finalizer_is_named_with_it() -> Resul
     let hold = json!({"metadata": {"finalizers": ["faults.example/hold"]}});
     world.config_maps().patch("b", &PatchParams::default(), &Patch::Merge(hold)).await?;
     world.delete_stack().await?;
-    let stack = eventually(WAIT_TIMEOUT, "what blocks to be told", async || {
+    let stack = eventually(WAIT_TIMEOUT, "what blocks to be reported", async || {
         let events = world.fleet.get("/api/v1/events?limit=500").await?;
         let blocked = events["items"].as_array().into_iter().flatten().find(|event| {
             event["transition"] == "blocked" && event.to_string().contains("faults.example/hold")
@@ -286,12 +286,12 @@ async fn row_42_an_object_that_waits_for_a_finalizer_is_named_with_it() -> Resul
     world.config_maps().patch("b", &PatchParams::default(), &Patch::Merge(free)).await?;
     world.wait_until_deleted().await?;
     println!("gone {:?} after the finalizer went", started.elapsed());
-    eventually(WAIT_TIMEOUT, "the removal to be told", async || {
+    eventually(WAIT_TIMEOUT, "the removal to be reported", async || {
         let events = world.fleet.get("/api/v1/events?limit=500").await;
-        let told = events.is_ok_and(|events| {
+        let reported = events.is_ok_and(|events| {
             events["items"].as_array().into_iter().flatten().any(|event| event["transition"] == "removed")
         });
-        if told { Attempt::Done(()) } else { Attempt::NotYet("not yet".into()) }
+        if reported { Attempt::Done(()) } else { Attempt::NotYet("not yet".into()) }
     })
     .await?;
     let again: Vec<_> =

@@ -27,7 +27,7 @@ async fn row_31_an_object_that_another_agent_took_during_a_frozen_watch_is_not_t
     let mark = world.api_proxy.mark();
     world.submit(&[("a", "2"), ("b", "2"), ("c", "2")]).await?;
     world
-        .wait_for_status("web", AGENT, "the refusal to be told", |status| status["state"] == "failed")
+        .wait_for_status("web", AGENT, "the refusal to be reported", |status| status["state"] == "failed")
         .await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("1"), "C4: refused, not taken over");
     let taken: Vec<_> = world

@@ -26,7 +26,7 @@ async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterward
     let mark = world.api_proxy.mark();
     // A poll and its answer say that the agent is awake; that it does nothing is what is to be seen.
     world.wait_for_polls(3).await?;
-    assert!(world.writes_since(mark).is_empty(), "nobody told it, and it must not guess");
+    assert!(world.writes_since(mark).is_empty(), "it has received no event and must not guess");
     world.submit(&[("a", "1"), ("b", "2"), ("c", "1")]).await?;
     world.wait_for_value("b", "2").await?;
 
@@ -57,7 +57,7 @@ async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<
     deaf.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.edit("b", "seen").await?;
     world.wait_for_value("b", "1").await?;
-    assert_eq!(world.value("a").await?.as_deref(), Some("drifted"), "nobody told it");
+    assert_eq!(world.value("a").await?.as_deref(), Some("drifted"), "it has received no event");
 
     // A deployment object again is a full reconciliation, whatever the watches said.
     world.deliver(&MAPS).await?;

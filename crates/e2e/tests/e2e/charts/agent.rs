@@ -121,8 +121,8 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     let outside =
         here.fleet.try_apply("outside", "env=prod", &config_map_yaml("default", "two", "1"), "60s").await?;
     assert!(!outside.success(), "{}", outside.stdout);
-    let told = format!("{}{}", outside.stdout, outside.stderr);
-    assert!(told.contains("configmaps in namespace default"), "{told}");
+    let output = format!("{}{}", outside.stdout, outside.stderr);
+    assert!(output.contains("configmaps in namespace default"), "{output}");
     here.fleet.delete("outside").await?;
     refused_by_the_fence(&here).await?;
 

@@ -47,8 +47,8 @@ impl Installation {
 
     /// What the chart tells whoever installs it to type next.
     async fn notes(&self) -> Result<String> {
-        let told = self.upgrade(&chart("brokkr"), 2, &["--dry-run=server"]).await?.stdout;
-        let (_, notes) = told.split_once("\nNOTES:\n").context("notes")?;
+        let output = self.upgrade(&chart("brokkr"), 2, &["--dry-run=server"]).await?.stdout;
+        let (_, notes) = output.split_once("\nNOTES:\n").context("notes")?;
         let (log_in, _) = notes.split_once("\nThen let a cluster join").context("how to log in")?;
         Ok(log_in.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n"))
     }
@@ -106,8 +106,8 @@ impl Installation {
                 let answer = http.get(format!("http://{address}/readyz")).send().await;
                 ready += usize::from(answer.is_ok_and(|answer| answer.status().is_success()));
             }
-            let told = pods.iter().map(|pod| pod.describe()).collect::<String>();
-            if ready == wanted && pods.len() == wanted { Attempt::Done(()) } else { Attempt::NotYet(told) }
+            let output = pods.iter().map(|pod| pod.describe()).collect::<String>();
+            if ready == wanted && pods.len() == wanted { Attempt::Done(()) } else { Attempt::NotYet(output) }
         })
         .await
     }

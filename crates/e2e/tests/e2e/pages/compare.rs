@@ -73,7 +73,7 @@ pub fn normal(line: &str) -> String {
 
 fn word(word: &str) -> String {
     let bare = word.trim_matches(['(', ')', '"', '\'', ',', ';', ':', '.', '`']);
-    let told = if is_duration(bare) {
+    let shown = if is_duration(bare) {
         "TIME"
     } else if is_timestamp(bare) {
         "WHEN"
@@ -86,7 +86,7 @@ fn word(word: &str) -> String {
     } else {
         return word.to_owned();
     };
-    word.replace(bare, told)
+    word.replace(bare, shown)
 }
 
 /// `4s`, `1m5s`, `250ms`

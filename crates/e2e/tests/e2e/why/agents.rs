@@ -19,9 +19,9 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=dev", &world.manifest(&[("one", "1")])).await?;
-    let told = explained(&world.fleet, "1", "web", "not_targeted").await?;
-    ensure!(told.evidence.contains("it wants env=dev, the agent has env=prod"), "{told:?}");
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "1", "web", "not_targeted").await?;
+    ensure!(explanation.evidence.contains("it wants env=dev, the agent has env=prod"), "{explanation:?}");
+    follow(&world, &explanation, "web").await?;
     world.wait_for_value("one", "1").await
 }
 
@@ -31,8 +31,8 @@ async fn g3_why_an_agent_that_is_paused() -> Result<()> {
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.fleet.brokkr(["agent", "pause", "shop-1"]).await?.ok()?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    let told = explained(&world.fleet, "2", "web", "agent_inactive").await?;
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "2", "web", "agent_inactive").await?;
+    follow(&world, &explanation, "web").await?;
     world.wait_for_value("one", "2").await
 }
 
@@ -83,14 +83,14 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let token = [("BROKKR_TOKEN", fleet.admin_token())];
     asks("brokkr --server https://no-such-broker.invalid why web", &token, "DNS").await?;
     let foreign = fleet.cli.file("ca.crt", &world.cluster.facts().authority)?;
-    let told = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
-    ensure!(told.contains("--ca-file"), "{told}");
-    let told = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
-    ensure!(told.contains("the environment names the proxy 127.0.0.1:9"), "{told}");
+    let explanation = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
+    ensure!(explanation.contains("--ca-file"), "{explanation}");
+    let explanation = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
+    ensure!(explanation.contains("the environment names the proxy 127.0.0.1:9"), "{explanation}");
     fleet.broker.kill9();
-    let told = asks(ask, &[], "connect").await?;
-    ensure!(told.contains(&format!("https://127.0.0.1:{port}: ")), "{told}");
-    let mut lines = told.lines().map(str::trim);
+    let explanation = asks(ask, &[], "connect").await?;
+    ensure!(explanation.contains(&format!("https://127.0.0.1:{port}: ")), "{explanation}");
+    let mut lines = explanation.lines().map(str::trim);
     let what = lines.next().and_then(|line| line.rsplit(": ").next()).context("an error")?.to_owned();
     let next = lines.find_map(|line| line.strip_prefix("next: ")).context("a next step")?;
     row("4")?.fits("connect", "exit code 7", &what, next)?;
@@ -116,11 +116,11 @@ async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
     world.agent.start()?;
-    let told = explained(fleet, "5", "web", "agent_refused").await?;
-    ensure!(told.message.contains("a key that is not the agent's"), "{told:?}");
+    let explanation = explained(fleet, "5", "web", "agent_refused").await?;
+    ensure!(explanation.message.contains("a key that is not the agent's"), "{explanation:?}");
 
     // The command waits for the agent. What a kubelet would do, the test does: hand over the new token, and start it.
-    let typed = types(fleet, &world.cluster, told.command()?);
+    let typed = types(fleet, &world.cluster, explanation.command()?);
     let started = async {
         let token = eventually(WAIT_TIMEOUT, "the token for the agent", async || {
             let gone = secrets.get_opt(brokkr_install::IDENTITY).await?.is_none();

@@ -70,23 +70,28 @@ pub async fn explained_in(
     })
     .await?;
     let text = |field: &str| broken[field].as_str().unwrap_or_default().to_owned();
-    let told = Explanation {
+    let explanation = Explanation {
         hop: text("hop"),
         message: text("message"),
         next: text("next"),
         command: broken["command"].as_str().map(str::to_owned),
         evidence: why["evidence"].to_string(),
     };
-    ensure!(!told.message.is_empty() && !told.next.is_empty(), "{told:?}");
+    ensure!(!explanation.message.is_empty() && !explanation.next.is_empty(), "{explanation:?}");
 
     let page = fleet.brokkr(arguments).await?.ok()?.stdout;
-    ensure!(page.contains(&format!("✖ {}", told.hop)), "{page}");
-    ensure!(page.contains(&format!("next: {}\n", told.next)), "{page}");
-    if let Some(command) = &told.command {
+    ensure!(page.contains(&format!("✖ {}", explanation.hop)), "{page}");
+    ensure!(page.contains(&format!("next: {}\n", explanation.next)), "{page}");
+    if let Some(command) = &explanation.command {
         ensure!(page.ends_with(&format!("\n  {command}\n")), "{page}");
     }
-    row(number)?.fits(&told.hop, cause, &told.message, told.command.as_deref().unwrap_or(&told.next))?;
-    Ok(told)
+    row(number)?.fits(
+        &explanation.hop,
+        cause,
+        &explanation.message,
+        explanation.command.as_deref().unwrap_or(&explanation.next),
+    )?;
+    Ok(explanation)
 }
 
 /// Waits until nothing is wrong with the stack on shop-1 any more.
@@ -139,8 +144,8 @@ pub async fn types_with(
 }
 
 /// Types what `why` gave as a command, exactly, and waits until nothing is wrong any more.
-pub async fn follow(world: &World, told: &Explanation, stack: &str) -> Result<()> {
-    let command = told.command()?;
+pub async fn follow(world: &World, explanation: &Explanation, stack: &str) -> Result<()> {
+    let command = explanation.command()?;
     types(&world.fleet, &world.cluster, command).await?.ok().with_context(|| format!("$ {command}"))?;
     well(&world.fleet, stack).await.map(|_| ())
 }
@@ -173,10 +178,10 @@ pub fn row(number: &str) -> Result<Row> {
 impl Row {
     /// `…` in the page stands for what differs from one to the other.
     pub fn fits(&self, hop: &str, cause: &str, says: &str, next: &str) -> Result<()> {
-        let told = (hop, cause, says, next);
+        let explanation = (hop, cause, says, next);
         ensure!(
             self.hop == hop && self.cause == cause && fits(&self.says, says) && fits(&self.next, next),
-            "docs/why.md has {self:?}, and this was told: {told:?}"
+            "docs/why.md has {self:?}, and this was explanation: {explanation:?}"
         );
         Ok(())
     }

@@ -33,9 +33,12 @@ async fn g3_why_an_image_that_cannot_be_pulled() -> Result<()> {
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
     set_container_status(&world.client, &world.namespace, image, json!({"state": {"waiting": waiting}}))
         .await?;
-    let told = explained(&world.fleet, "12", "web", "image_not_pulled").await?;
-    ensure!(told.message.contains(image) && told.message.contains("manifest unknown"), "{told:?}");
-    follow(&world, &told, "web").await
+    let explanation = explained(&world.fleet, "12", "web", "image_not_pulled").await?;
+    ensure!(
+        explanation.message.contains(image) && explanation.message.contains("manifest unknown"),
+        "{explanation:?}"
+    );
+    follow(&world, &explanation, "web").await
 }
 
 #[tokio::test]
@@ -48,15 +51,18 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended},
     });
     set_container_status(&world.client, &world.namespace, image, crash).await?;
-    let told = explained(&world.fleet, "13", "web", "crash_loop").await?;
-    ensure!(told.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{told:?}");
-    follow(&world, &told, "web").await
+    let explanation = explained(&world.fleet, "13", "web", "crash_loop").await?;
+    ensure!(
+        explanation.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"),
+        "{explanation:?}"
+    );
+    follow(&world, &explanation, "web").await
 }
 
 #[tokio::test]
 async fn g3_why_a_pod_that_fits_on_no_node() -> Result<()> {
     let world = turn(|yaml| in_pod(&yaml, "nodeSelector: {no: such-node}")).await?;
-    let told = explained(&world.fleet, "14", "web", "unschedulable").await?;
-    ensure!(told.message.contains("nodes are available"), "{told:?}");
-    follow(&world, &told, "web").await
+    let explanation = explained(&world.fleet, "14", "web", "unschedulable").await?;
+    ensure!(explanation.message.contains("nodes are available"), "{explanation:?}");
+    follow(&world, &explanation, "web").await
 }

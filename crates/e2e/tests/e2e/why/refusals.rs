@@ -74,8 +74,11 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
     let world = World::start_with(&installed_with(&["--kind", &format!("*.{group}")])).await?;
     let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let told = explained(&world.fleet, "7", "web", "unknown_kind").await?;
-    ensure!(told.message.contains("Widget") && told.message.contains(&group), "{told:?}");
+    let explanation = explained(&world.fleet, "7", "web", "unknown_kind").await?;
+    ensure!(
+        explanation.message.contains("Widget") && explanation.message.contains(&group),
+        "{explanation:?}"
+    );
     world.cluster.apply(&definition(&group)).await?;
     well(&world.fleet, "web").await.map(|_| ())
 }
@@ -84,8 +87,8 @@ async fn g3_why_a_kind_that_the_cluster_does_not_know() -> Result<()> {
 async fn g3_why_a_missing_namespace() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=prod", &config_map_yaml(&world.namespace, "one", "1")).await?;
-    let told = explained(&world.fleet, "8", "web", "namespace_missing").await?;
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "8", "web", "namespace_missing").await?;
+    follow(&world, &explanation, "web").await?;
     world.wait_for_value("one", "1").await
 }
 
@@ -96,9 +99,9 @@ async fn g3_why_a_permission_that_the_agent_lacks() -> Result<()> {
     let world = World::start().await?;
     let yaml = format!("{}{}", world.manifest(&[]), widget(&group, &world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let told = explained(&world.fleet, "9", "web", "forbidden").await?;
+    let explanation = explained(&world.fleet, "9", "web", "forbidden").await?;
     let flag = format!("--kind widgets.{group}");
-    ensure!(told.next.contains(&flag), "{told:?}");
+    ensure!(explanation.next.contains(&flag), "{explanation:?}");
     let environment = [("BROKKR_NAMESPACE", world.agent.namespace())];
     let install = format!("brokkr-agent install {flag}");
     types_with(&world.fleet, &world.cluster, &install, &environment).await?.ok()?;
@@ -118,9 +121,12 @@ async fn g3_why_an_immutable_field() -> Result<()> {
     let yaml = |image: &str| format!("{}{}", world.manifest(&[]), job(&world.namespace, image));
     world.fleet.apply("web", "env=prod", &yaml("a:1")).await?;
     world.fleet.submit("web", "env=prod", &yaml("a:2")).await?;
-    let told = explained(&world.fleet, "10", "web", "immutable_field").await?;
-    ensure!(told.message.contains(&format!("Job {}/load: spec.template", world.namespace)), "{told:?}");
-    follow(&world, &told, "web").await
+    let explanation = explained(&world.fleet, "10", "web", "immutable_field").await?;
+    ensure!(
+        explanation.message.contains(&format!("Job {}/load: spec.template", world.namespace)),
+        "{explanation:?}"
+    );
+    follow(&world, &explanation, "web").await
 }
 
 #[tokio::test]
@@ -142,9 +148,9 @@ async fn g3_why_an_exhausted_quota() -> Result<()> {
     })
     .await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
-    let told = explained(&world.fleet, "11", "web", "quota_exceeded").await?;
-    ensure!(told.message.contains("exceeded quota: few"), "{told:?}");
-    follow(&world, &told, "web").await
+    let explanation = explained(&world.fleet, "11", "web", "quota_exceeded").await?;
+    ensure!(explanation.message.contains("exceeded quota: few"), "{explanation:?}");
+    follow(&world, &explanation, "web").await
 }
 
 /// Refuses ConfigMaps with the value 2, as somebody's policy engine would.
@@ -185,10 +191,10 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     .await?;
 
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    let told = explained(&world.fleet, "20", "web", "refused_by_webhook").await?;
-    ensure!(told.message.contains("values.example.com"), "{told:?}");
-    ensure!(told.message.contains("data.value: 2 is not allowed here"), "{told:?}");
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "20", "web", "refused_by_webhook").await?;
+    ensure!(explanation.message.contains("values.example.com"), "{explanation:?}");
+    ensure!(explanation.message.contains("data.value: 2 is not allowed here"), "{explanation:?}");
+    follow(&world, &explanation, "web").await?;
     world.cluster.kubectl(["delete", "validatingwebhookconfiguration", &world.namespace]).await?.ok()?;
     server.abort();
     Ok(())

@@ -15,9 +15,9 @@ async fn g3_why_a_finalizer_that_is_never_removed() -> Result<()> {
     let stuck = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}}));
     world.config_maps().patch("goes", &PatchParams::default(), &stuck).await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let told = explained(&world.fleet, "15", "web", "finalizer").await?;
-    ensure!(told.message.contains("example.com/hold"), "{told:?}");
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "15", "web", "finalizer").await?;
+    ensure!(explanation.message.contains("example.com/hold"), "{explanation:?}");
+    follow(&world, &explanation, "web").await?;
     world.wait_until_gone("goes").await
 }
 
@@ -43,9 +43,9 @@ async fn g3_why_a_contested_field() -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    let told = explained(&world.fleet, "16", "web", "contested").await?;
-    ensure!(told.message.contains("rival changes .data.value"), "{told:?}");
-    ensure!(told.next.ends_with("the annotation brokkr.io/yield: data.value"), "{told:?}");
+    let explanation = explained(&world.fleet, "16", "web", "contested").await?;
+    ensure!(explanation.message.contains("rival changes .data.value"), "{explanation:?}");
+    ensure!(explanation.next.ends_with("the annotation brokkr.io/yield: data.value"), "{explanation:?}");
     // The status tells it, too.
     let status = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
     ensure!(status.contains("rival changes .data.value"), "{status}");
@@ -74,9 +74,9 @@ async fn g3_why_a_mass_prune_that_waits_for_approval() -> Result<()> {
     let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     world.fleet.apply("web", "env=prod", &world.manifest(&many)).await?;
     world.fleet.submit("web", "env=prod", &world.manifest(&many[..1])).await?;
-    let told = explained(&world.fleet, "17", "web", "awaits_approval").await?;
-    ensure!(told.command()?.contains("--expect 59"), "{told:?}");
-    follow(&world, &told, "web").await?;
+    let explanation = explained(&world.fleet, "17", "web", "awaits_approval").await?;
+    ensure!(explanation.command()?.contains("--expect 59"), "{explanation:?}");
+    follow(&world, &explanation, "web").await?;
     world.wait_until_gone("map-59").await
 }
 
@@ -117,9 +117,9 @@ async fn g3_why_a_stack_that_its_grant_does_not_cover() -> Result<()> {
     submit(config_map_yaml(space, "one", "1")).await?;
     well_in(fleet, "shop", "web").await?;
     submit(format!("{}{}", config_map_yaml(space, "one", "2"), config_map_yaml(&extra, "two", "2"))).await?;
-    let told = explained_in(fleet, "18", "shop", "web", "not_granted").await?;
-    ensure!(told.message.contains(&format!("the namespace {extra}")), "{told:?}");
-    types(fleet, &world.cluster, told.command()?).await?.ok()?;
+    let explanation = explained_in(fleet, "18", "shop", "web", "not_granted").await?;
+    ensure!(explanation.message.contains(&format!("the namespace {extra}")), "{explanation:?}");
+    types(fleet, &world.cluster, explanation.command()?).await?.ok()?;
     well_in(fleet, "shop", "web").await?;
     world.wait_for_value("one", "2").await
 }
