@@ -44,22 +44,23 @@ fn script(commands: &[Command]) -> String {
 }
 
 fn output(commands: &[Command], printed: &str) -> PageOutput {
-    let mut output = PageOutput::default();
+    let mut page_output = PageOutput::default();
     let mut rest = printed;
     for (at, command) in commands.iter().enumerate() {
         let Some((output, behind)) = rest.split_once(MARK) else {
-            output.complaint = Some(format!("{}: `{}` ended the shell:\n{rest}", command.line, command.text));
+            page_output.complaint =
+                Some(format!("{}: `{}` ended the shell:\n{rest}", command.line, command.text));
             break;
         };
         let (status, behind) = behind.split_once('\n').unwrap_or((behind, ""));
         let may_fail = commands.get(at + 1).is_some_and(|next| next.text.contains("$?"));
         if status.trim() != "0" && !may_fail {
-            output.complaint =
+            page_output.complaint =
                 Some(format!("{}: `{}` ended with{status}:\n{output}", command.line, command.text));
             break;
         }
-        output.outputs.push(output.to_owned());
+        page_output.outputs.push(output.to_owned());
         rest = behind;
     }
-    output
+    page_output
 }
