@@ -1,4 +1,4 @@
-//! What the agent keeps in its cluster, on a real API server: contents, memory, records and their shards.
+//! What the agent stores in its cluster, on a real API server: contents, its state, records and their shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn large() -> Vec<u8> {
     bytes
 }
 
-/// Names and versions of what is kept.
+/// Returns the names and versions of the stored Secrets.
 async fn kept(secrets: &Api<Secret>) -> Result<BTreeSet<(String, Option<String>)>> {
     let list = secrets.list(&ListParams::default().labels("brokkr.io/kept-by")).await?;
     Ok(list.items.iter().map(|secret| (secret.name_any(), secret.resource_version())).collect())
@@ -83,7 +83,7 @@ async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> R
     assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
     assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
 
-    // A shard is damaged by hand: absent, and whole again once it is kept again.
+    // A damaged shard makes the content absent, until it is stored again.
     let shard = second.iter().find(|(name, _)| name.contains("-part-")).expect("a shard").0.clone();
     let damage = json!({"stringData": {"part": "x"}});
     secrets.patch(&shard, &PatchParams::default(), &Patch::Merge(damage)).await?;
@@ -111,7 +111,7 @@ async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()>
     contents.keep(lost, SequenceId(3), Checksum::of(small), parsed(), small).await?;
     others.keep(lost, SequenceId(4), Checksum::of(small), parsed(), small).await?;
 
-    // As a crash before the head leaves it.
+    // The state after a crash before the head was written.
     for (name, _) in kept(&secrets).await?.iter().filter(|(name, _)| name.ends_with("-1")) {
         secrets.delete(name, &DeleteParams::default()).await?;
     }
@@ -153,7 +153,7 @@ async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_dele
     Ok(())
 }
 
-/// A place for records: the kind is defined, and there is a namespace for shards.
+/// The custom resource definition of records, and a namespace for shards.
 struct Archive {
     client: Client,
     namespace: String,
@@ -167,7 +167,7 @@ impl Archive {
         Ok(Self { client, namespace, agent: AgentId::generate() })
     }
 
-    /// As a run of the agent has them.
+    /// Returns the records as one run of the agent uses them.
     fn records(&self) -> Records {
         Records::new(self.client.clone(), &self.namespace, self.agent)
     }
@@ -241,7 +241,7 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     assert_eq!(written.len(), 32);
     assert_eq!(archive.records().load().await?, [record.clone()]);
 
-    // A mere report writes no shard; one entry writes one, and its old one goes.
+    // A report writes no shard; a changed entry writes one and removes the old one.
     record.ready = 5;
     record.version = Some(records.write(&record).await?);
     assert_eq!(archive.shards().await?, written);
@@ -259,7 +259,7 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     assert!(archive.shards().await?.difference(&now).count() <= 1);
     assert_eq!(archive.records().load().await?, [again.clone()]);
 
-    // The run before has lost: it cannot write, cannot delete, and what it wrote for nothing is swept.
+    // The earlier run can neither write nor delete, and its unused shards are removed.
     record.inventory.pop_last();
     assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
     assert!(matches!(records.delete("shop", record.stack).await, Err(RecordError::Stale)));
@@ -268,7 +268,7 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     assert_eq!(archive.shards().await?.len(), 32);
     assert_eq!(archive.records().load().await?, [again.clone()]);
 
-    // Few again: back into the record.
+    // With few entries they are stored in the record itself.
     again.inventory = again.inventory.into_iter().take(10).collect();
     again.version = Some(next.write(&again).await?);
     assert_eq!(archive.shards().await?, BTreeSet::new());
@@ -295,7 +295,7 @@ async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_lo
     assert_eq!(next.stacks(), [broken.stack, whole.stack].into(), "both are held");
     let error = next.fetch("shop", broken.stack).await.expect_err("no empty inventory");
     assert!(error.to_string().contains(&shard), "{error}");
-    // Nobody writes an empty one over it.
+    // It is not overwritten by an empty record.
     let empty = Record { inventory: BTreeMap::new(), session: 2, ..broken };
     assert!(matches!(next.write(&empty).await, Err(RecordError::Stale)));
     Ok(())

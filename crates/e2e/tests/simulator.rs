@@ -1,5 +1,5 @@
-//! The simulator does not lie: the same requests, with the same preconditions, get the same answers from the real
-//! kube-apiserver, asked through the agent's own `execute::Cluster` and `inventory::Records`.
+//! The simulator matches the real API server: the same requests with the same preconditions get the same responses from
+//! kube-apiserver, through the agent's own `execute::Cluster` and `inventory::Records`.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Real {
         }
     }
 
-    /// Somebody makes it, without marks.
+    /// A user creates the object, without ownership metadata.
     async fn create(&self, item: &Item) -> Result<()> {
         let object = serde_json::from_value(item.body())?;
         self.api(&item.key).create(&PostParams::default(), &object).await.context("create")?;
@@ -160,7 +160,7 @@ impl Real {
         Ok(verdict(&answer, before.as_ref(), self.seen(key).await?.as_ref()))
     }
 
-    /// Lets go of everything that is held, so that the cluster is left as it was.
+    /// Removes all finalizers, so that the cluster is left as it was.
     async fn clear(&self, entry: &Entry) -> Result<()> {
         for given in &entry.given {
             if let Given::Held(key) = given
@@ -239,7 +239,7 @@ async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
     .await?;
     let mut pretended = Pretended::default();
     let mut record = blank(stack);
-    // What each write answered, beside what the pretended one did.
+    // The result of each write, beside that of the simulated one.
     let mut versions: Vec<(String, String)> = Vec::new();
     // Created; created again; replaced; replaced with the version before; deleted by hand and written again.
     for (round, back) in [None, None, Some(0), Some(1), Some(0)].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Agents without a cluster: they join, poll now this replica and then the other, and report what they were told to have.
+//! Agents without a cluster: they join, poll the replicas in turn, and report the stacks that they received.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl FakeAgent {
         Ok(agent)
     }
 
-    /// The same agent with another key.
+    /// Returns the same agent with another key.
     pub fn with_key(&self, admins: &[Client], key: AgentKey) -> Self {
         let identity = AgentIdentity { key, ..self.identity.clone() };
         Self { clients: clients(admins, &identity), identity, ..self.clone() }
@@ -73,7 +73,7 @@ impl FakeAgent {
         self.clients[replica].target_state(self.id, ask).await
     }
 
-    /// What the replica says now.
+    /// Returns the stacks that the replica serves now.
     pub async fn view(&self, replica: usize) -> Result<View> {
         let ask = self.ask(Position::default(), None, Duration::ZERO);
         match self.poll(replica, &ask).await? {
@@ -97,7 +97,7 @@ impl FakeAgent {
         Ok(())
     }
 
-    /// Polls and reports until told to stop; then finishes what it has begun.
+    /// Polls and reports until it is stopped, and finishes the current request.
     pub async fn run(self, first: usize, stop: CancellationToken) -> Result<()> {
         let (mut position, mut etag) = (Position::default(), None);
         let mut reported: HashMap<StackId, SequenceId> = HashMap::new();
@@ -129,7 +129,7 @@ impl FakeAgent {
         Ok(())
     }
 
-    /// Reports until it is told that it is durable; now and then once more, as one that forgot that it was told.
+    /// Reports until the report is acknowledged; sometimes once more, as an agent that lost the acknowledgement.
     async fn report(&self, first: usize, stacks: &[(StackId, SequenceId)]) {
         if stacks.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Two replicas over one PostgreSQL of their own, a proxy before it for each, and a load of writers and agents.
+//! Two replicas with one PostgreSQL, a proxy in front of it for each, and a load of writers and agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 const WRITERS: usize = 3;
 const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
 
-/// A webhook is told of everything, at an address where nobody listens: what counts here is what it is to be reported.
+/// There is a webhook for all events, at an address where nothing listens: only the stored messages matter here.
 const ALWAYS: &[&str] = &[
     "--drain-grace=0s",
     "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
@@ -32,7 +32,7 @@ const ALWAYS: &[&str] = &[
     "--webhook-any-port",
 ];
 
-/// What a row wants of its pair, where it is not the usual one.
+/// Options of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Bytes of one submission.
@@ -69,7 +69,7 @@ impl BrokerPair {
         Self::start_with(Setup::default(), async |_, _| Ok(())).await
     }
 
-    /// With a chance to do something to the migrated database before anybody serves it.
+    /// Starts the pair; `prepare` can change the migrated database before the replicas start.
     pub async fn start_with(
         setup: Setup,
         prepare: impl AsyncFnOnce(&Postgres, &Database) -> Result<()>,
@@ -134,7 +134,7 @@ impl BrokerPair {
         })
     }
 
-    /// Lets writers write and agents poll, and waits until both replicas are at it.
+    /// Starts writers and agents, and waits until both replicas make progress.
     pub async fn start_load(&mut self) -> Result<()> {
         let seed = brokkr_testkit::seed();
         for writer in 0..WRITERS {
@@ -147,7 +147,7 @@ impl BrokerPair {
         self.wait_for_progress(3).await
     }
 
-    /// Both replicas acknowledge so many more changes each, soon.
+    /// Waits until both replicas have acknowledged `count` more changes each.
     pub async fn wait_for_progress(&self, count: usize) -> Result<()> {
         self.wait_for_progress_within(count, RECOVERY_TIMEOUT).await
     }
@@ -166,7 +166,7 @@ impl BrokerPair {
         .await
     }
 
-    /// One replica acknowledges so many more changes, soon.
+    /// Waits until one replica has acknowledged `count` more changes.
     pub async fn wait_for_progress_at(&self, replica: usize, count: usize) -> Result<()> {
         let before = self.recorder.acknowledged_at(replica);
         eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to acknowledge {count} more"), async || {
@@ -175,7 +175,7 @@ impl BrokerPair {
         .await
     }
 
-    /// What an operator does when the database was set back: this one counts from now on.
+    /// Raises the epoch, as an operator does after a restore.
     pub async fn raise_epoch(&self) -> Result<()> {
         let raise = Launch::new("brokkr-broker", program("brokkr-broker")?)
             .args(["epoch", "raise", "--database-url"])
@@ -185,28 +185,28 @@ impl BrokerPair {
     }
 
     pub fn server(&self) -> Result<&Server> {
-        self.postgres.server().context("a server of one's own")
+        self.postgres.server().context("a private server")
     }
 
-    /// A connection that passes no proxy.
+    /// Connects to the database without a proxy.
     pub async fn connect_directly(&self) -> Result<PgConnection> {
         self.database.connect().await
     }
 
-    /// The replica says itself that something is the matter with it. It stays ready: polls are answered from memory.
+    /// Waits until the replica reports a problem with its database. It stays ready, because polls are answered from memory.
     pub async fn wait_until_degraded(&self, replica: usize) -> Result<()> {
-        eventually(
-            RECOVERY_TIMEOUT,
-            &format!("replica {replica} to tell of its trouble"),
-            async || match self.caller.get(replica, "/readyz").await {
-                Ok((_, health)) if health["causes"][0]["part"] == "database" => Attempt::Done(()),
-                other => Attempt::NotYet(format!("{other:?}")),
-            },
-        )
+        eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to report its problem"), async || match self
+            .caller
+            .get(replica, "/readyz")
+            .await
+        {
+            Ok((_, health)) if health["causes"][0]["part"] == "database" => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        })
         .await
     }
 
-    /// The replica does everything that it should.
+    /// Waits until the replica is ready without restrictions.
     pub async fn wait_until_ready(&self, replica: usize, deadline: Duration) -> Result<()> {
         eventually(deadline, &format!("replica {replica} to be ready"), async || {
             match self.caller.get(replica, "/readyz").await {
@@ -217,7 +217,7 @@ impl BrokerPair {
         .await
     }
 
-    /// How many attempts had an outcome that nobody knew, and whose text contains this.
+    /// Counts attempts with an unknown outcome and this text.
     pub fn unknown_outcomes(&self, part: &str) -> usize {
         (0..2).map(|replica| self.unknown_outcomes_at(replica, part)).sum()
     }
@@ -229,12 +229,12 @@ impl BrokerPair {
         attempts.filter(|attempt| attempt.replica == replica && counts(&attempt.outcome)).count()
     }
 
-    /// The end: everybody is told, every replica shows everything, and the history holds.
+    /// Ends the row: every client knows its outcome, every replica is consistent, and the history is checked.
     pub async fn finish(mut self) -> Result<()> {
         self.check_history().await
     }
 
-    /// The same for a pair that is used again.
+    /// Checks the history of a pair that is used again.
     pub async fn check_history(&mut self) -> Result<()> {
         for proxy in &self.proxies {
             proxy.heal();
@@ -277,7 +277,7 @@ impl BrokerPair {
         Ok(())
     }
 
-    /// S20: every entry of the audit log is in its chain, and the chain holds, whoever made it.
+    /// S20: waits until every entry of the audit log is in the chain, and verifies the chain.
     async fn wait_until_audit_chained(&self) -> Result<()> {
         let mut beside = self.connect_directly().await?;
         eventually(WAIT_TIMEOUT, "the whole audit log to be chained", async || {
@@ -295,10 +295,10 @@ impl BrokerPair {
         Ok(())
     }
 
-    /// Waits until every replica tells every agent what the database says.
+    /// Waits until every replica serves every agent the state of the database.
     pub async fn wait_until_consistent(&self) -> Result<()> {
         let mut beside = self.connect_directly().await?;
-        eventually(WAIT_TIMEOUT, "every replica to tell every agent what is wanted", async || {
+        eventually(WAIT_TIMEOUT, "every replica to serve every agent its stacks", async || {
             let truth = Truth::read(&mut beside).await?;
             for agent in &self.agents {
                 let wanted = truth.wanted(agent.id);
@@ -306,7 +306,7 @@ impl BrokerPair {
                     let view = agent.view(replica).await.with_context(|| format!("replica {replica}"))?;
                     ensure!(
                         view.stacks == wanted,
-                        "L1: replica {replica} tells {} {:?}, not {wanted:?}",
+                        "L1: replica {replica} serves {} {:?}, not {wanted:?}",
                         agent.name,
                         view.stacks
                     );

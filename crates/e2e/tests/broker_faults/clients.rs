@@ -1,5 +1,5 @@
-//! Clients that change things: each change is sent again under the same key, now to this replica and then to the other,
-//! until its outcome is known. Every attempt goes into the history.
+//! Clients that make changes: each change is repeated with the same idempotency key, at the replicas in turn, until its outcome
+//! is known. Every attempt is recorded in the history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// A request without an answer by then has an unknown outcome.
+/// A request without a response in this time has an unknown outcome.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// Stacks that all writers share.
 pub const STACKS: [&str; 4] = ["web", "shop", "mail", "base"];
 
-/// Somebody with a token, who can reach both replicas.
+/// A client with a token for both replicas.
 #[derive(Clone)]
 pub struct Caller {
     pub http: Vec<reqwest::Client>,
@@ -31,11 +31,11 @@ pub struct Caller {
     pub recorder: Arc<Recorder>,
 }
 
-/// One change that is wanted.
+/// The request for one change.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
     pub key: String,
-    /// What only its contents contain; empty if it has none.
+    /// A text that only its contents contain; empty if it has none.
     pub mark: String,
     ask: Change,
     method: Method,
@@ -48,7 +48,7 @@ impl ChangeRequest {
         Self { key: unique("key"), mark: String::new(), ask, method, path, body }
     }
 
-    /// A submission whose contents nobody else has; padded to about so many bytes.
+    /// Returns a submission with unique contents of about this many bytes.
     pub fn submit(stack: &str, bytes: usize) -> Self {
         let mut filling = String::new();
         while filling.len() < bytes {
@@ -85,7 +85,7 @@ impl ChangeRequest {
         &self.body
     }
 
-    /// What an answer to this change says.
+    /// Parses the response to this change.
     fn acknowledgement(&self, body: &[u8]) -> Result<Acknowledgement> {
         if matches!(self.ask, Change::Target { .. }) {
             let stack: Stack = serde_json::from_slice(body)?;
@@ -114,7 +114,7 @@ impl Caller {
         Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 
-    /// Makes a stack, however often that takes. A repetition changes nothing, so it needs no history.
+    /// Creates a stack, with retries. A repetition changes nothing, so it is not recorded.
     pub async fn put_stack(&self, first: usize, stack: &str) -> Result<()> {
         for attempt in first.. {
             let replica = attempt % self.base.len();
@@ -131,7 +131,7 @@ impl Caller {
         Ok(())
     }
 
-    /// One attempt, by nobody's history.
+    /// Makes one attempt without recording it.
     pub async fn attempt(&self, replica: usize, change: &ChangeRequest) -> Outcome {
         let request = self
             .request(replica, change.method.clone(), &change.path)
@@ -154,14 +154,14 @@ impl Caller {
             },
             Ok((status, body)) => {
                 let said = format!("{status}: {}", String::from_utf8_lossy(&body));
-                // Overload says nothing about this request: the same may be done later.
+                // After an overload error the same request may succeed later.
                 let for_good = status.is_client_error() && status != 429 && status != 408;
                 if for_good { Outcome::Refused(said) } else { Outcome::Unknown(said) }
             }
         }
     }
 
-    /// Asks until it is known what happened, and answers that.
+    /// Repeats a change until its outcome is known, and returns the outcome.
     pub async fn send_until_known(&self, first: usize, change: ChangeRequest) -> Outcome {
         let operation = self.recorder.begin(&change.key, change.ask.clone());
         let mut replica = first % self.base.len();
@@ -178,7 +178,7 @@ impl Caller {
     }
 }
 
-/// Writes until told to stop; then finishes what it has begun.
+/// Writes until it is stopped, and finishes the current change.
 pub async fn write_until_stopped(
     caller: Caller,
     number: usize,
@@ -202,7 +202,7 @@ pub async fn write_until_stopped(
                 caller.send_until_known(replica, ChangeRequest::target("base", selectors)).await;
             }
             _ => {
-                // A whole life.
+                // The whole life cycle of a stack.
                 let stack = format!("brief-{number}-{count}");
                 caller.put_stack(replica, &stack).await?;
                 caller.send_until_known(replica, ChangeRequest::target(&stack, &["group=a"])).await;
@@ -215,7 +215,7 @@ pub async fn write_until_stopped(
     Ok(())
 }
 
-/// The object that was acknowledged; anything else is an error.
+/// Returns the sequence id of the acknowledged object.
 pub fn object(outcome: &Outcome) -> Result<brokkr_api::SequenceId> {
     match outcome {
         Outcome::Acknowledged(Acknowledgement::Object { sequence, .. }) => Some(*sequence),

@@ -1,4 +1,4 @@
-//! Row 18: replicas whose clocks are wrong, each in another direction.
+//! Row 18: replicas with wrong clocks, each in another direction.
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::Clock;

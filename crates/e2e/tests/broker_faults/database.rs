@@ -1,4 +1,4 @@
-//! Rows 5 to 7, 10, 11 and 14: what PostgreSQL does to those who rely on it.
+//! Rows 5 to 7, 10, 11 and 14: failures of PostgreSQL.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -28,7 +28,7 @@ async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() ->
     sqlx::query("CREATE TABLE things (number int)").execute(&mut foreign).await?;
     let mut open = foreign.begin().await?;
     sqlx::query("INSERT INTO things VALUES (1)").execute(&mut *open).await?;
-    // Submissions go on; whoever waits for news waits.
+    // Submissions continue; waiting polls keep waiting.
     pair.wait_for_progress_within(rounds(3, 20), WAIT_TIMEOUT).await?;
     let before = pair.recorder.snapshot().seen.len();
     if runs_in_full() {
@@ -57,7 +57,7 @@ async fn row_06_a_killed_backend_resets_every_session_and_both_replicas_are_read
         .fetch_one(&mut pair.connect_directly().await?)
         .await?;
         kill(Pid::from_raw(victim), Signal::SIGKILL)?;
-        // Everybody is disconnected first; then recovery; then everybody is back.
+        // All clients are disconnected, the server recovers, all clients reconnect.
         eventually(RECOVERY_TIMEOUT, "the server to be back", async || pair.connect_directly().await.is_ok())
             .await?;
         for replica in 0..2 {
@@ -138,7 +138,7 @@ async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself(
     // The server ends before its disk does.
 }
 
-/// Writes get 503 at both replicas; reads and polls get their answer.
+/// Requires that writes get 503 at both replicas, and that reads and polls succeed.
 async fn refused_and_readable(pair: &BrokerPair) -> Result<()> {
     for replica in 0..2 {
         let before = pair.unknown_outcomes_at(replica, "503");
@@ -183,7 +183,7 @@ impl SmallDisk {
         Ok(mounted.then_some(Self { folder }))
     }
 
-    /// A folder on it that belongs to whom PostgreSQL runs as.
+    /// Creates a folder on it that belongs to PostgreSQL's user.
     fn tablespace(&self) -> Result<String> {
         let place = self.folder.join("tablespace");
         fs::create_dir_all(&place)?;
@@ -279,7 +279,7 @@ async fn row_14_an_outbox_reader_that_loses_its_connection_repeatedly_misses_not
         pair.proxies[round % 2].cut_all();
         pair.wait_for_progress_at((round + 1) % 2, 2).await?;
     }
-    // One of them cannot reach the database at all for a while, and is told nothing.
+    // One of them cannot reach the database for a while, without any error.
     pair.proxies[1].set_link(brokkr_testkit::pgproxy::Link::Refusing);
     pair.proxies[1].cut_all();
     pair.wait_for_progress_at(0, 10).await?;

@@ -1,5 +1,5 @@
-//! Rows 17, 45 and 46: a replica that is cut off from its database without a word, a herd that comes back at once, keys
-//! that are taken away or changed while somebody waits with them.
+//! Rows 17, 45 and 46: a replica with a silent database connection, a fleet that reconnects at once, keys that are revoked or
+//! rotated while an agent waits with them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn row_17_a_replica_with_a_silent_database_reports_it_and_recovers() -> Re
         let polled = agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
         ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
         pair.proxies[0].heal();
-        // What was open then stays silent for ever: it has to be given up.
+        // Connections of that time stay silent for ever and have to be closed.
         pair.wait_until_ready(0, WAIT_TIMEOUT).await?;
         pair.wait_for_progress(3).await?;
     }
@@ -90,7 +90,7 @@ async fn row_46_a_revoked_key_is_rejected_at_every_replica_and_a_rotated_one_loc
     pair.finish().await
 }
 
-/// It waits at one replica while its key is revoked at the other.
+/// An agent waits at one replica while its key is revoked at the other.
 async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
     let agent = FakeAgent::join(&pair.admins, &format!("leaver-{round}"), "none", Arc::default()).await?;
@@ -127,7 +127,7 @@ async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
     Ok(())
 }
 
-/// The answer to the change is lost; both keys work; the change is asked for again and is the same.
+/// The response to the rotation is lost: both keys work, and a repeated rotation has the same result.
 async fn rotated(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
     let agent = FakeAgent::join(&pair.admins, &format!("changer-{round}"), "none", Arc::default()).await?;

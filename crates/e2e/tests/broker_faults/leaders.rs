@@ -1,4 +1,4 @@
-//! Rows 15 to 17: duties that one replica does for all, and one that is paused, or cut off, in the middle of them.
+//! Rows 15 to 17: tasks that one replica runs for all, and a leader that is paused or cut off during them.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::broker_pair::BrokerPair;
 use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::rounds;
 
-/// What only the one writes that has the lease.
+/// Statements that only the leader executes.
 const CHAINS: &str = "insert into audit_chain";
 const TAKES: &str = "insert into leases";
 
-/// Counts how often the leader writes, at each replica, without doing anything to it.
+/// Counts the leader's writes at each replica, without disturbing them.
 fn watch(pair: &BrokerPair) -> [Rule; 2] {
     let nothing = Fault::Delay(Duration::ZERO);
     pair.proxies.each_ref().map(|proxy| proxy.when(Matcher::statement(CHAINS), When::Before, nothing))
 }
 
-/// Which replica writes as the leader.
+/// Returns the replica that is the leader.
 async fn leader(pair: &BrokerPair) -> Result<usize> {
     let watched = watch(pair);
     let found = eventually(RECOVERY_TIMEOUT, "somebody to lead", async || {
@@ -53,7 +53,7 @@ async fn row_16_a_leader_that_was_paused_past_its_lease_writes_nothing() -> Resu
     pair.start_load().await?;
     for _ in 0..rounds(1, 3) {
         let led = leader(&pair).await?;
-        // It has just taken its lease once more when everything stands still for it.
+        // It is paused right after it has renewed its lease.
         let held = pair.proxies[led].when(Matcher::statement(TAKES).nth(1), When::After, Fault::Hold);
         held.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
         let watched = watch(&pair);

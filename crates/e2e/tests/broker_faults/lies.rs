@@ -1,5 +1,5 @@
-//! Row 47, without signatures: a broker that was taken over serves altered, cut-off or other agents' answers. Whoever asks
-//! takes none of them, and keeps what it has.
+//! Row 47, without signatures: a compromised broker serves altered, truncated or other agents' responses. Clients reject them
+//! and keep their state.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     }
     liar.heal();
     pair.wait_for_progress(3).await?;
-    // Who claims to have seen what the database does not know is told nothing older: everything is put on hold, until
-    // an operator says that this database counts.
+    // An agent that is ahead of the database gets nothing older: the broker goes on hold until an operator raises the
+    // epoch.
     let future = Position { horizon: position.horizon + 1_000_000, ..position };
     eventually(WAIT_TIMEOUT, "an agent from the future to be held", async || {
         let response = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;

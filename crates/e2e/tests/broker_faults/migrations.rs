@@ -10,7 +10,7 @@ use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
 use brokkr_e2e::rounds;
 
-/// Everything that makes a schema, as one text.
+/// Returns the whole schema as text.
 async fn schema(database: &Database) -> Result<String> {
     let lines: Vec<String> = sqlx::query_scalar(
         "SELECT line FROM (

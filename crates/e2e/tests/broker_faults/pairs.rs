@@ -1,5 +1,5 @@
-//! Pairs of faults, drawn by seed: two at the same time in the middle of the load; then everything heals, both replicas
-//! get on, and the history has to hold. Faults that are harmless alone are not always so together.
+//! Random pairs of faults: two at the same time under load; then everything heals, both replicas make progress, and the history
+//! has to be consistent. Faults that are harmless alone are not always harmless together.
 //!
 //! `BROKKR_FAULT_PAIRS` says how many, `BROKKR_SEED` replays.
 
@@ -17,9 +17,9 @@ use sqlx::Connection as _;
 use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
 
-/// Without the variable: so many that an ordinary run stays short.
+/// The default number, which keeps an ordinary run short.
 const FIXED: usize = 2;
-/// How long a fault lasts that does not end by itself.
+/// The duration of a fault that does not end by itself.
 const WHILE: Duration = Duration::from_secs(3);
 const WRITES: [&str; 4] = [
     "insert into deployment_objects",
@@ -29,7 +29,7 @@ const WRITES: [&str; 4] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum InjectedFault {
     KillReplica,
     PauseReplica,
     CutAfterCommit,
@@ -47,22 +47,22 @@ enum Trouble {
     LockedStack,
 }
 
-const ALL: [Trouble; 15] = [
-    Trouble::KillReplica,
-    Trouble::PauseReplica,
-    Trouble::CutAfterCommit,
-    Trouble::CutBeforeCommit,
-    Trouble::CutStatement,
-    Trouble::SilentConnection,
-    Trouble::SilentLink,
-    Trouble::NoLink,
-    Trouble::SlowStatements,
-    Trouble::KillBackend,
-    Trouble::TerminateBackends,
-    Trouble::CrashServer,
-    Trouble::ReadOnly,
-    Trouble::OpenTransaction,
-    Trouble::LockedStack,
+const ALL: [InjectedFault; 15] = [
+    InjectedFault::KillReplica,
+    InjectedFault::PauseReplica,
+    InjectedFault::CutAfterCommit,
+    InjectedFault::CutBeforeCommit,
+    InjectedFault::CutStatement,
+    InjectedFault::SilentConnection,
+    InjectedFault::SilentLink,
+    InjectedFault::NoLink,
+    InjectedFault::SlowStatements,
+    InjectedFault::KillBackend,
+    InjectedFault::TerminateBackends,
+    InjectedFault::CrashServer,
+    InjectedFault::ReadOnly,
+    InjectedFault::OpenTransaction,
+    InjectedFault::LockedStack,
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +79,7 @@ async fn row_pairs_by_seed() -> Result<()> {
         println!("{what}");
         if let Err(error) = withstand(&mut pair, one, two, &mut random).await {
             failed.push(format!("{what}: {error:#}"));
-            // What went wrong once would be found again in every later history.
+            // Otherwise the violation would be found again in every later history.
             pair = BrokerPair::start().await?;
         }
     }
@@ -88,15 +88,20 @@ async fn row_pairs_by_seed() -> Result<()> {
     Ok(())
 }
 
-async fn withstand(pair: &mut BrokerPair, one: Trouble, two: Trouble, random: &mut StdRng) -> Result<()> {
+async fn withstand(
+    pair: &mut BrokerPair,
+    one: InjectedFault,
+    two: InjectedFault,
+    random: &mut StdRng,
+) -> Result<()> {
     pair.start_load().await?;
     let (here, there) = (random.random_range(0..2), random.random_range(0..2));
     let nth = random.random_range(1..4);
-    // One may make the other impossible, a crashed server for instance. What counts is what holds afterwards.
+    // One fault may prevent the other, for instance a crashed server. Only the state afterwards counts.
     let (first, second) = tokio::join!(bring(pair, one, here, nth), bring(pair, two, there, nth));
-    for (trouble, outcome) in [(one, first), (two, second)] {
+    for (fault, outcome) in [(one, first), (two, second)] {
         if let Err(error) = outcome {
-            println!("  {trouble:?}: {error:#}");
+            println!("  {fault:?}: {error:#}");
         }
     }
     for proxy in &pair.proxies {
@@ -109,55 +114,55 @@ async fn withstand(pair: &mut BrokerPair, one: Trouble, two: Trouble, random: &m
     pair.check_history().await
 }
 
-/// Brings one trouble about at a replica, and ends it.
-async fn bring(pair: &BrokerPair, trouble: Trouble, at: usize, nth: usize) -> Result<()> {
+/// Injects one fault at a replica, and ends it.
+async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
     let proxy = &pair.proxies[at];
     let write = Matcher::statement(WRITES[nth]);
-    match trouble {
-        Trouble::KillReplica => {
+    match fault {
+        InjectedFault::KillReplica => {
             pair.replicas[at].kill9();
             tokio::time::sleep(Duration::from_millis(300)).await;
             pair.replicas[at].start_again().await?;
         }
-        Trouble::PauseReplica => {
+        InjectedFault::PauseReplica => {
             pair.replicas[at].pause()?;
             tokio::time::sleep(WHILE).await;
             pair.replicas[at].resume()?;
         }
-        Trouble::CutAfterCommit => {
+        InjectedFault::CutAfterCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
                 .wait_for_hits(1, WAIT_TIMEOUT)
                 .await?;
         }
-        Trouble::CutBeforeCommit => {
+        InjectedFault::CutBeforeCommit => {
             proxy
                 .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
                 .wait_for_hits(1, WAIT_TIMEOUT)
                 .await?;
         }
-        Trouble::CutStatement => {
+        InjectedFault::CutStatement => {
             proxy.when(write.first(nth), When::After, Fault::Cut).wait_for_hits(1, WAIT_TIMEOUT).await?;
         }
-        Trouble::SilentConnection => {
+        InjectedFault::SilentConnection => {
             proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, WAIT_TIMEOUT).await?;
         }
-        Trouble::SilentLink => {
+        InjectedFault::SilentLink => {
             proxy.set_link(Link::Blackhole);
             tokio::time::sleep(WHILE).await;
             proxy.set_link(Link::Up);
         }
-        Trouble::NoLink => {
+        InjectedFault::NoLink => {
             proxy.set_link(Link::Refusing);
             proxy.cut_all();
             tokio::time::sleep(WHILE).await;
             proxy.set_link(Link::Up);
         }
-        Trouble::SlowStatements => {
+        InjectedFault::SlowStatements => {
             proxy.when(Matcher::any().first(50), When::Before, Fault::Delay(Duration::from_millis(60)));
             tokio::time::sleep(WHILE).await;
         }
-        Trouble::KillBackend => {
+        InjectedFault::KillBackend => {
             let victim: i32 = sqlx::query_scalar(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'brokkr-broker' ORDER BY random() LIMIT 1",
             )
@@ -165,32 +170,32 @@ async fn bring(pair: &BrokerPair, trouble: Trouble, at: usize, nth: usize) -> Re
             .await?;
             kill(Pid::from_raw(victim), Signal::SIGKILL)?;
         }
-        Trouble::TerminateBackends => {
+        InjectedFault::TerminateBackends => {
             sqlx::query(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'brokkr-broker'",
             )
             .execute(&mut pair.connect_directly().await?)
             .await?;
         }
-        Trouble::CrashServer => {
+        InjectedFault::CrashServer => {
             pair.server()?.kill9().await?;
             pair.server()?.start_again().await?;
         }
-        Trouble::ReadOnly => {
+        InjectedFault::ReadOnly => {
             let mut beside = pair.connect_directly().await?;
             sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut beside).await?;
             sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
             tokio::time::sleep(WHILE).await;
             writable(pair).await?;
         }
-        Trouble::OpenTransaction => {
+        InjectedFault::OpenTransaction => {
             let mut beside = pair.connect_directly().await?;
             let mut open = beside.begin().await?;
             sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
             tokio::time::sleep(WHILE).await;
             open.commit().await?;
         }
-        Trouble::LockedStack => {
+        InjectedFault::LockedStack => {
             let mut beside = pair.connect_directly().await?;
             let mut lock = beside.begin().await?;
             sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
@@ -201,7 +206,7 @@ async fn bring(pair: &BrokerPair, trouble: Trouble, at: usize, nth: usize) -> Re
     Ok(())
 }
 
-/// Ends read-only, however long the server takes to be there.
+/// Ends read-only mode, with retries.
 async fn writable(pair: &BrokerPair) -> Result<()> {
     brokkr_testkit::eventually(WAIT_TIMEOUT, "the database to be writable", async || {
         let mut beside = pair.connect_directly().await?;

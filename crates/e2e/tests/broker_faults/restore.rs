@@ -1,4 +1,4 @@
-//! Rows 8 and 9: a database that has lost what was acknowledged, because a standby or a backup took its place.
+//! Rows 8 and 9: a database that has lost acknowledged changes, because a standby or a backup replaced it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 
 type Known = HashMap<AgentId, (Position, HashMap<StackId, SequenceId>)>;
 
-/// What every agent has seen, and where.
+/// Returns the position and the stacks that each agent has seen.
 async fn known(pair: &BrokerPair) -> Result<Known> {
     let mut known = Known::new();
     for agent in &pair.agents {
@@ -30,7 +30,7 @@ async fn known(pair: &BrokerPair) -> Result<Known> {
     Ok(known)
 }
 
-/// Nobody is told less than it knew; an error if somebody is not told to hold.
+/// Requires that no agent gets older stacks; returns an error if an agent is not put on hold.
 async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> Result<()> {
     let polls = pair.agents.iter().map(|agent| async move {
         let (position, stacks) = &known[&agent.id];
@@ -55,7 +55,7 @@ async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> R
             other => bail!("{} at {position} gets {other:?}", agent.name),
         }
     });
-    // Each waits for a replica that might only be behind.
+    // Concurrently, because each poll waits for a replica that might only be behind.
     futures::future::try_join_all(polls).await?;
     Ok(())
 }
@@ -70,7 +70,7 @@ async fn row_09_a_restored_database_rolls_no_agent_back_and_reuses_no_id() -> Re
     goes_back(false).await
 }
 
-/// The replicas either serve on over what has taken the database's place, or are started anew on it.
+/// The replicas either keep running while the database is replaced, or are restarted on it.
 async fn goes_back(serving: bool) -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;

@@ -126,7 +126,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         proxy.when(Matcher::statement("insert into outbox").first(rounds(10, 60)), When::After, slow);
     }
     for round in 0..rounds(3, 8) {
-        // Begun before many others, committed after them: its place in the feed is behind the reader.
+        // Begun before many others and committed after them: the reader has already passed its position in the outbox.
         let stack = format!("late-{round}");
         pair.caller.put_stack(0, &stack).await?;
         pair.caller.send_until_known(0, ChangeRequest::target(&stack, &["group=a"])).await;
@@ -139,7 +139,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         pair.wait_for_progress_at(1, 5).await?;
         held.release();
         let sequence = object(&submitting.await?)?;
-        // Soon: what is passed over would be found a minute later, when the index is compared with the database.
+        // Soon, because a skipped row would be found a minute later, when the index is compared with the database.
         eventually(Duration::from_secs(10), "both replicas to show what came late", async || {
             for replica in 0..2 {
                 let view = pair.agents[0].view(replica).await?;
@@ -177,7 +177,7 @@ async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_r
         }
     });
     if !runs_in_full() {
-        // What PostgreSQL says after 30 s, said now: the same error.
+        // The error that PostgreSQL returns after 30 s, without the wait.
         eventually(WAIT_TIMEOUT, "the slow statement to be cancelled", async || {
             let cancelled: Vec<bool> = sqlx::query_scalar(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
@@ -228,7 +228,7 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
     let harmless =
         "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
     sqlx::query(harmless).execute(&mut beside).await?;
-    // And a real one: two who lock the same two rows in opposite order.
+    // And a real deadlock: two transactions lock the same two rows in opposite order.
     let change = ChangeRequest::submit("web", 200);
     let mut foreign = beside.begin().await?;
     sqlx::query("SELECT FROM project_usage FOR UPDATE").execute(&mut *foreign).await?;
@@ -237,7 +237,7 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
     let waits =
         pair.proxies[0].when(Matcher::statement(INSERT).nth(1), When::Before, Fault::Delay(Duration::ZERO));
     waits.wait_for_hits(1, RECOVERY_TIMEOUT).await?;
-    // Whoever is chosen, the other goes on.
+    // One is aborted, the other continues.
     let _ = sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *foreign).await;
     foreign.rollback().await?;
     object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??)?;

@@ -1,4 +1,4 @@
-//! Rows 43 and 44: a broker that is away for long, or something in its place that answers nonsense.
+//! Rows 43 and 44: a broker that is unavailable for long, or something in its place that returns invalid responses.
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, CannedResponse, Matcher, ProxiedRequest};
@@ -9,15 +9,15 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT, summary};
 use brokkr_e2e::runs_in_full;
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
-/// More than the agent keeps for one stack.
+/// More reports than the agent stores for one stack.
 const TOO_MANY: usize = 70;
 
 fn is_poll(request: &ProxiedRequest) -> bool {
     request.path.ends_with("/target-state")
 }
 
-/// The broker is away while things happen. All of it is told afterwards, in order and once; what is more than the
-/// agent keeps is told as a gap.
+/// The broker is unavailable while states change. Afterwards everything is reported in order and once; what exceeds the
+/// agent's storage is reported as a gap.
 #[tokio::test]
 async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -55,7 +55,7 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
         turn(true).await?;
         world.wait_until_recorded("healthy").await?;
     }
-    // L5: what is there is still kept.
+    // L5: the desired state is still enforced.
     world.edit("a", "drifted").await?;
     world.wait_for_value("a", "1").await?;
     let record = world.record().await?;
@@ -84,7 +84,7 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     world.assert_invariants().await
 }
 
-/// One wrong answer after the other, each told several times, and none of them deletes or changes anything.
+/// Each wrong response is sent several times, and none of them deletes or changes anything.
 #[tokio::test]
 async fn row_44_invalid_responses_instead_of_the_brokers_change_nothing() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -109,7 +109,7 @@ async fn row_44_invalid_responses_instead_of_the_brokers_change_nothing() -> Res
     ];
     for (what, action) in nonsense {
         let rule = world.broker_proxy.when(Matcher::new(is_poll), action);
-        // Without its tag the broker has to answer whole, so that there is something to spoil.
+        // Without a tag the broker has to send a complete response, which can be altered.
         world.agent.restart()?;
         rule.wait_for_hits(3, WAIT_TIMEOUT).await.map_err(|error| error.context(what))?;
         let writes: Vec<_> = world.writes_since(mark).iter().map(summary).collect();

@@ -1,8 +1,8 @@
-//! Row 20: the agent is killed at its k-th write, for every k, on the way of one stack from nothing to forty
-//! objects, to other forty objects, to nothing. A clean run is the measure: whoever was killed ends up the same.
+//! Row 20: the agent is killed at its k-th write, for every k, while one stack goes from nothing to forty objects, to forty other
+//! objects, to nothing. Each result must equal that of a clean run.
 //!
-//! Namespaces, a definition and resources of it, an object that waits for its finalizer, and things to prune are
-//! among the forty. Each k has an agent and names of its own; they share a cluster and a broker.
+//! The forty include namespaces, a definition with resources, an object that waits for its finalizer, and objects to prune. Each k
+//! has an agent and names of its own; they share a cluster and a broker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::world::config_map_yaml;
 use brokkr_e2e::runs_in_full;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
-/// Agents at the same time.
+/// Concurrent agents.
 const ABREAST: usize = 4;
-/// Without `BROKKR_FAULTS=all`: the first record, the ground, in the midst of each of the three ways, the ends.
+/// The sample without `BROKKR_FAULTS=all`: the first record, the prerequisites, the middle of each of the three phases.
 const SAMPLE: [usize; 5] = [2, 7, 41, 62, 110];
 
-/// One agent on its way, with a stack of its own.
+/// One agent with a stack of its own.
 struct Walk {
     agent: Agent,
     api: FaultProxy,
     client: Client,
-    /// In every name that is this walk's.
+    /// Part of every name of this walk.
     tag: String,
 }
 
@@ -70,7 +70,7 @@ async fn killed_at(fleet: &Fleet, cluster: &Arc<Cluster>, clean: &Path, step: us
     Ok(())
 }
 
-/// What was there at each rest, without what differs from run to run.
+/// The state after each phase, without what differs from run to run.
 struct Path {
     first: BTreeMap<String, Value>,
     second: BTreeMap<String, Value>,
@@ -83,7 +83,7 @@ impl Walk {
         let tag = unique("k").trim_start_matches("k-").to_owned();
         let options = AgentOptions {
             api_server: Some(api.route()),
-            // Custom kinds are an administrator's to allow.
+            // Custom kinds have to be allowed by an administrator.
             install: vec![format!("--kind=*.{tag}.faults.example")],
             ..Default::default()
         };
@@ -96,13 +96,13 @@ impl Walk {
         let own = self.agent.namespace().to_owned();
         let writes = move |matcher: Matcher| {
             let own = own.clone();
-            // The agent's own memory is no step of the plan.
+            // Writes of the agent's own state are not steps of the plan.
             matcher.and(move |request| {
                 request.resource.as_ref().is_some_and(|path| path.namespace.as_deref() != Some(&own))
             })
         };
         let rule = step.map(|step| {
-            // Before and after in turn: never sent, and sent without an answer.
+            // Alternately before and after: never sent, and sent without a response.
             let action = if step % 2 == 0 { Action::HaltBefore } else { Action::HaltAfter };
             self.api.when(writes(Matcher::writes()).nth(step), action)
         });
@@ -165,7 +165,7 @@ impl Walk {
         yaml
     }
 
-    /// One namespace goes with all that is in it, the object with the finalizer goes, some change, some come.
+    /// Removes one namespace with its contents and the object with the finalizer, changes some objects, adds some.
     fn second(&self) -> String {
         let mut yaml = self.namespace("one") + &self.namespace("three") + &self.definition();
         yaml += &(1..4).map(|number| self.gear(number, 2)).collect::<String>();
@@ -224,7 +224,7 @@ impl Walk {
         .await
     }
 
-    /// All that carries this agent's label, and its record; names, ids and times replaced by what they are.
+    /// Returns all objects with this agent's label; names, ids and times are replaced by placeholders.
     async fn snapshot(&self, cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
         let agent = self.label().await?;
         let kinds = format!("namespaces,configmaps,crd,gears.{}.faults.example", self.tag);
@@ -249,7 +249,7 @@ impl Walk {
         Ok(found)
     }
 
-    /// What the agent calls itself on the objects.
+    /// Returns the agent's label value.
     async fn label(&self) -> Result<String> {
         let ours = ListParams::default().labels("brokkr.io/agent");
         let maps = self.maps().list(&ours).await?;
@@ -271,7 +271,7 @@ impl Walk {
     }
 }
 
-/// The controller behind the finalizer: lets go of whatever is on its way out.
+/// Plays the controller of the finalizer: removes it from objects that are being deleted.
 async fn free_what_is_leaving(maps: Api<ConfigMap>) -> Result<()> {
     let free = json!({"metadata": {"finalizers": null}});
     loop {

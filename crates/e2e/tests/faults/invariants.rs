@@ -1,9 +1,8 @@
-//! What holds at every moment, whatever fails: read from the proxy's trace, which saw every request of the
-//! agent, and from the API server's audit log, which saw whatever reached it.
+//! Invariants that hold in spite of every fault, read from the proxy's trace of the agent's requests and from the API server's
+//! audit log.
 //!
-//! The numbers are those of the reliability report: S1 nothing foreign is written, S2 no object goes back to
-//! an older deployment object, S7 only the very object that was meant is deleted, S9 nothing is written
-//! before the record of the intention.
+//! The numbers are those of the reliability report: S1 no foreign object is written, S2 no object goes back to an older
+//! deployment object, S7 a delete names the UID of its object, S9 nothing is written before its intention is recorded.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         let name = path.name.as_deref().unwrap_or_default();
         assert!(
             own || is_record(exchange) || ours(&exchange.request.path, name),
-            "S1: the agent wrote what is not its own: {}",
+            "S1: the agent wrote a foreign object: {}",
             summary(exchange)
         );
         assert!(
@@ -53,7 +52,7 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
         assert!(
             !changed || own || reviews || ours(&request.uri, &request.name),
-            "S1: the API server saw the agent write what is not its own: {request:?}"
+            "S1: according to the audit log the agent wrote a foreign object: {request:?}"
         );
     }
     Ok(())
@@ -61,7 +60,7 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
 
 /// S7: another object under the same name is never hit.
 fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
-    // In its own namespace are kept contents and shards, whose names nobody else uses.
+    // The agent's own namespace has contents and shards with unique names.
     let own = |exchange: &Exchange| {
         let path = exchange.request.resource.as_ref();
         path.is_some_and(|path| path.namespace.as_deref() == Some(world.agent.namespace()))
@@ -77,7 +76,7 @@ fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
     }
 }
 
-/// S2: in the order in which the API server carried them out.
+/// S2, in the order in which the API server executed the requests.
 fn sequences_never_go_back(trace: &[Exchange]) {
     let mut applied: Vec<&Exchange> = trace
         .iter()
@@ -96,7 +95,7 @@ fn sequences_never_go_back(trace: &[Exchange]) {
     }
 }
 
-/// S9: whoever crashes after a write finds in the record what it was about to do.
+/// S9: after a crash, the record shows what the agent was about to do.
 fn intentions_come_first(trace: &[Exchange]) {
     let records: Vec<Intention> = trace.iter().filter_map(Intention::of).collect();
     for apply in trace.iter().filter(|exchange| exchange.request.is_apply() && !is_record(exchange)) {

@@ -1,4 +1,4 @@
-//! The agent is killed at every step of changing its key, and comes back with one key that counts.
+//! The agent is killed at every step of a key rotation, and returns with one valid key.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT};
 const KEY: &str = "key.pem";
 const NEXT_KEY: &str = "next-key.pem";
 
-/// Where the agent dies.
+/// The step at which the agent is killed.
 #[derive(Clone, Copy, Debug)]
 enum At {
     /// Before or after it writes its Secret for this time: it stores the new key, then puts it in the old one's place.
     Secret(usize, Halt),
-    /// Before or after the broker takes the new key.
+    /// Before or after the broker accepts the new key.
     Broker(Halt),
 }
 
@@ -46,7 +46,7 @@ async fn stored(world: &FaultWorld) -> Result<BTreeMap<String, ByteString>> {
     secrets.get(IDENTITY).await?.data.context("the Secret holds something")
 }
 
-/// Asks for a new key and kills the agent there. `away` says that it comes back when the old key's hour is over.
+/// Requests a new key and kills the agent at this step. With `away` it returns after the old key has expired.
 async fn rotates_though_killed(world: &FaultWorld, at: At, away: bool) -> Result<()> {
     let before = stored(world).await?[KEY].clone();
     let writes_secret = Matcher::writes().about("secrets").named(IDENTITY);

@@ -8,7 +8,7 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT, uid_and_version};
 const BEFORE: [(&str, &str); 4] = [("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")];
 const AFTER: [(&str, &str); 4] = [("a", "2"), ("b", "2"), ("c", "2"), ("d", "2")];
 
-/// Kills the agent at the request that the rule waits for, throws away what it still had under way.
+/// Kills the agent at the request that the rule holds, and drops its pending requests.
 async fn kill_at(world: &FaultWorld, rule: &Rule) -> Result<()> {
     rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.agent.kill9();
@@ -49,7 +49,7 @@ async fn row_21_killed_after_a_create_the_agent_finds_the_object_by_its_recorded
     world.wait_until_converged(&BEFORE).await?;
     let now = world.config_map("a").await?.expect("still there");
     assert_eq!(uid_and_version(&now).0, uid_and_version(&created).0, "S9: the same object, not another one");
-    // Owned, not merely there: it goes with its stack.
+    // It is owned, so it is deleted with its stack.
     world.delete_stack().await?;
     world.wait_until_deleted().await?;
     world.assert_invariants().await

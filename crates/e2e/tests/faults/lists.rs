@@ -1,4 +1,4 @@
-//! Rows 34 to 36: lists that are old, broken off, or of too few kinds.
+//! Rows 34 to 36: lists that are stale, incomplete, or of too few kinds.
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, CannedResponse, Exchange, Matcher};
@@ -20,7 +20,7 @@ fn deletes(world: &FaultWorld, mark: usize) -> Vec<Exchange> {
         .collect()
 }
 
-/// The list that the agent starts from is older than its own last run: objects are missing, others are gone since.
+/// The list at the agent's start is older than its last run: some objects are missing, others have been deleted since.
 #[tokio::test]
 async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -30,7 +30,7 @@ async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<
     world.wait_until_converged(&[("a", "0"), ("old", "0")]).await?;
     let then = world.api_proxy.snapshot_of_lists();
     world.deliver(&MAPS).await?;
-    // Made anew since that list: a delete by what the list says would hit another object.
+    // Recreated since that list: a delete according to the list would hit another object.
     world.agent.kill9();
     let users = uid_and_version(&world.apply_foreign("old").await?);
     let mark = world.api_proxy.mark();
@@ -82,7 +82,7 @@ fn is_record(exchange: &Exchange) -> bool {
     exchange.request.resource.as_ref().is_some_and(|path| path.group == "brokkr.io")
 }
 
-/// Before a namespace is deleted its contents are listed. Half of them is not enough to know.
+/// Before a namespace is deleted, its contents are listed. Half a list is not enough.
 #[tokio::test]
 async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -90,7 +90,7 @@ async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() ->
     let yaml = format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {inner}\n");
     world.fleet.apply("web", "env=prod", &(yaml + &config_map_yaml(&inner, "a", "1"))).await?;
     let foreign: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(world.client.clone(), &inner);
-    // Last in the order of names, so that it is on the page that is never answered.
+    // Last by name, so that it is on the page without a response.
     let theirs = serde_json::from_value(json!({"metadata": {"name": "zz-theirs"}}))?;
     foreign.create(&Default::default(), &theirs).await?;
     let inside = format!("/namespaces/{inner}/configmaps");
@@ -121,7 +121,7 @@ async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_names
     let inner = format!("{}-inner", world.namespace);
     let yaml = format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {inner}\n");
     world.fleet.apply("web", "env=prod", &(yaml + &config_map_yaml(&inner, "a", "1"))).await?;
-    // Something foreign of a kind whose group will not be told.
+    // A foreign object of a kind that discovery will not list.
     let theirs = format!(
         "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata:\n  name: theirs\n  namespace: {inner}\nspec: {{}}\n"
     );
@@ -148,7 +148,7 @@ async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_names
     world.assert_invariants().await
 }
 
-/// As kube-apiserver answers when the server behind a group cannot be reached.
+/// Returns discovery as kube-apiserver does when the server of a group is unreachable.
 fn without_leases(body: &Bytes) -> Bytes {
     let mut document: Value = serde_json::from_slice(body).unwrap_or_default();
     for group in document["items"].as_array_mut().into_iter().flatten() {
@@ -162,7 +162,7 @@ fn without_leases(body: &Bytes) -> Bytes {
     Bytes::from(document.to_string())
 }
 
-/// A kind that cannot be told is waited for; nothing of it is deleted because it is not seen.
+/// The agent waits for a kind that cannot be listed, and deletes nothing of it.
 #[tokio::test]
 async fn row_36_a_stack_with_kinds_that_discovery_cannot_list_is_not_pruned() -> Result<()> {
     let world = FaultWorld::start().await?;

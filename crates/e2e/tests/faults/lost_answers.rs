@@ -1,5 +1,4 @@
-//! Rows 25 to 30: requests that were carried out and never answered, or that arrive much later than they were sent;
-//! and two processes that are the same agent.
+//! Rows 25 to 30: requests that are executed without a response, or that arrive much later; and two processes with one identity.
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, Exchange, Matcher};
@@ -8,7 +7,7 @@ use kube::api::DeleteParams;
 
 use crate::world::{FaultWorld, WAIT_TIMEOUT, summary, uid_and_version};
 
-/// The exchanges about one ConfigMap that the API server answered, in its order.
+/// Returns the exchanges about one ConfigMap that the API server answered, in order.
 fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = world
         .api
@@ -26,7 +25,7 @@ fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange>
     found
 }
 
-/// Waits until a request that was held has reached the API server, and answers its status.
+/// Waits until a held request has reached the API server, and returns its status.
 async fn landed(world: &FaultWorld, name: &str, method: &http::Method, count: usize) -> Result<u16> {
     eventually(WAIT_TIMEOUT, &format!("{count} {method} of {name} to be answered"), async || {
         let all = about(world, name, method);
@@ -70,7 +69,7 @@ async fn row_25_applies_that_were_cut_off_are_repeated() -> Result<()> {
     world.assert_invariants().await
 }
 
-/// A held write is sent by a process that is long dead, and lands after its successor wrote something newer.
+/// A held write of a dead process lands after its successor has written something newer.
 #[tokio::test]
 async fn row_26_an_old_apply_that_lands_after_a_newer_one_does_not_win() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -139,7 +138,7 @@ async fn row_28_an_apply_that_lands_after_the_deletion_restores_nothing() -> Res
     world.assert_invariants().await
 }
 
-/// The same for a create, which has no uid to name: it must be refused, or what it brings back must be found.
+/// As row 28 for a create, which has no UID: it must be refused, or the created object must be found.
 #[tokio::test]
 async fn row_28_a_create_that_lands_after_the_deletion_is_no_leak() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -163,7 +162,7 @@ async fn row_28_a_create_that_lands_after_the_deletion_is_no_leak() -> Result<()
     world.assert_invariants().await
 }
 
-/// A cloned pod: same account, same memory, same key.
+/// A cloned pod: same account, same state, same key.
 #[tokio::test]
 async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -173,7 +172,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     assert!(world.agent.is_running(), "the older one waits, and does not end");
 
     world.deliver(&[("a", "2"), ("c", "2")]).await?;
-    // Once the newer one is gone, nobody writes until somebody opens a newer session.
+    // Once the newer one is gone, no process writes until one opens a newer session.
     twin.kill9();
     world.edit("a", "drifted").await?;
     let mark = world.api_proxy.mark();
@@ -184,7 +183,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     world.assert_invariants().await
 }
 
-/// A process that sleeps through its own succession, with a write already on its way.
+/// A process is paused while its successor starts, with a write already on its way.
 #[tokio::test]
 async fn row_30_a_paused_agent_with_a_successor_changes_nothing_when_it_resumes() -> Result<()> {
     let world = FaultWorld::start().await?;

@@ -1,5 +1,5 @@
-//! Pairs of faults, drawn by seed: two of them at the same time, while a small stack is delivered, changed and
-//! deleted; then everything heals, and has to converge. Faults that are harmless alone are not always so together.
+//! Random pairs of faults: two at the same time, while a small stack is delivered, changed and deleted; then everything heals and
+//! has to converge. Faults that are harmless alone are not always harmless together.
 //!
 //! `BROKKR_FAULT_PAIRS` says how many (200 in `cargo xtask faults agent`), `BROKKR_SEED` replays.
 
@@ -16,15 +16,15 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::world::FaultWorld;
 
-/// Without the variable: so many that an ordinary run stays short.
+/// The default number, which keeps an ordinary run short.
 const FIXED: usize = 6;
-/// Worlds at the same time, each with an agent and a broker of its own; pairs are shared out among them.
+/// Concurrent worlds, each with an agent and a broker; the pairs are divided among them.
 const WORLDS: usize = 3;
 
-/// What it is called, and how it is brought about.
+/// The name of a fault, and the function that injects it.
 type Fault = (&'static str, fn(&FaultWorld, &mut StdRng));
 
-/// What can go wrong. Each says what the proxy, or the process, does.
+/// All faults, by what the proxy or the process does.
 const FAULTS: [Fault; 20] = [
     ("an apply is not answered", |world, random| lose(world, Matcher::applies(), random)),
     ("a delete is not answered", |world, random| lose(world, Matcher::deletes(), random)),
@@ -91,7 +91,7 @@ fn refuse(world: &FaultWorld, what: Matcher, with: CannedResponse, random: &mut 
     world.api_proxy.when(what.first(few(random)), Action::Respond(with));
 }
 
-/// What is done to the process beside the two faults.
+/// What happens to the agent's process in addition to the two faults.
 #[derive(Clone, Copy, Debug)]
 enum ProcessFault {
     None,
@@ -148,7 +148,7 @@ fn draw(seed: u64, number: usize) -> (usize, usize, ProcessFault) {
     (first, second, process_fault)
 }
 
-/// Delivery, change and deletion, each under the pair; healed, it has to converge.
+/// Delivers, changes and deletes a stack, each with both faults; then everything heals and has to converge.
 async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let (first, second, process_fault) = draw(seed, number);
     let mut random = random(seed.wrapping_add(1), number);
@@ -179,7 +179,7 @@ async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     world.assert_invariants().await
 }
 
-/// Time for the faults to bite is the point here, and it is drawn.
+/// The faults need time to take effect, and the time is random.
 async fn strike(world: &FaultWorld, process_fault: ProcessFault, random: &mut StdRng) -> Result<()> {
     let mut while_ = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
     while_().await;

@@ -35,14 +35,14 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
         maps.patch(&name, &PatchParams::apply("proxied").force(), &Patch::Apply(&map)).await
     };
 
-    // Carried out, and never answered.
+    // Executed without a response.
     let rule = proxy.when(Matcher::applies().named(&name).nth(1), Action::LoseResponse);
     assert!(apply("1").await.is_err());
     rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     let made = maps.get(&name).await?;
     assert_eq!(apply("1").await?.resource_version(), made.resource_version());
 
-    // The watch tells what happens, but for what is swallowed.
+    // The watch has all events but the dropped ones.
     let selector = format!("row={label}");
     let version = maps.list(&ListParams::default().labels(&selector)).await?.metadata.resource_version;
     let parameters = WatchParams::default().labels(&selector);
@@ -57,7 +57,7 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let refused = maps.list(&ListParams::default()).await.expect_err("refused");
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 410 && status.reason == "Expired"));
 
-    // What is held lands when it is let go.
+    // A held request is sent when it is released.
     let rule = proxy.when(Matcher::applies().named(&name).nth(1), Action::Hold);
     let held = tokio::time::timeout(Duration::from_millis(500), apply("3")).await;
     assert!(held.is_err());

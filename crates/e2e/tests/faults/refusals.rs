@@ -1,4 +1,4 @@
-//! Rows 37 to 42: an API server that dies, refuses, or waits for somebody who does not come.
+//! Rows 37 to 42: an API server that crashes, refuses, or waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ async fn d2_row_38_requests_to_a_failing_server_are_retried_after_one_second_and
         .into_iter()
         .filter(|exchange| exchange.request.is_apply() && exchange.request.is_named("a"));
     let asked: Vec<_> = applies.map(|exchange| exchange.at).collect();
-    assert_eq!(asked.len(), 4, "three times in vain, and then it was let in");
+    assert_eq!(asked.len(), 4, "refused three times, then accepted");
     for (pair, wanted) in asked.windows(2).zip([1.0, 2.0, 4.0]) {
         let pause = pair[1].duration_since(pair[0]).as_secs_f64();
         assert!(pause >= wanted * 0.95, "asked again after {pause} s instead of {wanted} s");
@@ -149,19 +149,19 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
         })
         .await?;
     } else {
-        // A8: the same again is a full reconciliation, now.
+        // A8: submitting the same again is a full reconciliation.
         world.fleet.submit("web", "env=prod", &yaml).await?;
     }
     world.wait_until_converged(&[("a", "2"), ("b", "2")]).await?;
     world.assert_invariants().await
 }
 
-/// An admission webhook that does not answer, for one object of one stack.
+/// An admission webhook that does not respond, for one object of one stack.
 #[tokio::test]
 async fn row_40_a_webhook_that_times_out_fails_its_object_and_no_other() -> Result<()> {
     let world = FaultWorld::start().await?;
     let name = format!("silent-{}", world.tag);
-    // Nobody listens on the discard port. Dry runs pass, so that the failure comes after validation.
+    // Nothing listens on the discard port. Dry runs pass, so that the failure comes after validation.
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
@@ -189,7 +189,7 @@ async fn row_40_a_webhook_that_times_out_fails_its_object_and_no_other() -> Resu
     world.assert_invariants().await
 }
 
-/// A definition and its resource come together, into a namespace that somebody has just deleted.
+/// A definition and its resource are delivered together, into a namespace that is being deleted.
 #[tokio::test]
 async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -204,7 +204,7 @@ async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() 
          ---\napiVersion: {group}/v1\nkind: Gear\nmetadata:\n  name: first\n  namespace: {inner}\nspec:\n  teeth: 12\n{}",
         config_map_yaml(&inner, "a", "1"),
     );
-    // Held open by a finalizer: the namespace is on its way out for as long as the test wants.
+    // A finalizer keeps the namespace terminating for as long as the test wants.
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let namespace = serde_json::from_value(json!({"metadata": {"name": inner}}))?;
     namespaces.create(&Default::default(), &namespace).await?;

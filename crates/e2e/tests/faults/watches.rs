@@ -1,4 +1,4 @@
-//! Rows 31 to 33: watches that say nothing, leave something out, or have forgotten.
+//! Rows 31 to 33: watches that are frozen, lose events, or have expired.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT};
 use brokkr_e2e::runs_in_full;
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
-/// A watch that says nothing is given up by the client a little after the time that it asked for.
+/// The client closes a frozen watch a little after its requested timeout.
 const FROZEN: Duration = Duration::from_secs(150);
 
-/// In full, the agent has to notice by itself; else the connection is found dead at some time.
+/// In a full run the agent has to notice it itself; otherwise the connection is cut.
 #[tokio::test]
 async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterwards() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -24,7 +24,7 @@ async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterward
     frozen.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.edit("a", "drifted").await?;
     let mark = world.api_proxy.mark();
-    // A poll and its answer say that the agent is awake; that it does nothing is what is to be seen.
+    // Polls show that the agent is running; it must not write.
     world.wait_for_polls(3).await?;
     assert!(world.writes_since(mark).is_empty(), "it has received no event and must not guess");
     world.submit(&[("a", "1"), ("b", "2"), ("c", "1")]).await?;
@@ -41,7 +41,7 @@ async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterward
     world.assert_invariants().await
 }
 
-/// Events about one object are lost for good; the others go on.
+/// Events of one object are lost; others arrive.
 #[tokio::test]
 async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -59,10 +59,10 @@ async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<
     world.wait_for_value("b", "1").await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("drifted"), "it has received no event");
 
-    // A deployment object again is a full reconciliation, whatever the watches said.
+    // A new deployment object is a full reconciliation, independent of watches.
     world.deliver(&MAPS).await?;
     world.api_proxy.heal();
-    // And so is a start.
+    // So is a restart.
     world.refuse_streaming_lists();
     world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("c"));
     world.agent.kill9();
@@ -77,7 +77,7 @@ async fn row_33_an_expired_watch_is_restarted_and_deletes_nothing() -> Result<()
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     let mark = world.api_proxy.mark();
-    // Once in the stream, and then as the answer to the watch itself, as some proxies do.
+    // Once in the stream, and then as the response to the watch itself, as some proxies do.
     let in_stream = world
         .api_proxy
         .when(Matcher::watches("configmaps").nth(1), Action::WatchLine(CannedResponse::gone_line()));

@@ -1,4 +1,4 @@
-//! Rows that exist because a seeded bug would else pass (`cargo xtask faults seeded`).
+//! Rows that find deliberate bugs which no other row finds (`cargo xtask faults bugs`).
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, Matcher};
@@ -10,7 +10,7 @@ use crate::world::{AGENT, FaultWorld, WAIT_TIMEOUT, summary};
 
 const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 
-/// Whose an object is, is asked of the object and not of a copy that may be old.
+/// The owner of an object is read from the object and not from a cached copy.
 #[tokio::test]
 async fn row_31_an_object_that_another_agent_took_during_a_frozen_watch_is_not_taken_back() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -39,7 +39,7 @@ async fn row_31_an_object_that_another_agent_took_during_a_frozen_watch_is_not_t
     Ok(())
 }
 
-/// D4, F6: what is not written is not applied, whatever is intended.
+/// D4, F6: applied means that everything has been written.
 #[tokio::test]
 async fn row_23_applied_is_not_reported_before_the_last_write_is_done() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -54,7 +54,7 @@ async fn row_23_applied_is_not_reported_before_the_last_write_is_done() -> Resul
     world.wait_for_value("c", "1").await
 }
 
-/// A list that is whole, new and empty. Nothing goes because of it: what is missing is looked for, and found.
+/// A complete, current and empty list deletes nothing: missing objects are read one by one, and found.
 #[tokio::test]
 async fn row_34_a_list_that_is_empty_by_mistake_deletes_nothing() -> Result<()> {
     let world = FaultWorld::start().await?;
