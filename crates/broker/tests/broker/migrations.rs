@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Look, Output, Postgres, Process, Scratch, eventually};
+use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, Process, Scratch, eventually};
 use sqlx::{Connection as _, PgConnection};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
@@ -149,9 +149,9 @@ async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {
     eventually(SOON, "the migrator to wait for the lock in two attempts", async || {
         match sqlx::query_scalar::<_, String>(waits).fetch_optional(&mut connection).await {
             Ok(started) => attempts.extend(started),
-            Err(error) => return Look::NotYet(error.to_string()),
+            Err(error) => return Attempt::NotYet(error.to_string()),
         }
-        if attempts.len() > 1 { Look::Yes(()) } else { Look::NotYet(format!("{attempts:?}")) }
+        if attempts.len() > 1 { Attempt::Done(()) } else { Attempt::NotYet(format!("{attempts:?}")) }
     })
     .await?;
     assert!(process.is_running(), "it tries again: {}", process.log());

@@ -16,7 +16,7 @@ use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Look, Output, Postgres, eventually};
+use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -146,8 +146,8 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     eventually(SOON, "the hold to end", async || !is_held(&house.admin).await.unwrap_or(true)).await?;
     let answer = eventually(SOON, "the agent to be served in the new epoch", async || {
         match poll_on(&mut agent, house.server.address, future).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -238,8 +238,8 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     epoch(&house.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
         match poll_on(&mut agent, house.server.address, Position { epoch: 2, horizon: 0 }).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -344,8 +344,8 @@ impl Aftermath {
 /// The agent's envelope, once the replica serves the new epoch.
 async fn envelope(agent: &Agent) -> Result<Envelope> {
     eventually(SOON, "an answer of the new epoch", async || match agent.poll().await {
-        Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-        other => Look::NotYet(format!("{other:?}")),
+        Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?
     .envelope()
