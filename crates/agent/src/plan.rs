@@ -45,6 +45,7 @@ pub mod timing;
 mod view;
 mod write;
 
+use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
 
 use crate::grant;
@@ -75,22 +76,20 @@ fn decide(situation: &Situation<'_>) -> Plan {
 /// What a grant does not cover (any more) is frozen: nothing is written, nothing is deleted, nothing is put back.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {
     let target = &situation.goal.target;
-    let (reason, notes) = match grant::acting(target) {
-        Err(refusal) => {
-            let object = format!("stack {}", target.stack_name);
-            (
-                refusal.reason,
-                vec![ObjectNote { object, reason: refusal.reason.into(), message: refusal.message }],
-            )
+    let notes = match grant::acting(target) {
+        Err(reason) => {
+            let (kind, name) = ("stack".to_owned(), target.stack_name.clone());
+            let object = ObjectRef { kind, name, ..ObjectRef::default() };
+            vec![ObjectNote { object, message: reason.message(), reason }]
         }
         Ok(_) => {
             let desired = situation.goal.content.iter().flat_map(|content| content.objects.keys());
             let had = situation.record.into_iter().flat_map(|record| record.inventory.keys());
-            (grant::NOT_GRANTED, grant::refused(target.grant.as_ref(), desired.chain(had)))
+            grant::refused(target.grant.as_ref(), desired.chain(had))
         }
     };
-    (!notes.is_empty()).then(|| {
+    notes.first().map(|first| first.reason.clone()).map(|reason| {
         let message = report::summary(&notes);
-        report::blocked(situation, Stage::Stopped, reason, &message, notes)
+        report::blocked(situation, Stage::Stopped, &reason, &message, notes)
     })
 }

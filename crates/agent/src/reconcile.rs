@@ -280,7 +280,7 @@ impl Reconciler {
             let ended = self.passes.note(id, plan.stage, Instant::now());
             self.count_pass(ended);
             if let Some(what) = &plan.waiting_for {
-                tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
+                tracing::debug!(stack.id = %id, stage = ?plan.stage, %what, "waiting");
             }
             self.watches.ensure(&plan.watch);
         }
@@ -313,7 +313,7 @@ impl Reconciler {
             let Some(record) = &stack.record else { continue };
             counts.objects += record.inventory.len();
             for condition in &record.conditions {
-                *counts.conditions.entry((condition.kind, condition.status)).or_default() += 1;
+                *counts.conditions.entry((condition.kind.clone(), condition.status)).or_default() += 1;
             }
         }
         counts

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
@@ -164,7 +165,7 @@ pub fn absorb(
         }
         (Step::Release { key, because, .. }, StepResult::Released) => {
             progress.failures.objects.remove(key);
-            progress.cleanup.left.insert(key.clone(), because.to_string());
+            progress.cleanup.left.insert(key.clone(), because.clone());
         }
         (step, StepResult::Failed(failure)) => fail(progress, step, failure, now),
         _ => {}
@@ -195,7 +196,7 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
     let attempts = earlier.map_or(0, |retry| retry.attempts) + 1;
     let since = earlier.map_or(now, |retry| retry.since);
     let pause = match failure.class {
-        FailureClass::Permanent if failure.reason == FORBIDDEN => RIGHTS_CYCLE,
+        FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
         // An event that it came may be ahead of what serves it: a few quick tries, then no more without an event.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,

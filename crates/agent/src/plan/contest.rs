@@ -1,8 +1,8 @@
 //! Drift, and objects that somebody else changes as often as they are repaired.
 
-use std::fmt;
 use std::time::Duration;
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,16 +31,17 @@ pub struct Contested<'a> {
     pub rival: Option<&'a Rival>,
 }
 
-impl fmt::Display for Contested<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let context = self.rival.map_or("somebody", |rival| &rival.manager);
-        let what = self.rival.map(|rival| rival.fields.join(", ")).unwrap_or_else(|| "it".to_owned());
-        write!(
-            f,
-            "{}: {who} changes {what} as often as it is put back ({} times)",
-            self.key.for_people(),
-            self.rounds
-        )
+impl Contested<'_> {
+    pub fn reason(&self) -> Reason {
+        Reason::Contested {
+            manager: self.rival.map(|rival| rival.manager.clone()),
+            fields: self.rival.map(|rival| rival.fields.clone()).unwrap_or_default(),
+            repairs: self.rounds,
+        }
+    }
+
+    pub fn message(&self) -> Message {
+        Message::new(format!("{}: {}", self.key.for_people(), self.reason().sentence()))
     }
 }
 

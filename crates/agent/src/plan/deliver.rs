@@ -1,5 +1,6 @@
 //! A stack to have: from the announcement to the steady state, one stage after the other.
 
+use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
 
 use super::timing::due;
@@ -49,7 +50,11 @@ fn fetch(situation: &Situation<'_>) -> Plan {
             let lasting = failure.class == FailureClass::Permanent || retry.attempts >= 3;
             let plan = if lasting {
                 let note = ObjectNote {
-                    object: format!("deployment object {}", situation.goal.target.sequence_id),
+                    object: ObjectRef {
+                        kind: "deployment object".to_owned(),
+                        name: situation.goal.target.sequence_id.to_string(),
+                        ..ObjectRef::default()
+                    },
                     reason: failure.reason.clone(),
                     message: failure.message.clone(),
                 };

@@ -4,14 +4,15 @@
 //! errs on the side of leaving: what is not certainly ours, and certainly unneeded, stays.
 
 use brokkr_api::envelope::Removal;
+use brokkr_api::reason::{LeftBecause, Reason};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
 
 use super::report;
 use super::timing::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due};
-use crate::model::{Entry, LeftReason, Origin, Plan, Record, SeenObject, Situation, Stage, Step};
-use crate::resource::is_prerequisite;
+use crate::model::{Entry, Origin, Plan, Record, SeenObject, Situation, Stage, Step};
+use crate::resource::{is_prerequisite, object_ref};
 
 enum Disposal {
     /// Nothing of ours is left there.
@@ -41,7 +42,7 @@ pub(super) fn all(
                 && !due(retry.retry_at, situation.now)
             {
                 plan = plan.wake(Some(retry.retry_at));
-                blockers.push(report::note(&key, &retry.failure));
+                blockers.push(report::failure_note(&key, &retry.failure));
                 continue;
             }
             match dispose(situation, &key, entry, &needed_by) {
@@ -64,17 +65,19 @@ pub(super) fn all(
     None
 }
 
-/// Waits; what lasts is told once, with the names of what blocks.
-fn wait(situation: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
-    let held = blockers.iter().any(|note| note.reason != "Terminating");
-    let patience = if held { BLOCKED_AFTER } else { SLOW_AFTER };
-    let worst = blockers.iter().find(|note| note.reason != "Terminating").unwrap_or(&blockers[0]);
-    let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
-    let message = format!("{}: {}{more}", worst.object, worst.message);
-    let plan = report::wait(situation, stage, patience, "WaitingForDeletion", &message, blockers);
+/// Waits; what lasts is reported once, with the objects that block.
+fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) -> Plan {
+    // What only takes its time comes last: something else is the reason to act.
+    let only_slow = |note: &ObjectNote| {
+        matches!(note.reason, Reason::Terminating | Reason::OtherContentPending)
+    };
+    blockers.sort_by_key(only_slow);
+    let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
+    let message = report::summary(&blockers);
+    let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
     // Without our label no event tells that it went: look again, often at first.
-    let told = plan.wake_at.is_none();
-    plan.wake(Some(situation.now + if told { SLOW_CHECKS } else { RELEASE_CHECKS }))
+    let reported = plan.wake_at.is_none();
+    plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
 
 fn dispose(
@@ -106,36 +109,35 @@ fn dispose(
     if seen.deleting {
         return Disposal::Wait(leaving(key, seen));
     }
-    let release = |because: LeftReason| {
+    let release = |because: LeftBecause| {
         let (key, kind, uid) = (key.clone(), entry.kind.clone(), seen.uid.clone());
         Disposal::Act(Step::Release { key, kind, uid, because })
     };
     if let Some(successor) = situation.other_stacks.successor(key) {
-        let message = format!("waits for stack {successor} to take it over");
-        return Disposal::Inherited(told(key, "HandOver", message));
+        return Disposal::Inherited(report::note(key, Reason::HandOver { stack: successor }));
     }
     if situation.goal.target.removal == Some(Removal::Released) {
-        return release(LeftReason::AsAsked);
+        return release(LeftBecause::Requested);
     }
     if seen.keep {
-        return release(LeftReason::CachedContent);
+        return release(LeftBecause::KeepAnnotation);
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
     if is_prerequisite(key) {
         if entry.origin == Origin::Adopted {
-            return release(LeftReason::BeforeBrokkr);
+            return release(LeftBecause::Preexisting);
         }
         if let Some(upper) = needed_by(key) {
-            return release(LeftReason::Needed(Box::new(upper)));
+            return release(LeftBecause::NeededBy(Box::new(object_ref(&upper))));
         }
         if situation.other_stacks.is_prerequisite_of_another_stack(key) {
-            return release(LeftReason::NeededByAnother);
+            return release(LeftBecause::NeededByAnotherStack);
         }
         match situation.progress.lookups.contained.get(key) {
             None => {
                 return Disposal::Act(Step::ListContained { key: key.clone(), kind: entry.kind.clone() });
             }
-            Some(foreign) if !foreign.is_empty() => return release(LeftReason::Contains(foreign.clone())),
+            Some(foreign) if !foreign.is_empty() => return release(LeftBecause::Contains(foreign.clone())),
             Some(_) => {}
         }
     }
@@ -143,8 +145,7 @@ fn dispose(
         return Disposal::Wait(leaving(key, seen));
     }
     if situation.other_stacks.unread() {
-        let message = "waits for another stack's newest content, which may name it".to_owned();
-        return Disposal::Wait(told(key, "Terminating", message));
+        return Disposal::Wait(report::note(key, Reason::OtherContentPending));
     }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
@@ -163,15 +164,10 @@ pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
     ours && situation.other_stacks.successor(key).is_some()
 }
 
-fn told(key: &Key, reason: &str, message: String) -> ObjectNote {
-    ObjectNote { object: key.for_people().to_string(), reason: reason.into(), message }
-}
-
 fn leaving(key: &Key, seen: &SeenObject) -> ObjectNote {
-    let (reason, message) = if seen.finalizers.is_empty() {
-        ("Terminating", "deleted, not yet gone".to_owned())
-    } else {
-        ("Finalizer", format!("waits for finalizer {}", seen.finalizers.join(", ")))
+    let reason = match seen.finalizers.as_slice() {
+        [] => Reason::Terminating,
+        finalizers => Reason::Finalizer { finalizers: finalizers.to_vec() },
     };
-    told(key, reason, message)
+    report::note(key, reason)
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use brokkr_api::report::ObjectNote;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 
-use super::record;
+use super::{record, report};
 use super::retry::{existing, has_failed_for_good, requests, sync};
 use super::stop::stop;
 use super::timing::RELEASE_CHECKS;
@@ -100,20 +100,18 @@ pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Pla
         match claim(situation, key) {
             Claim::Free => {}
             Claim::Undecided => undecided = Some(key),
-            Claim::Other(owner) => notes.push(ObjectNote {
-                object: key.for_people().to_string(),
-                reason: "OwnedByOther".into(),
-                message: format!("belongs to {owner}; remove it there first, or rename it here"),
-            }),
+            Claim::Other(owner) => {
+                notes.push(report::note(key, Reason::OwnedByOther { owner: Some(owner) }));
+            }
         }
     }
     let plan = if let Some(key) = undecided {
-        let what = format!("{}: whether the stack that has it still wants it", key.for_people());
+        let what = format!("{}: waiting for the stack that owns it to decide whether to keep it", key.for_people());
         Plan::waiting(Stage::Inspect, what).wake(Some(situation.now + RELEASE_CHECKS))
     } else if notes.is_empty() {
         return None;
     } else {
-        stop(situation, "OwnedByOther", notes)
+        stop(situation, &notes[0].reason.clone(), notes)
     };
     Some(Plan { depends_on_others: true, ..plan })
 }
@@ -123,7 +121,7 @@ pub(super) fn check_rights(situation: &Situation<'_>, content: &Arc<Content>) ->
     match &situation.progress.lookups.missing_rights {
         None => Some(Plan::with(Stage::Inspect, vec![Step::CheckRights { content: content.clone() }])),
         Some(lacking) if lacking.is_empty() => None,
-        Some(lacking) => Some(stop(situation, FORBIDDEN, lacking.clone())),
+        Some(lacking) => Some(stop(situation, &lacking[0].reason, lacking.clone())),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
@@ -10,7 +11,7 @@ use super::stop::{stop, stop_on_failures};
 use super::timing::{PREREQUISITE_TIMEOUT, due};
 use super::write;
 use crate::model::{Content, Plan, Situation, Stage, Step};
-use crate::resource::{Kind, KindName, is_prerequisite};
+use crate::resource::{Kind, KindName, is_prerequisite, object_ref};
 
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let prerequisites: Vec<_> =
@@ -30,14 +31,12 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
     let since = situation.progress.waiting_since.unwrap_or(situation.now);
     let deadline = since + PREREQUISITE_TIMEOUT;
     if due(deadline, situation.now) {
-        let note = ObjectNote {
-            object: unready.key.for_people().to_string(),
-            reason: "NotReady".into(),
-            message: format!("was not ready after {PREREQUISITE_TIMEOUT:#}"),
-        };
-        return Some(stop(situation, "NotReady", vec![note]));
+        let reason = Reason::NotReady;
+        let message = reason.message_with(format!("after {PREREQUISITE_TIMEOUT:#}"));
+        let note = ObjectNote { object: object_ref(&unready.key), reason: reason.clone(), message };
+        return Some(stop(situation, &reason, vec![note]));
     }
-    let what = format!("{} to become ready", unready.key.for_people());
+    let what = format!("waiting for {} to become ready", unready.key.for_people());
     Some(Plan::waiting(Stage::Prerequisites, what).wake(Some(deadline)))
 }
 
@@ -58,7 +57,7 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
             _ if kinds.is_empty() => {}
             Some(retry) if !due(retry.retry_at, situation.now) => {
                 plan = plan.wake(Some(retry.retry_at));
-                plan.waiting_for = Some(format!("{} to be served", definition.for_people()));
+                plan.waiting_for = Some(Message::new(format!("waiting for {} to be served", definition.for_people())));
             }
             _ => plan
                 .steps

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 
 use super::retry::sync;
@@ -47,9 +48,8 @@ fn hold_mass_prune(situation: &Situation<'_>, record: &Record, leftovers: usize)
     if !large || approved {
         return None;
     }
-    let message = format!(
-        "would delete {leftovers} of {} objects: more than 50 and more than 30 %, so it waits for approval",
-        record.inventory.len()
-    );
-    Some(report::blocked(situation, Stage::Prune, "PruneNeedsApproval", &message, Vec::new()))
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let reason =
+        Reason::PruneNeedsApproval { delete: count(leftovers), total: count(record.inventory.len()) };
+    Some(report::blocked(situation, Stage::Prune, &reason, &reason.message(), Vec::new()))
 }

@@ -1,20 +1,22 @@
 //! F6: what was applied is not ready before it is seen to be. Reported when it changes, with the nearest cause.
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::report::report;
+use super::report::{report, summary};
 use super::timing::{DEGRADED_AFTER, REPAIR_REPORTS, due};
 use super::{contest, retry};
 use crate::health::HealthState;
 use crate::model::{Content, Record, SeenObject, Situation};
+use crate::resource::object_ref;
 
 /// The one resource to name of those that are not ready.
 pub(super) struct Worst {
     pub key: Key,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
     state: HealthState,
     /// Somebody was asked why.
     explained: bool,
@@ -38,9 +40,9 @@ pub(super) fn of(situation: &Situation<'_>, content: &Content) -> (u32, Option<W
 }
 
 fn unready(situation: &Situation<'_>, key: &Key) -> Option<Worst> {
-    let worst = |reason: &str, message: String, state| Worst {
+    let worst = |reason: Reason, message: Message, state| Worst {
         key: key.clone(),
-        reason: reason.to_owned(),
+        reason,
         message,
         state,
         explained: false,
@@ -48,20 +50,20 @@ fn unready(situation: &Situation<'_>, key: &Key) -> Option<Worst> {
     let refused =
         situation.progress.failures.objects.get(key).filter(|retry| retry::is_final(&retry.failure));
     if let Some(retry) = refused {
-        let message = format!("cannot be put back: {}", retry.failure.message);
-        return Some(worst(&retry.failure.reason, message, HealthState::Failed));
+        let message = Reason::RepairFailed.message_with(&retry.failure.message);
+        return Some(worst(retry.failure.reason.clone(), message, HealthState::Failed));
     }
     match situation.observed.seen(key) {
         Some(seen) if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() => {
-            let message = "belongs to another stack or agent now".to_owned();
-            Some(worst("OwnedByOther", message, HealthState::Failed))
+            let reason = Reason::OwnedByOther { owner: None };
+            Some(worst(reason.clone(), reason.message(), HealthState::Failed))
         }
         Some(seen) if seen.is_ready(situation.now) => None,
         Some(seen) => Some(explained(situation, key, seen).unwrap_or_else(|| {
             let health = seen.health_at(situation.now);
-            worst(&health.reason, health.message.to_string(), health.state)
+            worst(health.reason.clone(), health.message.clone(), health.state)
         })),
-        None => Some(worst("Missing", "missing".to_owned(), HealthState::Unknown)),
+        None => Some(worst(Reason::Missing, Reason::Missing.message(), HealthState::Unknown)),
     }
 }
 
@@ -74,7 +76,7 @@ fn explained(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<
     Some(Worst {
         key: key.clone(),
         reason: cause.reason.clone(),
-        message: format!("{} ({})", cause.message, seen.health_at(situation.now).message),
+        message: Message::new(format!("{} ({})", cause.message, seen.health_at(situation.now).message)),
         state: HealthState::Failed,
         explained: true,
     })
@@ -87,32 +89,32 @@ pub(super) struct HealthReport {
 }
 
 /// The transitions of the steady state: healthy, degraded, repaired.
-pub(super) fn tell(situation: &Situation<'_>, content: &Content, record: &Record) -> HealthReport {
+pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record: &Record) -> HealthReport {
     let (ready, worst) = of(situation, content);
     let mut next = Record { session: situation.session, ready, ..record.clone() };
     let graces =
         content.objects.keys().filter_map(|key| Some(situation.observed.seen(key)?.later.as_ref()?.0));
-    let mut told = HealthReport {
+    let mut reported = HealthReport {
         step: None,
         wake_at: graces.filter(|at| !due(*at, situation.now)).min(),
         unready: worst.is_some(),
     };
-    let last = record.outcome.as_ref().map(|outcome| outcome.transition);
+    let last = record.outcome.as_ref().map(|outcome| &outcome.transition);
     let mut changed = match worst {
-        None if last != Some(Transition::Healthy) => {
+        None if last != Some(&Transition::Healthy) => {
             if next.hops.healthy.is_none() {
                 next.hops.healthy =
                     Some(next.hops.pruned.map_or(situation.now, |pruned| pruned.max(situation.now)));
             }
-            report(situation, &mut next, Transition::Healthy, "", "", Vec::new());
+            report(situation, &mut next, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
             true
         }
         None => record.ready != ready,
-        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut told.wake_at),
+        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported.wake_at),
     };
-    changed |= report_repairs(situation, record, &mut next, &mut told.wake_at);
-    told.step = changed.then_some(next);
-    told
+    changed |= report_repairs(situation, record, &mut next, &mut reported.wake_at);
+    reported.step = changed.then_some(next);
+    reported
 }
 
 fn report_unready(
@@ -140,10 +142,10 @@ fn report_unready(
     if known {
         return false;
     }
-    let object = worst.key.for_people().to_string();
-    let message = format!("{object}: {}", worst.message);
-    let note = ObjectNote { object, reason: worst.reason.clone(), message: worst.message.clone() };
-    report(situation, next, Transition::Degraded, &worst.reason, &message, vec![note]);
+    let (reason, message) = (worst.reason.clone(), worst.message.clone());
+    let notes = vec![ObjectNote { object: object_ref(&worst.key), reason, message }];
+    let message = summary(&notes);
+    report(situation, next, Transition::Degraded, &worst.reason, &message, notes);
     true
 }
 
@@ -159,13 +161,13 @@ fn report_repairs(
         condition.kind == ConditionKind::Contested && condition.status == ConditionStatus::True
     });
     let (reason, message) = match contests.first() {
-        None if was_contested => ("ContestOver", "nobody fights over it any more".to_owned()),
+        None if was_contested => (Reason::ContestOver, Reason::ContestOver.message()),
         None if situation.progress.repairs.count == 0 => return false,
-        None => (
-            "Drift",
-            format!("put back what others had changed, {}", times(situation.progress.repairs.count)),
-        ),
-        Some(first) => ("Contested", first.to_string()),
+        None => {
+            let reason = Reason::Drift { repairs: situation.progress.repairs.count };
+            (reason.clone(), reason.message())
+        }
+        Some(first) => (first.reason(), first.message()),
     };
     let free_at = situation.progress.repairs.reported_at.map(|last| last + REPAIR_REPORTS);
     let news = was_contested == contests.is_empty();
@@ -177,11 +179,7 @@ fn report_repairs(
         return false;
     }
     let keep = next.outcome.clone();
-    report(situation, next, Transition::Repaired, reason, &message, retry::overdue(situation));
+    report(situation, next, Transition::Repaired, &reason, &message, retry::overdue(situation));
     next.outcome = keep;
     true
-}
-
-fn times(count: u32) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

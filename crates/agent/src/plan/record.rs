@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
-use brokkr_api::report::{GONE, Hops, ObjectNote, Transition};
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{Hops, ObjectNote, Transition};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::report::{announced, report};
+use super::report::{announced, note, report, summary};
 use super::{dispose, readiness};
 use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
 use crate::resource::is_prerequisite;
@@ -119,14 +120,22 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
         .cleanup
         .left
         .iter()
-        .map(|(key, why)| format!("left {}: {why}", key.for_people()))
+        .map(|(key, because)| format!("{}: {}", key.for_people(), Reason::Left(because.clone()).sentence()))
         .collect();
     let (ready, worst) = readiness::of(situation, content);
     record.ready = ready;
-    report(situation, &mut record, Transition::Applied, "", &left.join("; "), Vec::new());
+    let left = Message::new(left.join("; "));
+    report(situation, &mut record, Transition::Applied, &Reason::None, &left, Vec::new());
     if worst.is_none() {
         record.hops.healthy = Some(after(record.hops.pruned));
-        report(situation, &mut record, Transition::Healthy, "", "", Vec::new());
+        report(
+            situation,
+            &mut record,
+            Transition::Healthy,
+            &Reason::None,
+            &Message::default(),
+            Vec::new(),
+        );
     }
     record
 }
@@ -155,26 +164,19 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
         .cleanup
         .left
         .iter()
-        .map(|(key, why)| ObjectNote {
-            object: key.for_people().to_string(),
-            reason: "LeftReason".into(),
-            message: why.clone(),
-        })
+        .map(|(key, because)| note(key, Reason::Left(because.clone())))
         .collect();
-    let message = match notes.first() {
-        None => String::new(),
-        Some(note) => format!("left {}: {}", note.object, note.message),
-    };
+    let message = summary(&notes);
     // What is left is what people have to know; what is gone proves itself behind it, as far as there is room.
     let notes = [notes, gone].concat();
     // The removal's own sequence id, which an untargeted stack may share with what was applied.
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);
-    report(situation, &mut record, Transition::Removed, "", &message, notes);
+    report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
     record
 }
 
 /// The receipt for one resource: that it was seen to be gone, and which one it was. None for what never was.
 fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
     let uid = entry.uid.as_ref()?;
-    Some(ObjectNote { object: key.for_people().to_string(), reason: GONE.into(), message: uid.to_string() })
+    Some(note(key, Reason::Gone { uid: uid.to_string() }))
 }

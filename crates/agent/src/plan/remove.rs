@@ -25,7 +25,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         return if record.reports.is_empty() {
             Plan::with(Stage::Done, vec![Step::DropRecord])
         } else {
-            Plan::waiting(Stage::Done, "the broker to acknowledge the removal")
+            Plan::waiting(Stage::Done, "waiting for the broker to acknowledge the removal")
         };
     }
     let missing: BTreeSet<Kind> = record

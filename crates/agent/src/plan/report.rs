@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 
 use brokkr_api::EventId;
 use brokkr_api::envelope::TargetStack;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::timing::{SLOW_AFTER, due};
 use crate::model::{Failure, Outcome, Plan, Record, Situation, Stage, Step};
-use crate::resource::Kind;
+use crate::resource::{Kind, object_ref};
 
 pub(super) const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
@@ -31,20 +32,20 @@ pub(super) fn announced(target: &TargetStack) -> Hops {
 }
 
 /// Reported once for each distinct reason.
-pub(super) fn failed(situation: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
+pub(super) fn failed(situation: &Situation<'_>, reason: &Reason, notes: Vec<ObjectNote>) -> Plan {
     let message = summary(&notes);
-    tell(situation, Stage::Stopped, Transition::Failed, reason, &message, notes)
+    report_once(situation, Stage::Stopped, Transition::Failed, reason, &message, notes)
 }
 
 pub(super) fn blocked(
     situation: &Situation<'_>,
     stage: Stage,
-    reason: &str,
-    message: &str,
+    reason: &Reason,
+    message: &Message,
     notes: Vec<ObjectNote>,
 ) -> Plan {
-    let mut plan = tell(situation, stage, Transition::Blocked, reason, message, notes);
-    plan.waiting_for = Some(message.to_owned());
+    let mut plan = report_once(situation, stage, Transition::Blocked, reason, message, notes);
+    plan.waiting_for = Some(message.clone());
     plan
 }
 
@@ -53,45 +54,46 @@ pub(super) fn wait(
     situation: &Situation<'_>,
     stage: Stage,
     patience: SignedDuration,
-    reason: &str,
-    message: &str,
+    reason: &Reason,
+    message: &Message,
     notes: Vec<ObjectNote>,
 ) -> Plan {
     let until = situation.progress.waiting_since.unwrap_or(situation.now) + patience;
     if due(until, situation.now) {
         blocked(situation, stage, reason, message, notes)
     } else {
-        Plan::waiting(stage, message).wake(Some(until))
+        Plan::waiting(stage, message.clone()).wake(Some(until))
     }
 }
 
 /// Nothing can be said of these kinds before their watches are there.
 pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
     let first = kinds.first().map(ToString::to_string).unwrap_or_default();
-    let what = format!("still waits for the watch on {first}");
-    Plan { watch: kinds, ..wait(situation, stage, SLOW_AFTER, "CannotWatch", &what, Vec::new()) }
+    let reason = Reason::CannotWatch { kind: first };
+    Plan { watch: kinds, ..wait(situation, stage, SLOW_AFTER, &reason, &reason.message(), Vec::new()) }
 }
 
-fn tell(
+/// Writes a report, unless the record already says the same.
+fn report_once(
     situation: &Situation<'_>,
     stage: Stage,
     transition: Transition,
-    reason: &str,
-    message: &str,
+    reason: &Reason,
+    message: &Message,
     notes: Vec<ObjectNote>,
 ) -> Plan {
     let mut record = situation.current_record();
     let sequence = situation.goal.target.sequence_id;
-    let message = &clip(message, LONGEST_MESSAGE);
+    let message = &message.clipped(LONGEST_MESSAGE);
     let already = record.version.is_some()
         && record.outcome.as_ref().is_some_and(|outcome| {
             outcome.transition == transition
                 && outcome.sequence == sequence
-                && outcome.reason == reason
+                && outcome.reason == *reason
                 && outcome.message == *message
         });
     if already {
-        return Plan::waiting(stage, message);
+        return Plan::waiting(stage, message.clone());
     }
     // The record may still be about the version before: its hops are not those of this one.
     let recorded = record.hops;
@@ -109,9 +111,11 @@ fn so_far(situation: &Situation<'_>) -> Hops {
     let (fetched, verified) = match (&situation.goal.content, &situation.progress.failures.fetch) {
         (Some(content), _) => (Some(content.fetched), Some(content.verified)),
         // Read, and its kinds are not to be had; or fetched, and not read.
-        (None, Some(retry)) => match retry.failure.reason.as_str() {
-            "UnknownKind" | "DiscoveryFailed" => (Some(retry.since), Some(retry.since)),
-            "Unreadable" | "ReadDifferently" | "NotNamespaced" => (Some(retry.since), None),
+        (None, Some(retry)) => match &retry.failure.reason {
+            Reason::UnknownKind { .. } | Reason::DiscoveryFailed => (Some(retry.since), Some(retry.since)),
+            Reason::Unreadable | Reason::ParsedDifferently | Reason::NotNamespaced { .. } => {
+                (Some(retry.since), None)
+            }
             _ => (None, None),
         },
         (None, None) => (None, None),
@@ -120,36 +124,42 @@ fn so_far(situation: &Situation<'_>) -> Hops {
     Hops { fetched: after(fetched), verified: after(verified), ..announced(target) }
 }
 
-/// What went wrong with one resource.
-pub(super) fn note(key: &Key, failure: &Failure) -> ObjectNote {
-    ObjectNote {
-        object: key.for_people().to_string(),
-        reason: failure.reason.clone(),
-        message: failure.message.clone(),
+/// Returns a note about an object, with the sentence of its reason.
+pub(super) fn note(key: &Key, reason: Reason) -> ObjectNote {
+    ObjectNote { object: object_ref(key), message: reason.message(), reason }
+}
+
+/// Returns a note about a failed request.
+pub(super) fn failure_note(key: &Key, failure: &Failure) -> ObjectNote {
+    let Failure { reason, message, .. } = failure.clone();
+    ObjectNote { object: object_ref(key), reason, message }
+}
+
+/// Names the first object; counts the others.
+pub(super) fn summary(notes: &[ObjectNote]) -> Message {
+    match notes {
+        [] => Message::default(),
+        [first, rest @ ..] => and_more(format!("{}: {}", first.object, first.message), rest.len()),
     }
 }
 
-pub(super) fn summary(notes: &[ObjectNote]) -> String {
-    match notes {
-        [] => String::new(),
-        [one] => format!("{}: {}", one.object, one.message),
-        [first, rest @ ..] => format!("{}: {} (and {} more)", first.object, first.message, rest.len()),
-    }
+pub(super) fn and_more(sentence: String, more: usize) -> Message {
+    Message::new(if more == 0 { sentence } else { format!("{sentence} (and {more} more)") })
 }
 
 pub(super) fn report(
     situation: &Situation<'_>,
     record: &mut Record,
     transition: Transition,
-    reason: &str,
-    message: &str,
+    reason: &Reason,
+    message: &Message,
     mut objects: Vec<ObjectNote>,
 ) {
     objects.truncate(NOTES);
     for note in &mut objects {
-        note.message = clip(&note.message, LONGEST_NOTE);
+        note.message = note.message.clipped(LONGEST_NOTE);
     }
-    let message = &clip(message, LONGEST_MESSAGE);
+    let message = &message.clipped(LONGEST_MESSAGE);
     let sequence = situation.goal.target.sequence_id;
     // Each later than the one before, even within one decision: the order of times is the order of events.
     let at = record.reports.iter().map(|report| report.at + SignedDuration::from_micros(1)).max();
@@ -157,11 +167,11 @@ pub(super) fn report(
         id: EventId(Default::default()),
         stack_id: record.stack,
         sequence_id: sequence,
-        transition,
+        transition: transition.clone(),
         at: at.map_or(microseconds(situation.now), |at| at.max(microseconds(situation.now))),
         hops: record.hops,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
+        reason: reason.clone(),
+        message: message.clone(),
         objects,
         conditions: record.conditions.clone(),
         dropped: 0,
@@ -170,22 +180,13 @@ pub(super) fn report(
     };
     report.id = report.derived_id(situation.agent);
     record.outcome =
-        Some(Outcome { transition, sequence, reason: reason.to_owned(), message: message.to_owned() });
+        Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
     record.reports.push(report);
     // Bounded; what had to go leaves a mark on what came after it.
     while record.reports.len() > KEPT_REPORTS {
         let lost = record.reports.remove(0);
         record.reports[0].dropped += lost.dropped + 1;
     }
-}
-
-/// One long text must not hold up everything else that is to be reported.
-pub(super) fn clip(text: &str, longest: usize) -> String {
-    let mut clipped: String = text.chars().filter(|character| *character != '\0').take(longest).collect();
-    if text.chars().count() > longest {
-        clipped.push('…');
-    }
-    clipped
 }
 
 /// The database keeps microseconds; a time that is cut on its way would change the derived id.

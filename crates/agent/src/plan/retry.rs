@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use brokkr_api::reason::Message;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
@@ -45,7 +46,7 @@ pub(super) fn requests<'a>(
             Some(retry) if !due(retry.retry_at, situation.now) => {
                 plan = block_on_prerequisite(plan, &retry.failure).wake(Some(report_at(retry)));
                 plan = plan.wake(Some(retry.retry_at));
-                plan.waiting_for = Some(format!("{}: {}", desired.key.for_people(), retry.failure.message));
+                plan.waiting_for = Some(Message::new(format!("{}: {}", desired.key.for_people(), retry.failure.message)));
             }
             _ => plan.steps.push(step(desired)),
         }
@@ -54,8 +55,8 @@ pub(super) fn requests<'a>(
         let lasting = overdue(situation);
         if let Some(reason) = lasting.first().map(|note| note.reason.clone()) {
             // Reported while it is still tried: the stage stays what it is.
-            let told = report::failed(situation, &reason, lasting).wake(plan.wake_at);
-            return Some(Plan { stage, blocked_on: plan.blocked_on, ..told });
+            let failed = report::failed(situation, &reason, lasting).wake(plan.wake_at);
+            return Some(Plan { stage, blocked_on: plan.blocked_on, ..failed });
         }
     }
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
@@ -70,9 +71,8 @@ pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
 /// What has to come before this can succeed.
 #[must_use]
 pub fn waits_for(failure: &Failure) -> Option<Prerequisite> {
-    let namespace = failure.reason.starts_with("Namespace");
-    let prerequisite = if namespace { Prerequisite::Namespace } else { Prerequisite::Definition };
-    (failure.class == FailureClass::Missing).then_some(prerequisite)
+    let missing = failure.class == FailureClass::Missing;
+    missing.then(|| failure.reason.waits_for().unwrap_or(Prerequisite::Definition))
 }
 
 pub(super) fn is_final(failure: &Failure) -> bool {
@@ -92,7 +92,7 @@ pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
         return Vec::new();
     }
     // B2: all of them, not only the one that lasts.
-    situation.progress.failures.objects.iter().map(|(key, retry)| report::note(key, &retry.failure)).collect()
+    situation.progress.failures.objects.iter().map(|(key, retry)| report::failure_note(key, &retry.failure)).collect()
 }
 
 fn report_at(retry: &RetryState) -> jiff::Timestamp {

@@ -1,9 +1,9 @@
 //! The steady state: nothing is asked of anybody. What others change is put back at once, and the
 //! health of the whole is told when it changes.
 
-use std::fmt;
 use std::sync::Arc;
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
@@ -56,13 +56,13 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     }
     // Health is told of the whole: not before the whole is seen.
     if let Some(kind) = plan.watch.first() {
-        plan.waiting_for = Some(format!("the watch on {kind}"));
+        plan.waiting_for = Some(Reason::CannotWatch { kind: kind.to_string() }.message());
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
-        let told = readiness::report_health(situation, content, record);
-        plan.steps.extend(told.step.map(|record| Step::WriteRecord(Box::new(record))));
-        plan.unready = told.unready;
-        plan = plan.wake(told.wake_at);
-        if told.unready && plan.steps.is_empty() {
+        let health = readiness::report_health(situation, content, record);
+        plan.steps.extend(health.step.map(|record| Step::WriteRecord(Box::new(record))));
+        plan.unready = health.unready;
+        plan = plan.wake(health.wake_at);
+        if health.unready && plan.steps.is_empty() {
             plan.steps.extend(unexplained(situation, content));
             let since = situation.progress.readiness.unready_since.unwrap_or(situation.now);
             let next = [since + DIAGNOSED_AFTER, situation.now + DIAGNOSED_AGAIN]

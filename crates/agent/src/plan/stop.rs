@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
@@ -22,7 +23,7 @@ pub(super) fn stop_on_failures<'a>(
     let notes: Vec<ObjectNote> = objects
         .filter_map(|desired| {
             let retry = situation.progress.failures.objects.get(&desired.key)?;
-            Some(report::note(&desired.key, &retry.failure))
+            Some(report::failure_note(&desired.key, &retry.failure))
         })
         .collect();
     let reason = notes.first()?.reason.clone();
@@ -30,27 +31,27 @@ pub(super) fn stop_on_failures<'a>(
 }
 
 /// It does not go on by itself: reported once, its new namespaces taken back, tried again in the next cycle.
-pub(super) fn stop(situation: &Situation<'_>, reason: &str, notes: Vec<ObjectNote>) -> Plan {
-    let told = report::failed(situation, reason, notes);
-    if told.steps.is_empty()
+pub(super) fn stop(situation: &Situation<'_>, reason: &Reason, notes: Vec<ObjectNote>) -> Plan {
+    let failed = report::failed(situation, reason, notes);
+    if failed.steps.is_empty()
         && let Some(undoing) = undo(situation)
     {
         return undoing;
     }
-    told.wake(Some(next_cycle(situation)))
+    failed.wake(Some(next_cycle(situation)))
 }
 
 /// Reported already; nothing more until the next cycle.
 pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
-    let told =
+    let reported =
         situation.record.and_then(|record| record.outcome.as_ref()).map(|outcome| outcome.message.clone());
-    Plan::waiting(Stage::Stopped, told.unwrap_or_default()).wake(Some(next_cycle(situation)))
+    Plan::waiting(Stage::Stopped, reported.unwrap_or_default()).wake(Some(next_cycle(situation)))
 }
 
 /// When to start over. Rights come back sooner than other things change.
 fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
     let failures = situation.progress.failures.objects.values();
-    let rights = failures.filter(|retry| retry.failure.reason == FORBIDDEN).map(|retry| retry.retry_at);
+    let rights = failures.filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. })).map(|retry| retry.retry_at);
     // Found missing before anything was tried.
     let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
     let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));
@@ -86,7 +87,7 @@ pub(super) fn undo(situation: &Situation<'_>) -> Option<Plan> {
     if plan.steps.is_empty() && plan.wake_at.is_none() {
         plan.steps.push(Step::WriteRecord(Box::new(record::undone(situation, record))));
     } else if plan.steps.is_empty() {
-        plan.waiting_for = Some("the namespaces that this delivery made to be gone".into());
+        plan.waiting_for = Some("waiting for the namespaces of this delivery to be deleted".into());
     }
     Some(plan)
 }

@@ -3,7 +3,7 @@
 use brokkr_api::report::Transition;
 use brokkr_manifest::Key;
 
-use super::conditions::{ConditionInputs, ContentState, Contest, ObjectProblem, Problem, conditions};
+use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, conditions};
 use super::{contest, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
@@ -31,16 +31,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
             message: &retry.failure.message,
         })
         .collect();
-    let contests = contest::contests(situation);
-    let contested: Vec<Contest<'_>> = contests
-        .iter()
-        .map(|contest| Contest {
-            key: contest.key,
-            manager: contest.rival.map(|rival| rival.manager.as_str()),
-            fields: contest.rival.map(|rival| rival.fields.as_slice()).unwrap_or_default(),
-            times: contest.rounds,
-        })
-        .collect();
+    let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
     // What this very record tells of is applied with it.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
@@ -59,7 +50,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
             message: &worst.message,
         }),
         drifted: &drifted,
-        contested: &contested,
+        contested: contested.first().map(|first| (first, contested.len())),
         prune: outcome
             .filter(|outcome| outcome.transition == Transition::Blocked)
             .map(|outcome| Problem { reason: &outcome.reason, message: &outcome.message }),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use brokkr_api::reason::Reason;
+
 use super::retry::{existing, has_failed_for_good, requests, sync};
 use super::stop::stop_on_failures;
 use super::timing::{RELEASE_CHECKS, SLOW_AFTER};
@@ -76,7 +78,7 @@ pub(super) fn objects<'a>(
     for desired in objects.filter(|desired| is_open(situation, desired)) {
         match existing(situation, &desired.key) {
             Some(seen) if seen.deleting || situation.progress.cleanup.deleted.contains(&desired.key) => {
-                leaving = Some(desired.key.for_people().to_string());
+                leaving = Some(&desired.key);
             }
             _ => open.push(desired),
         }
@@ -99,8 +101,9 @@ pub(super) fn objects<'a>(
         });
     plan.or_else(|| {
         // Without our label no event tells that it went: look again.
-        let what = format!("{} to be gone", leaving?);
-        let plan = report::wait(situation, stage, SLOW_AFTER, "WaitingForDeletion", &what, Vec::new());
+        let reason = Reason::WaitingForDeletion;
+        let message = reason.message_with(leaving?.for_people());
+        let plan = report::wait(situation, stage, SLOW_AFTER, &reason, &message, Vec::new());
         Some(plan.wake(Some(situation.now + RELEASE_CHECKS)))
     })
 }

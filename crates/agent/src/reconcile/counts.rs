@@ -41,8 +41,8 @@ impl Counts {
     pub fn none() -> Self {
         let mut none =
             Self { stacks: StackPhase::iter().map(|state| (state, 0)).collect(), ..Self::default() };
-        for kind in ConditionKind::iter() {
-            none.conditions.extend(ConditionStatus::iter().map(|status| ((kind, status), 0)));
+        for kind in ConditionKind::KNOWN {
+            none.conditions.extend(ConditionStatus::iter().map(|status| ((kind.clone(), status), 0)));
         }
         none
     }
