@@ -46,7 +46,10 @@ pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
             Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
                 Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
-            _ => Err(Reason::AccountNotAllowed { project: target.project.clone(), account: account.to_owned() }),
+            _ => Err(Reason::AccountNotAllowed {
+                project: target.project.clone(),
+                account: account.to_owned(),
+            }),
         },
         None if target.project == DEFAULT_PROJECT => Ok(ActingAs(As::Agent)),
         None => Err(Reason::NoAccount { project: target.project.clone() }),
@@ -127,7 +130,7 @@ mod tests {
         }
         for grant in [None, Some(Grant::default())] {
             let refusal = acting(&target("shop", grant)).unwrap_err();
-            assert_eq!(refusal.reason, NO_GRANT);
+            assert_eq!(refusal, Reason::NoAccount { project: "shop".into() });
             assert_eq!(refusal.into_failure().class, FailureClass::Permanent);
         }
     }
@@ -177,7 +180,7 @@ mod tests {
         assert!(!refuses(&all, "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com"));
         assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "empty is nothing");
         assert!(refused(None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
-        let told = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
-        assert_eq!(told[0].message, "the project's grant on this agent does not cover the kind Secret");
+        let notes = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
+        assert_eq!(notes[0].reason, Reason::NotCovered(Uncovered::Kind("Secret".into())));
     }
 }

@@ -18,11 +18,11 @@ pub mod record;
 pub mod situation;
 pub mod step;
 
+pub use brokkr_api::reason::Prerequisite;
 pub use content::{Body, Content, DesiredObject, Goal, definitions};
 pub use failure::{Cause, Failure, FailureClass, RetryState};
 pub use object::{Fingerprint, Owner, SeenObject, Uid};
 pub use progress::{Fight, Progress, Rival};
 pub use record::{Entry, Made, Origin, Outcome, Record};
 pub use situation::{Holder, Intent, Observed, OtherStacks, Situation};
-pub use brokkr_api::reason::Prerequisite;
 pub use step::{ApplyReason, Plan, Stage, Step, StepResult, prerequisite_kind};

@@ -2,9 +2,9 @@
 //!
 //! Each entry has a namespace of its own, so that all can be played on one shared cluster.
 
-use brokkr_agent::marks::Stamp;
 use brokkr_agent::model::StepResult;
 use brokkr_agent::model::{FailureClass, SeenObject, Uid as Known};
+use brokkr_agent::ownership::Stamp;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -118,7 +118,7 @@ pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&
                 FailureClass::Immutable => "immutable",
                 FailureClass::Conflict => "look again",
             };
-            format!("{class}: {}", failure.reason)
+            format!("{class}: {}", failure.reason.code())
         }
         done => format!("{done:?}"),
     };

@@ -21,6 +21,7 @@ use brokkr_agent::health::{Health, HealthState};
 use brokkr_agent::model::{Body, DesiredObject, Fingerprint, SeenObject, Uid};
 use brokkr_agent::resource::KindName;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_manifest::{Key, order};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -218,7 +219,7 @@ impl Server {
         let is_definition = KindName::of(key).is_definition();
         let unready = object.is_deleting() || is_definition && !object.established;
         let state = if unready { HealthState::Progressing } else { HealthState::Ready };
-        Arc::new(Health { state, reason: String::new(), message: String::new() })
+        Arc::new(Health { state, reason: Reason::None, message: Message::default() })
     }
 
     /// Known to discovery, and its requests are answered.

@@ -319,7 +319,7 @@ fn brief(answer: &brokkr_agent::model::StepResult) -> String {
             format!("{} {}", if *created { "created" } else { "updated" }, seen.uid)
         }
         StepResult::Contained(foreign) => format!("inside {foreign:?}"),
-        StepResult::Failed(failure) => format!("{:?} {}", failure.class, failure.reason),
+        StepResult::Failed(failure) => format!("{:?} {}", failure.class, failure.reason.code()),
         _ => "done".to_owned(),
     }
 }

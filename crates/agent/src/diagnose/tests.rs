@@ -60,7 +60,7 @@ fn event(about: &str, reason: &str, message: &str, at: &str) -> Value {
 #[track_caller]
 fn tells(pods: &[Value], reason: &str, message: &str) {
     let found = cause(&workload(), &Evidence { pods, ..Evidence::default() });
-    assert_eq!(found, Some(Cause { reason: reason.into(), message: message.into() }));
+    assert_eq!(found, Some(Cause::new(Reason::from_kubernetes(reason), message)));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_crash_tells_its_exit_code_and_last_words() {
     tells(
         &[pod("web-1", "Running", crash(2, "Error", "starting\nno DATABASE_URL\n"))],
         "CrashLoopBackOff",
-        "pod web-1, container app: ends with exit code 2, restarted 5 times: no DATABASE_URL",
+        "pod web-1, container app: exits with code 2, restarted 5 times: no DATABASE_URL",
     );
     tells(
         &[pod("web-1", "Running", crash(137, "OOMKilled", ""))],
@@ -116,10 +116,10 @@ fn a_crash_tells_its_exit_code_and_last_words() {
     tells(
         &[pod("web-1", "Running", crash(0, "Completed", ""))],
         "CrashLoopBackOff",
-        "pod web-1, container app: ends with exit code 0, restarted 5 times",
+        "pod web-1, container app: exits with code 0, restarted 5 times",
     );
     let first = json!({"restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error"}}});
-    tells(&[pod("web-1", "Failed", first)], "Error", "pod web-1, container app: ends with exit code 1");
+    tells(&[pod("web-1", "Failed", first)], "Error", "pod web-1, container app: exits with code 1");
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn pods_that_may_not_be_made_are_told_by_the_replica_set_or_an_event() {
         ]}}),
     ];
     let found = cause(&workload(), &Evidence { replica_sets: &sets, ..Evidence::default() }).unwrap();
-    assert_eq!(found.reason, "QuotaExceeded");
-    assert_eq!(found.message, format!("pods cannot be made: {words}"));
+    assert_eq!(found.reason, Reason::QuotaExceeded { quota: None });
+    assert_eq!(found.message.to_string(), format!("pods cannot be created: {words}"));
 
     let denied = "admission webhook \"policy.example.com\" denied the request: no latest tags";
     let events = [event("db", "FailedCreate", denied, "2026-01-01T00:00:01Z")];
     let stateful: Key = "apps/StatefulSet/shop/db".parse().unwrap();
     let found = cause(&stateful, &Evidence { events: &events, ..Evidence::default() }).unwrap();
     assert_eq!(
-        (found.reason.as_str(), found.message),
-        ("FailedCreate", format!("pods cannot be made: {denied}"))
+        (found.reason.code(), found.message.to_string()),
+        ("FailedCreate", format!("pods cannot be created: {denied}"))
     );
 }
 
@@ -181,7 +181,10 @@ fn a_volume_that_cannot_be_mounted_is_told_by_an_event() {
     let events = [event("web-1", "FailedMount", words, "2026-01-01T00:00:01Z")];
     let found =
         cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() }).unwrap();
-    assert_eq!((found.reason.as_str(), found.message), ("FailedMount", format!("pod web-1: {words}")));
+    assert_eq!(
+        (found.reason.code(), found.message.to_string()),
+        ("FailedMount", format!("pod web-1: {words}"))
+    );
 }
 
 #[test]
@@ -190,7 +193,7 @@ fn the_most_telling_comes_first_and_what_is_well_or_on_its_way_out_tells_nothing
     let stuck = unscheduled("web-1", "no room");
     for pods in [[stuck.clone(), pulling.clone()], [pulling.clone(), stuck]] {
         let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
-        assert_eq!(found.reason, "ImagePullBackOff");
+        assert_eq!(found.reason, Reason::ImagePullBackOff);
     }
     let mut leaving = pulling;
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

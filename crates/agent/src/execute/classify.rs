@@ -84,18 +84,20 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
         // How the API server says that the uid in a patch is not that of the object: it is another one by now.
         422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, own()),
         _ if says("failed calling webhook") || says("conversion webhook") => (Transient, own()),
-        _ if says("admission webhook \"") && says("denied the request") => {
-            (Permanent, Reason::WebhookDenied { webhook: quoted_after(&status.message, "admission webhook ") })
-        }
+        _ if says("admission webhook \"") && says("denied the request") => (
+            Permanent,
+            Reason::WebhookDenied { webhook: quoted_after(&status.message, "admission webhook ") },
+        ),
         403 if status.is_terminating() => {
             (Missing, Reason::NamespaceTerminating { namespace: status.namespace() })
         }
         403 if says("exceeded quota") => {
             (Permanent, Reason::QuotaExceeded { quota: word_after(&status.message, "exceeded quota: ") })
         }
-        403 => {
-            (Permanent, Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None })
-        }
+        403 => (
+            Permanent,
+            Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None },
+        ),
         404 if status.details.kind == "namespaces" => {
             (Missing, Reason::NamespaceNotFound { namespace: status.namespace() })
         }
@@ -107,10 +109,15 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
         {
             (Permanent, Reason::TooLarge)
         }
-        _ if says("no matches for kind") => {
-            (Missing, Reason::UnknownKind { kind: quoted_after(&status.message, "no matches for kind ").unwrap_or_default() })
+        _ if says("no matches for kind") => (
+            Missing,
+            Reason::UnknownKind {
+                kind: quoted_after(&status.message, "no matches for kind ").unwrap_or_default(),
+            },
+        ),
+        422 if status.is_about_an_immutable_field() => {
+            (Immutable, Reason::Immutable { fields: status.fields() })
         }
-        422 if status.is_about_an_immutable_field() => (Immutable, Reason::Immutable { fields: status.fields() }),
         400 | 422 => (Permanent, invalid()),
         _ => (Permanent, own()),
     }

@@ -31,8 +31,13 @@ pub struct Kinds {
 /// Why the objects of a manifest cannot be addressed.
 #[derive(Debug)]
 pub enum ResolveError {
-    UnknownKind { kind: String },
-    NotNamespaced { object: String, kind: String },
+    UnknownKind {
+        kind: String,
+    },
+    NotNamespaced {
+        object: String,
+        kind: String,
+    },
     /// What the API server, or the connection to it, said.
     Unreachable(String),
 }

@@ -229,7 +229,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_verb_by_verb() {
         let told = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
-        assert_eq!(told.message.to_string(), "this agent may not create or patch deployments.apps in namespace shop");
+        assert_eq!(
+            told.message.to_string(),
+            "this agent may not create or patch deployments.apps in namespace shop"
+        );
         let told = note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
         assert_eq!(
             told.message.to_string(),

@@ -220,6 +220,8 @@ impl Observed for Index {
 mod tests {
     use brokkr_api::StackId;
 
+    use brokkr_api::reason::{Message, Reason};
+
     use super::*;
     use crate::health::{Health, HealthState};
 

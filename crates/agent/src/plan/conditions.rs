@@ -102,7 +102,9 @@ fn accepted(view: &ConditionInputs<'_>) -> ConditionText {
     match view.content {
         _ if leaving(view) => yes(Reason::Removal),
         ContentState::Read => yes(Reason::Valid),
-        ContentState::Refused(problem) => no_with(problem.reason_or(Reason::Refused), problem.message.clone()),
+        ContentState::Refused(problem) => {
+            no_with(problem.reason_or(Reason::Refused), problem.message.clone())
+        }
         ContentState::NotYet(Some(problem)) => {
             let reason = problem.reason_or(Reason::NotFetched);
             ConditionText(ConditionStatus::Unknown, reason, problem.message.clone())

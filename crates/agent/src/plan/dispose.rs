@@ -68,9 +68,8 @@ pub(super) fn all(
 /// Waits; what lasts is reported once, with the objects that block.
 fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) -> Plan {
     // What only takes its time comes last: something else is the reason to act.
-    let only_slow = |note: &ObjectNote| {
-        matches!(note.reason, Reason::Terminating | Reason::OtherContentPending)
-    };
+    let only_slow =
+        |note: &ObjectNote| matches!(note.reason, Reason::Terminating | Reason::OtherContentPending);
     blockers.sort_by_key(only_slow);
     let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
     let message = report::summary(&blockers);

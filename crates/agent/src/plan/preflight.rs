@@ -5,10 +5,10 @@ use std::sync::Arc;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 
-use super::{record, report};
 use super::retry::{existing, has_failed_for_good, requests, sync};
 use super::stop::stop;
 use super::timing::RELEASE_CHECKS;
+use super::{record, report};
 use crate::model::{Content, DesiredObject, Intent, Plan, Situation, Stage, Step};
 use crate::resource::{KindName, is_prerequisite};
 
@@ -106,7 +106,8 @@ pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Pla
         }
     }
     let plan = if let Some(key) = undecided {
-        let what = format!("{}: waiting for the stack that owns it to decide whether to keep it", key.for_people());
+        let what =
+            format!("{}: waiting for the stack that owns it to decide whether to keep it", key.for_people());
         Plan::waiting(Stage::Inspect, what).wake(Some(situation.now + RELEASE_CHECKS))
     } else if notes.is_empty() {
         return None;

@@ -57,7 +57,8 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
             _ if kinds.is_empty() => {}
             Some(retry) if !due(retry.retry_at, situation.now) => {
                 plan = plan.wake(Some(retry.retry_at));
-                plan.waiting_for = Some(Message::new(format!("waiting for {} to be served", definition.for_people())));
+                plan.waiting_for =
+                    Some(Message::new(format!("waiting for {} to be served", definition.for_people())));
             }
             _ => plan
                 .steps

@@ -128,14 +128,7 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
     report(situation, &mut record, Transition::Applied, &Reason::None, &left, Vec::new());
     if worst.is_none() {
         record.hops.healthy = Some(after(record.hops.pruned));
-        report(
-            situation,
-            &mut record,
-            Transition::Healthy,
-            &Reason::None,
-            &Message::default(),
-            Vec::new(),
-        );
+        report(situation, &mut record, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
     }
     record
 }

@@ -179,8 +179,7 @@ pub(super) fn report(
         total: record.total,
     };
     report.id = report.derived_id(situation.agent);
-    record.outcome =
-        Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
+    record.outcome = Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
     record.reports.push(report);
     // Bounded; what had to go leaves a mark on what came after it.
     while record.reports.len() > KEPT_REPORTS {

@@ -46,7 +46,8 @@ pub(super) fn requests<'a>(
             Some(retry) if !due(retry.retry_at, situation.now) => {
                 plan = block_on_prerequisite(plan, &retry.failure).wake(Some(report_at(retry)));
                 plan = plan.wake(Some(retry.retry_at));
-                plan.waiting_for = Some(Message::new(format!("{}: {}", desired.key.for_people(), retry.failure.message)));
+                plan.waiting_for =
+                    Some(Message::new(format!("{}: {}", desired.key.for_people(), retry.failure.message)));
             }
             _ => plan.steps.push(step(desired)),
         }
@@ -92,7 +93,13 @@ pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
         return Vec::new();
     }
     // B2: all of them, not only the one that lasts.
-    situation.progress.failures.objects.iter().map(|(key, retry)| report::failure_note(key, &retry.failure)).collect()
+    situation
+        .progress
+        .failures
+        .objects
+        .iter()
+        .map(|(key, retry)| report::failure_note(key, &retry.failure))
+        .collect()
 }
 
 fn report_at(retry: &RetryState) -> jiff::Timestamp {

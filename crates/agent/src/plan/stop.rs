@@ -51,7 +51,9 @@ pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
 /// When to start over. Rights come back sooner than other things change.
 fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
     let failures = situation.progress.failures.objects.values();
-    let rights = failures.filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. })).map(|retry| retry.retry_at);
+    let rights = failures
+        .filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. }))
+        .map(|retry| retry.retry_at);
     // Found missing before anything was tried.
     let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
     let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));

@@ -131,7 +131,10 @@ impl Worker {
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
                     Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {
-                        return StepResult::Failed(Failure::new(FailureClass::Permanent, Reason::UnknownRecord));
+                        return StepResult::Failed(Failure::new(
+                            FailureClass::Permanent,
+                            Reason::UnknownRecord,
+                        ));
                     }
                     Ok(found) => record.version = found.and_then(|found| found.version),
                     Err(error) => return StepResult::Failed(record_failure(&error)),

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use brokkr_agent::marks::Stamp;
 use brokkr_agent::model::StepResult;
 use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, Uid};
-use brokkr_agent::resource::KindName;
+use brokkr_agent::ownership::Stamp;
+use brokkr_agent::resource::{KindName, object_ref};
+use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
@@ -14,32 +15,35 @@ use super::{Applied, Marks, Server};
 use crate::objects::{defines, namespace_key};
 
 #[must_use]
-pub fn refusal(class: FailureClass, reason: &str) -> Failure {
-    Failure {
-        class,
-        reason: reason.into(),
-        message: format!("the simulated server: {reason}"),
-        retry_after: None,
-    }
+pub fn refusal(class: FailureClass, reason: Reason) -> Failure {
+    Failure::with_words(class, reason, "answered by the simulated server")
+}
+
+fn forbidden() -> Reason {
+    Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None }
+}
+
+fn invalid() -> Reason {
+    Reason::Invalid { fields: Vec::new() }
 }
 
 /// What a request comes back with when its answer is lost, or the server is away.
 #[must_use]
 pub fn no_answer() -> Failure {
-    refusal(FailureClass::Transient, "ApiServerUnreachable")
+    refusal(FailureClass::Transient, Reason::ApiServerUnreachable)
 }
 
 /// Too much at once, with the server's own wish.
 #[must_use]
 pub fn overload() -> Failure {
     let retry_after = Some(Duration::from_secs(3));
-    Failure { retry_after, ..refusal(FailureClass::Transient, "TooManyRequests") }
+    Failure { retry_after, ..refusal(FailureClass::Transient, Reason::TooManyRequests) }
 }
 
 impl Server {
     pub fn apply(&mut self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         if self.ailing {
-            return StepResult::Failed(refusal(FailureClass::Transient, "Http503"));
+            return StepResult::Failed(refusal(FailureClass::Transient, Reason::HttpStatus { code: 503 }));
         }
         let body = self.read(desired);
         if let Err(failure) = self.check_apply(&desired.key, &body, uid) {
@@ -83,22 +87,26 @@ impl Server {
     fn check_apply(&self, key: &Key, body: &Applied, uid: Option<&Uid>) -> Result<(), Failure> {
         let kind = KindName::of(key);
         if !self.is_served(&kind) {
-            return Err(refusal(FailureClass::Missing, "Http404"));
+            return Err(refusal(FailureClass::Missing, Reason::HttpStatus { code: 404 }));
         }
         if self.forbidden.contains(&kind) {
-            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+            return Err(refusal(FailureClass::Permanent, forbidden()));
         }
         match (self.objects.get(key), uid) {
             (Some(object), Some(uid)) if object.uid != *uid => {
-                Err(refusal(FailureClass::Conflict, "Invalid"))
+                Err(refusal(FailureClass::Conflict, invalid()))
             }
-            (None, Some(_)) => Err(refusal(FailureClass::Conflict, "Conflict")),
+            (None, Some(_)) => Err(refusal(FailureClass::Conflict, Reason::Conflict)),
             (Some(object), _) => {
                 let allowed = object.applied.as_ref().is_none_or(|applied| applied.allows(body));
                 if body.is_broken() {
-                    return Err(refusal(FailureClass::Permanent, "Invalid"));
+                    return Err(refusal(FailureClass::Permanent, invalid()));
                 }
-                if allowed { Ok(()) } else { Err(refusal(FailureClass::Immutable, "Immutable")) }
+                if allowed {
+                    Ok(())
+                } else {
+                    Err(refusal(FailureClass::Immutable, Reason::Immutable { fields: Vec::new() }))
+                }
             }
             (None, None) => self.check_create(key, body),
         }
@@ -107,9 +115,14 @@ impl Server {
     fn check_create(&self, key: &Key, body: &Applied) -> Result<(), Failure> {
         if let Some(namespace) = &key.namespace {
             match self.objects.get(&namespace_key(namespace)) {
-                None => return Err(refusal(FailureClass::Missing, "NamespaceNotFound")),
+                None => {
+                    return Err(refusal(FailureClass::Missing, Reason::NamespaceNotFound { namespace: None }));
+                }
                 Some(namespace) if namespace.is_deleting() => {
-                    return Err(refusal(FailureClass::Missing, "NamespaceTerminating"));
+                    return Err(refusal(
+                        FailureClass::Missing,
+                        Reason::NamespaceTerminating { namespace: None },
+                    ));
                 }
                 Some(_) => {}
             }
@@ -118,9 +131,9 @@ impl Server {
         let leaving =
             self.objects.iter().any(|(other, object)| defines(other, &kind) && object.is_deleting());
         if leaving {
-            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+            return Err(refusal(FailureClass::Permanent, forbidden()));
         }
-        if body.is_broken() { Err(refusal(FailureClass::Permanent, "Invalid")) } else { Ok(()) }
+        if body.is_broken() { Err(refusal(FailureClass::Permanent, invalid())) } else { Ok(()) }
     }
 
     /// What the agent's rights do not cover.
@@ -129,9 +142,9 @@ impl Server {
         let forbidden = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
         forbidden
             .map(|key| ObjectNote {
-                object: key.for_people().to_string(),
-                reason: "Forbidden".into(),
-                message: "the simulated server: not allowed".into(),
+                object: object_ref(key),
+                message: forbidden().message(),
+                reason: forbidden(),
             })
             .collect()
     }
@@ -149,7 +162,7 @@ impl Server {
     }
 
     pub fn delete(&mut self, key: &Key, uid: &Uid) -> StepResult {
-        match self.check_uid(key, uid, "Conflict") {
+        match self.check_uid(key, uid, Reason::Conflict) {
             Ok(true) => {
                 self.begin_delete(key);
                 StepResult::DeleteAccepted
@@ -160,7 +173,7 @@ impl Server {
     }
 
     pub fn release(&mut self, key: &Key, uid: &Uid) -> StepResult {
-        match self.check_uid(key, uid, "Invalid") {
+        match self.check_uid(key, uid, invalid()) {
             Ok(true) => {
                 self.change(key, |object| {
                     object.marks = Marks::default();
@@ -173,11 +186,11 @@ impl Server {
         }
     }
 
-    fn check_uid(&self, key: &Key, uid: &Uid, reason: &str) -> Result<bool, Failure> {
+    fn check_uid(&self, key: &Key, uid: &Uid, reason: Reason) -> Result<bool, Failure> {
         match self.objects.get(key) {
             None => Ok(false),
             Some(_) if self.forbidden.contains(&KindName::of(key)) => {
-                Err(refusal(FailureClass::Permanent, "Forbidden"))
+                Err(refusal(FailureClass::Permanent, forbidden()))
             }
             Some(object) if object.uid != *uid => Err(refusal(FailureClass::Conflict, reason)),
             Some(_) => Ok(true),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use brokkr_agent::model::{Content, Failure, FailureClass, Record};
 use brokkr_agent::model::{Step, StepResult};
 use brokkr_agent::resource::KindName;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
 
 use super::{Fault, World};
@@ -57,7 +58,10 @@ impl World {
             Step::Resolve { kinds, .. } if kinds.iter().all(|kind| self.server.is_served(&kind.name())) => {
                 StepResult::Resolved
             }
-            Step::Resolve { .. } => StepResult::Failed(refusal(FailureClass::Transient, "NotServed")),
+            Step::Resolve { .. } => StepResult::Failed(refusal(
+                FailureClass::Transient,
+                Reason::NotServed { kind: String::new() },
+            )),
             Step::ListContained { key, .. } => self.server.list_contained(key),
             Step::DryRun { desired, uid, stamp } => self.server.dry_run(desired, uid.as_ref(), stamp),
             Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
@@ -71,7 +75,7 @@ impl World {
 
     fn hold(&mut self, request: &Request) -> StepResult {
         if self.broker.away {
-            return StepResult::Failed(refusal(FailureClass::Transient, "BrokerUnreachable"));
+            return StepResult::Failed(refusal(FailureClass::Transient, Reason::BrokerUnreachable));
         }
         // What was deleted or untargeted meanwhile is to be removed from now on: whoever waits is answered.
         let is_news = self.broker.held.insert(request.stack) && self.broker.desired(request.stack).is_none();
@@ -84,7 +88,7 @@ impl World {
         let name = (request.stack, request.target.sequence_id);
         let within_reach = self.kept.contains(&name) || !self.broker.away && !self.broker.withholds;
         let content = self.broker.content(request.target.sequence_id).filter(|_| within_reach);
-        let content = content.ok_or_else(|| refusal(FailureClass::Transient, "FetchFailed"))?;
+        let content = content.ok_or_else(|| refusal(FailureClass::Transient, Reason::FetchFailed))?;
         for key in content.objects.keys() {
             let kind = KindName::of(key);
             let known = order::is_built_in(&kind.group)
@@ -92,7 +96,7 @@ impl World {
                 || self.run.known.contains(&kind)
                 || self.server.is_served(&kind);
             if !known {
-                return Err(refusal(FailureClass::Missing, "UnknownKind"));
+                return Err(refusal(FailureClass::Missing, Reason::UnknownKind { kind: String::new() }));
             }
             if self.server.is_served(&kind) {
                 self.run.known.insert(kind);
@@ -112,11 +116,11 @@ impl World {
             }
             let found = self.records.get(record.stack);
             if found.is_some_and(|found| found.session > self.run.session) {
-                return StepResult::Failed(refusal(FailureClass::Permanent, "Superseded"));
+                return StepResult::Failed(refusal(FailureClass::Permanent, Reason::Superseded));
             }
             record.version = found.and_then(|found| found.version.clone());
         }
-        StepResult::Failed(refusal(FailureClass::Transient, "RecordNotWritten"))
+        StepResult::Failed(refusal(FailureClass::Transient, Reason::RecordNotWritten))
     }
 }
 

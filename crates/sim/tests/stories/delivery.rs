@@ -112,7 +112,7 @@ fn c4_what_another_stack_wants_is_refused_and_stays_there() {
     let object = scene.object(SETTINGS).unwrap();
     assert_eq!(object.marks.stack, Some(scene.stack.to_string()));
     let refused = scene.world.broker.reports.values().find(|report| report.stack_id == other);
-    assert_eq!(refused.map(|report| report.reason.as_str()), Some("OwnedByOther"));
+    assert_eq!(refused.map(|report| report.reason.code()), Some("OwnedByOther"));
 }
 
 /// Without a pause it would ask the API server without end; without a count nobody would ever hear of it.
@@ -124,7 +124,7 @@ fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_told() {
     let tries = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
     assert!((2..30).contains(&tries), "{tries} tries: {:#?}", scene.trace());
     let told = scene.told(Transition::Failed);
-    assert_eq!(told.iter().map(|report| report.reason.as_str()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
+    assert_eq!(told.iter().map(|report| report.reason.code()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
     scene.meddle("/Namespace//nowhere", &Meddling::Create);
     scene.settle();
     assert!(scene.object("/ConfigMap/nowhere/settings").is_some(), "tried again when it comes");

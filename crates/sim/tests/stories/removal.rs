@@ -85,8 +85,8 @@ fn c6_an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is
         assert_eq!(scene.names(), [THEIRS, SHOP]);
         assert_eq!(scene.object(SHOP).unwrap().marks.agent, None, "no longer marked as ours");
         let told = scene.told(Transition::Removed);
-        assert!(told[0].message.contains("Namespace shop"), "{}", told[0].message);
-        assert_eq!(told[0].message.contains("theirs"), !adopted);
+        assert!(told[0].message.to_string().contains("Namespace shop"), "{}", told[0].message);
+        assert_eq!(told[0].message.to_string().contains("theirs"), !adopted);
     }
 }
 
@@ -108,7 +108,7 @@ fn e2_a_finalizer_that_blocks_is_named_and_the_removal_is_told_only_when_all_is_
     scene.meddle(SETTINGS, &Meddling::Hold);
     scene.delete();
     let blocked = scene.told(Transition::Blocked);
-    assert!(blocked[0].message.contains("example.com/hold"), "{}", blocked[0].message);
+    assert!(blocked[0].message.to_string().contains("example.com/hold"), "{}", blocked[0].message);
     assert!(scene.told(Transition::Removed).is_empty() && scene.object(SHOP).is_some());
     scene.meddle(SETTINGS, &Meddling::LetGo);
     scene.settle();
