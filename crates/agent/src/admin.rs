@@ -1,6 +1,6 @@
-//! The listener for whoever runs the agent: health checks and metrics. Off unless it is asked for.
+//! The listener for health checks and metrics. Off by default.
 //!
-//! It keeps nothing and asks nobody: what can be looked up is looked up when somebody comes, at the reconciler, which
+//! It stores nothing: each request is answered by the reconciler, which
 //! owns it. So it costs nothing at rest, and an answer also says that the reconciler moves.
 
 mod health;
@@ -62,7 +62,7 @@ impl Admin {
         self.start.send_replace(what);
     }
 
-    /// The start is over: whoever asks from now on asks the reconciler, which takes the questions at the other end.
+    /// The start is over: returns the receiver of requests to the reconciler.
     pub fn running(&self) -> mpsc::UnboundedReceiver<Asked> {
         let (asking, asked) = mpsc::unbounded_channel();
         let _ = self.reconciler.set(asking);

@@ -22,7 +22,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Reconcile this cluster until told to stop.
+    /// Reconcile this cluster until stopped.
     Run(RunArguments),
     /// Put the record kind, the agent's account, its rights and its fence into a cluster. Run again, it changes the
     /// rights: what is not asked for any more is taken away.

@@ -6,7 +6,7 @@
 //! the shards with their digests; nearly every content is a head alone. Shards are written first and the
 //! head last, so that a crash in between leaves nothing that looks whole.
 //!
-//! A head stands for one sequence id. Shards are named by what is in them: the same content under another
+//! A head belongs to one sequence id. Shards are named by their digest: the same content under another
 //! sequence id (A8) writes a new head and finds its shards there already.
 //!
 //! | file   | what it is                                              |
@@ -116,7 +116,7 @@ impl ContentCache {
     }
 
     /// At start: removes what is kept of stacks that have no record. A crash may have come between the
-    /// content and the record, and then nobody else would ever ask for it.
+    /// content and the record, and then nothing else would remove it.
     pub async fn forget_others(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}", self.agent)).await?;
         let of =
@@ -132,7 +132,7 @@ impl ContentCache {
     }
 }
 
-/// Heads first: a crash in between leaves shards that nobody names, never a head without its shards.
+/// Heads first: a crash in between leaves orphaned shards, never a head without its shards.
 fn superfluous(kept: &[PartialObjectMeta<Secret>], keep: &[SequenceId]) -> Vec<String> {
     let sequence = |secret: &PartialObjectMeta<Secret>| secret.labels().get(SEQUENCE).cloned();
     let (heads, shards): (Vec<_>, Vec<_>) = kept.iter().partition(|secret| sequence(secret).is_some());

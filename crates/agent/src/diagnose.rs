@@ -1,6 +1,6 @@
-//! The nearest cause: why a workload is not ready, in the words of whoever knows.
+//! The nearest cause: why a workload is not ready, as the kubelet, a controller or the scheduler describes it.
 //!
-//! A workload only counts its Pods; the reason stands on the Pods, on a ReplicaSet or in an event. None of these is
+//! A workload only counts its Pods; the reason is on the Pods, on a ReplicaSet or in an event. None of these is
 //! watched: they are many, and mostly well. So they are read on demand, when a workload has been unready for a
 //! while, by one to three requests ([`look`]), and judged by a pure function ([`cause`]).
 
@@ -19,7 +19,7 @@ use crate::execute::Cluster;
 use crate::model::{Cause, Failure};
 use crate::resource::Kind;
 
-/// So many Pods are looked at; what is wrong with one is mostly wrong with all.
+/// The number of Pods that are read: the cause is usually the same for all.
 const PODS: usize = 20;
 
 /// What was found around a workload.
@@ -31,7 +31,7 @@ pub struct Evidence<'a> {
     pub events: &'a [Value],
 }
 
-/// The most telling cause, if anything found tells one.
+/// Returns the most specific cause that the evidence shows.
 #[must_use]
 pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_leaving(pod));
@@ -43,7 +43,7 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
 }
 
-/// Reads what is around a workload, and tells the nearest cause. For kinds without Pods there is none.
+/// Reads the Pods, ReplicaSets and events of a workload and returns the nearest cause. Kinds without Pods have none.
 pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Result<Option<Cause>, Failure> {
     let Some(namespace) = key.namespace.as_deref() else { return Ok(None) };
     let Some(selected) = selector::pods_of(kind, key, body) else { return Ok(None) };

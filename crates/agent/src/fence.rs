@@ -1,8 +1,8 @@
-//! The agent's side of its fence (`deploy/fence.yaml`): it introduces itself, once, and looks whether the fence stands.
+//! The agent's side of its fence (`deploy/fence.yaml`): it registers its id, once, and checks that the fence is active.
 //!
 //! The fence has to know which agent an account acts for, and an agent has no id before it joined. So the agent writes
-//! its id into the fence's ConfigMap itself; the fence lets exactly one such write pass. Whether the fence stands is
-//! asked by dry runs of a ConfigMap that nobody will ever make: nothing is written to a cluster without one.
+//! its id into the fence's ConfigMap itself; the fence lets exactly one such write pass. Whether it is active is
+//! tested with dry runs of a ConfigMap that is never created: nothing is written to a cluster without a fence.
 
 use anyhow::{Context as _, bail, ensure};
 use brokkr_api::AgentId;
@@ -18,7 +18,7 @@ use crate::ownership::AGENT_LABEL;
 const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
 
-/// Makes sure that the fence stands and knows this agent. Fails until it does.
+/// Checks that the fence is active and knows this agent. Fails until it does.
 pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     register_agent(client, namespace, agent).await?;
     let asked = |label| probe(client, namespace, None, label);

@@ -12,7 +12,7 @@ use brokkr_manifest::Key;
 
 use crate::resource::object_ref;
 
-/// The project whose stacks the agent applies with its own role.
+/// The agent applies the stacks of this project with its own role.
 pub const DEFAULT_PROJECT: &str = "default";
 
 /// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.

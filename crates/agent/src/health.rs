@@ -29,7 +29,7 @@ use crate::resource::{Kind, RECORD_GROUP};
 
 type Rule = fn(&ObjectView<'_>, Timestamp) -> Health;
 
-/// The built-in kinds whose status tells something. All other built-in kinds are ready once they are applied, and
+/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied, and
 /// custom resources are what their conditions say.
 const RULES: &[(&str, &str, Rule)] = &[
     ("apps", "Deployment", replicas::deployment),

@@ -2,7 +2,7 @@
 //!
 //! The agent never runs as cluster admin, and who installs needs more rights than the agent will have. Installing again
 //! with other arguments changes the rights, and takes away those that are no longer asked for. It is done when the
-//! fence stands.
+//! fence is active.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -43,7 +43,7 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     wait_for_fence(&client, &arguments.namespace).await
 }
 
-/// Whoever has read enough of it closes the pipe.
+/// The reader may close the pipe early.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
-/// Where equal values become one. What nobody holds any more is thrown out as the interner grows.
+/// Stores equal values once. Values without a holder are dropped as the interner grows.
 pub struct Interner<T> {
     inner: Mutex<Inner<T>>,
 }

@@ -1,7 +1,7 @@
 //! What this agent counts, and what it says about itself when it is asked.
 //!
 //! Nothing here has a label per stack or object: the number of series depends on this program alone, not on what it
-//! was given to do. Counting is all that happens at rest; what can be looked up is looked up when somebody asks (see
+//! was given to do. Counting is all that happens at rest; current values are collected on request (see
 //! `admin.rs`). `docs/metrics.md` explains each; a test compares.
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //!
 //! | file      | what it does                                                    |
 //! |-----------|-----------------------------------------------------------------|
-//! | `watch`   | which watches run, and what they tell                            |
+//! | `watch`   | which watches run                                                |
 //! | `follow`  | one watch: list, watch, recover                                  |
 //! | `ask`     | the requests of a watch, and what a refusal means                |
 //! | `served`  | whether and how a kind is served                                 |

@@ -1,6 +1,6 @@
 //! The agent's own objects in its namespace: how they are labelled, and how they are asked for.
 //!
-//! Each request has a deadline and is made once: whoever asked decides what a failure means.
+//! Each request has a deadline and is made once: the caller decides what a failure means.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -61,7 +61,7 @@ pub fn tail(stack: StackId) -> String {
     id[id.len() - 12..].to_owned()
 }
 
-/// Whose turn it is: what is done for one stack's kept objects is done one after another.
+/// One lock per group of stacks: changes to the stored objects of one stack are made one after another.
 #[derive(Clone)]
 pub struct StackLocks(Arc<[Mutex<()>; TURNS]>);
 

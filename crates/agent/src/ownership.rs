@@ -1,6 +1,6 @@
-//! The marks that Brokkr puts on a resource, and how a resource is applied with them.
+//! The ownership metadata that Brokkr puts on every object that it applies.
 //!
-//! The label is what watches select by; the annotations tell to whom the resource belongs. The `id`
+//! Watches select by the label; the annotations name the stack that owns the object. The `id`
 //! annotation names the resource itself, because controllers copy labels and annotations onto
 //! children, and a copy must not look like ours.
 
@@ -18,7 +18,7 @@ pub const CHECKSUM: &str = "brokkr.io/checksum";
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 pub const ID: &str = "brokkr.io/id";
 pub const PRUNE: &str = "brokkr.io/prune";
-/// `recreate`: what cannot be changed may be deleted and made anew.
+/// `recreate`: the object may be deleted and created again where an immutable field changes.
 pub const REPLACE: &str = "brokkr.io/replace";
 
 /// What is written on every resource of one deployment object.
@@ -31,8 +31,8 @@ pub struct Stamp {
     pub sequence: SequenceId,
 }
 
-/// The body of an apply: the manifest's object, our marks, and the uid where the object must exist
-/// already (the server then refuses to create it anew).
+/// Returns the body of an apply: the manifest's object, our metadata, and the uid where the object must exist
+/// already (the server then refuses to create another one).
 #[must_use]
 pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
     let Some(root) = body.as_object_mut() else { return body };
@@ -52,7 +52,7 @@ pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Ui
     body
 }
 
-/// A merge patch that takes our marks off and leaves every value as it is.
+/// Returns a merge patch that removes our metadata and leaves everything else.
 #[must_use]
 pub fn remove_metadata(uid: &Uid) -> Value {
     json!({"metadata": {

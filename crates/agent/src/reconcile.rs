@@ -52,7 +52,7 @@ pub struct Reconciler {
     /// Stacks that wait for a definition or namespace to come.
     blocked_on: BTreeMap<Prerequisite, BTreeSet<StackId>>,
     sweeps: Sweeps,
-    /// What carries our marks and is in no record, and was told.
+    /// Orphaned objects that were logged.
     orphans: HashSet<Uid>,
     passes: Passes,
     metrics: Metrics,
@@ -139,7 +139,7 @@ impl Reconciler {
                 }
                 Some(ids) = inbox.acknowledged.recv() => self.state.forget_reports(&ids),
                 Some(asked) = inbox.asked.recv() => {
-                    // Whoever asked may have left by now.
+                    // The request may have timed out.
                     let _ = asked.send(self.counts());
                 }
                 () = tokio::time::sleep(pause) => self.wake(),
@@ -165,7 +165,7 @@ impl Reconciler {
         }
     }
 
-    /// F1: finds what no event told. Lists anew, goes over every object once, and stops watching what nobody has.
+    /// F1: finds what no event reported. Lists again, checks every object once, and stops watches that no stack needs.
     fn sweep(&mut self) {
         let mut kinds = self.state.sweep();
         kinds.insert(wire::kind().name());
@@ -214,7 +214,7 @@ impl Reconciler {
         }
     }
 
-    /// What carries our marks and is in no record is told, and left.
+    /// Logs objects that carry our metadata and are in no record. They are not changed.
     fn report_orphans(&mut self) {
         for orphan in self.state.orphans() {
             if !self.orphans.insert(orphan.uid.clone()) {
@@ -252,7 +252,7 @@ impl Reconciler {
         }
     }
 
-    /// Definitions and namespaces are watched only while somebody waits for one.
+    /// Definitions and namespaces are watched only while a stack waits for one.
     fn watch_prerequisite(&mut self, id: StackId, on: &BTreeSet<Prerequisite>) {
         for prerequisite in [Prerequisite::Definition, Prerequisite::Namespace] {
             let waiting = self.blocked_on.entry(prerequisite).or_default();

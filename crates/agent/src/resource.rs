@@ -126,7 +126,7 @@ impl KindName {
     }
 }
 
-/// Namespaces and definitions: what others stand on, deleted only under the conditions of C6.
+/// Returns whether other objects may depend on it: Namespaces and definitions, deleted only under the conditions of C6.
 #[must_use]
 pub fn is_prerequisite(key: &Key) -> bool {
     matches!(

@@ -55,7 +55,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         tokio::spawn(admin.clone().serve(listener));
     }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
-    // Apart, so that watches never stand in the way of writes.
+    // A client of their own, so that watches never delay writes.
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
 
     let anonymous = broker_client(&arguments, Credential::None)?;
@@ -84,7 +84,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         start.retry_until_done(Hop::Token, "raise the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = ContentCache::new(&requests, &arguments.namespace, agent);
-    // With those whose record cannot be read: they are left alone, and still held.
+    // Including stacks with unreadable records: they are not changed, and still held.
     let stacks = records.stacks();
     start
         .retry_until_done(Hop::Rights, "tidy the contents that were kept", || async {

@@ -1,5 +1,5 @@
-//! Patience while the agent starts: both sides are needed, whichever is away is waited for, and where it stands still is
-//! left in the cluster for whoever waits for this agent (see [`brokkr_install::start`]).
+//! The start of the agent: it waits for the broker and for the API server, and what it waits for is
+//! written to the cluster, where `brokkr agent join` reads it (see [`brokkr_install::start`]).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Start {
         Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
-    /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
+    /// Retries until it succeeds. An error that does not show its hop is attributed to `step`.
     pub async fn retry_until_done<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
@@ -54,7 +54,7 @@ impl Start {
         }
     }
 
-    /// Nothing stands in the way any more, and nothing says so.
+    /// Deletes the start status, if there is one.
     pub async fn done(&self) {
         // Looked for first: a start that meets nothing wrong writes nothing.
         let left = match with_deadline(self.maps.get_opt(CONFIG_MAP)).await {
@@ -94,7 +94,7 @@ impl Start {
     }
 }
 
-/// Where it stopped; `otherwise` if the error itself does not tell.
+/// Returns the hop at which it failed; `otherwise` if the error does not show it.
 fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
     let told = error.chain().find_map(|cause| {
         if let Some(error) = cause.downcast_ref::<ClientError>() {

@@ -1,10 +1,10 @@
 //! Fields that a manifest yields (`brokkr.io/yield`): what of them goes into an apply to an object that is there.
 //!
 //! To leave such a field out is not enough: the server drops a field that its only owner no longer sends, and
-//! `spec.replicas` would fall back to 1. So it depends on who owns it now. If somebody else does, it is left out. If
+//! `spec.replicas` would fall back to 1. So it depends on who owns it now. If another manager does, it is left out. If
 //! only we do, it is sent as it is. Either way its value stays, whatever the manifest says.
 //!
-//! Between the look and the apply somebody may take it over; therefore the apply carries the version that was seen.
+//! Between the read and the apply another manager may take it over; therefore the apply carries the version that was seen.
 
 use brokkr_manifest::yields::FieldPath;
 use serde_json::{Map, Value, json};
@@ -47,7 +47,7 @@ fn is_whole(live: &Value, names: &[String]) -> bool {
     entries(live).any(|entry| find(&entry["fieldsV1"], names).is_some_and(is_leaf))
 }
 
-/// Whether the field is ours, and whether it is somebody else's.
+/// Returns whether the field is ours, and whether it is another manager's.
 fn owners(live: &Value, names: &[String]) -> (bool, bool) {
     let (mut ours, mut theirs) = (false, false);
     for entry in entries(live).filter(|entry| owns(&entry["fieldsV1"], names)) {

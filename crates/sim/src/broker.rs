@@ -1,4 +1,4 @@
-//! The broker, as far as one agent can tell: targets, contents, holds, and the reports that it acknowledged.
+//! The broker, as far as one agent can see: targets, contents, holds, and the reports that it acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

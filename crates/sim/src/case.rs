@@ -1,4 +1,4 @@
-//! Stories: what a cluster holds at first, and what people then do. A seed tells one.
+//! Stories: what a cluster holds at first, and what people then do. A seed determines one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +25,10 @@ const NAMES: [&str; 12] = [
     "example.com/Widget/default/large",
 ];
 
-/// Somebody does something.
+/// Something that a person or a controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A new deployment object of the stack in this place; a stack that was deleted is made anew.
+    /// A new deployment object of the stack in this place; a stack that was deleted is followed by another.
     Submit(usize, Vec<Item>),
     /// The newest content of the stack once more.
     Again(usize),

@@ -16,17 +16,17 @@ use crate::server::{Meddling, Server};
 /// What is there before the request.
 #[derive(Clone, Debug)]
 pub enum Given {
-    /// Somebody made it.
+    /// Someone else created it.
     Foreign(Item),
     /// The agent applied it.
     Applied(Item),
-    /// Somebody made a definition, and its kind is served by now.
+    /// Someone else created a definition, and its kind is served.
     Served(Item),
     /// It is the child of the other.
     Child(Key, Key),
-    /// Somebody put a finalizer on it.
+    /// Someone else added a finalizer.
     Held(Key),
-    /// Somebody deleted it; if it is held, or a namespace with something held inside, it is still there.
+    /// Someone else deleted it; if it is held, or a namespace with something held inside, it is still there.
     Deleted(Key),
 }
 

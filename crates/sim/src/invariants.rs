@@ -99,7 +99,7 @@ impl Invariants {
         }
     }
 
-    /// C4, S11: what carries another's marks is neither written nor deleted; only handed over.
+    /// C4, S11: what carries the metadata of another owner is neither written nor deleted; only handed over.
     fn check_owner(&self, world: &World, stack: StackId, key: &Key, object: Option<&Object>) -> Checked {
         let Some(marks) = object.map(|object| &object.marks) else { return Ok(()) };
         if marks.id != Some(key.to_string()) {
@@ -184,7 +184,7 @@ impl Invariants {
         ensure(next.sequence >= kept.sequence, || {
             format!("S2: the record goes back from {} to {}", kept.sequence, next.sequence)
         })?;
-        // What leaves the record must be gone, or nobody's: else it is leaked.
+        // What leaves the record must be gone, or without an owner: otherwise it is leaked.
         let leaked = kept.inventory.keys().filter(|key| !next.inventory.contains_key(*key)).find(|key| {
             world.server.objects.get(*key).is_some_and(|object| {
                 object.owner.is_none()
@@ -208,7 +208,7 @@ impl Invariants {
                 self.listed.insert(key.clone(), world.server.version);
             }
             (Step::WriteRecord(next), StepResult::RecordWritten { .. }) if next.applied.is_none() => {
-                // Taken up anew: everything of it is to be applied from here on.
+                // Started again: everything of it is to be applied from here on.
                 let open = next.outcome.as_ref().is_none_or(|outcome| outcome.sequence != next.sequence);
                 if open {
                     self.applied.remove(&request.stack);

@@ -151,8 +151,8 @@ fn difference(clean: &End, other: &End) -> String {
     format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.told, other.told)
 }
 
-/// Plays the stories of many seeds; the first that fails is made as short as it can be, and told in full.
-/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` so many; `BROKKR_SIM_WHOLE=1` shortens nothing.
+/// Plays the stories of many seeds; the first that fails is shortened as far as possible, and printed in full.
+/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` sets the number of seeds; `BROKKR_SIM_WHOLE=1` turns shortening off.
 pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("BROKKR_SIM_SEED") {

@@ -1,6 +1,6 @@
 //! One run of the agent: what the process knows, and loses when it dies.
 //!
-//! The state is the agent's own, with everything that is decided on it. Here is only what stands around it in a
+//! The state is the agent's own, with everything that is decided on it. Here is only what surrounds it in a
 //! process: requests under way, answers on their way back, watches that lag, reports that wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};

@@ -1,4 +1,4 @@
-//! One stack, told step by step: for tests that name what happens rather than draw it by lot.
+//! One stack, step by step: for tests that say what happens instead of leaving it to chance.
 
 use brokkr_agent::model::Record;
 use brokkr_api::report::{Report, Transition};

@@ -1,14 +1,14 @@
-//! The API server, as far as the agent can tell: what exists, under which uid, with whose marks.
+//! The API server, as far as the agent can see: which objects exist, with which uid and owner.
 //!
 //! ```text
-//! server.rs          the state, and what watches are told
+//! server.rs          the state, and the changes that watches get
 //! server/request.rs  apply, dry run, look, delete, release: each with its preconditions and refusals
 //! server/within.rs   controllers: namespaces and definitions that end, finalizers, garbage
-//! server/others.rs   other people: they create, change, delete, take marks off and put theirs on
+//! server/others.rs   other people: they create, change, delete, remove metadata and add theirs
 //! ```
 //!
-//! Server-side apply is not done over again: an object knows what our manager applied last, and whether somebody
-//! changed a field of ours since. That somebody did is an input.
+//! Server-side apply is not done over again: an object knows what our manager applied last, and whether someone
+//! changed a field of ours since. That change is an input.
 
 mod others;
 mod request;
@@ -31,7 +31,7 @@ pub use request::{no_answer, overload, refusal};
 
 use crate::objects::{defines, namespace_key};
 
-/// Whose an object is, as it says itself.
+/// The owner of an object, according to its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub agent: Option<String>,
@@ -51,16 +51,16 @@ pub struct Object {
     /// It was created by an apply of ours.
     pub made_by_brokkr: bool,
     pub marks: Marks,
-    /// Somebody put `brokkr.io/prune: keep` on it, beside what the manifest says.
+    /// Someone else annotated it with `brokkr.io/prune: keep`.
     pub kept_by_hand: bool,
     pub owner: Option<Key>,
     pub finalizers: Vec<String>,
     pub deleted_at: Option<Timestamp>,
     /// Of a definition: its kind is accepted.
     pub established: bool,
-    /// What our manager applied last, without the marks.
+    /// What our manager applied last, without the ownership metadata.
     pub applied: Option<Arc<Applied>>,
-    /// Somebody changed a field of ours since; how often.
+    /// How often someone else changed a field of ours since.
     pub drift: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct Applied {
     broken: bool,
 }
 
-/// What a watch on the kind would tell.
+/// What a watch on the kind would report.
 #[derive(Clone, Debug)]
 pub struct BrokerMessage {
     pub key: Key,
@@ -92,7 +92,7 @@ pub struct Server {
     pub version: u64,
     /// How long controllers take for anything.
     pub pace: SignedDuration,
-    /// Whoever should take a finalizer off does not.
+    /// Finalizers are not removed.
     pub finalizers_stick: bool,
     /// Kinds that the agent has no right to write.
     pub forbidden: BTreeSet<KindName>,

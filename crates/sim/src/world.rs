@@ -47,7 +47,7 @@ pub struct World {
     pub rng: Rng,
     pub invariants: Invariants,
     pub fault: Option<Fault>,
-    /// So many of a hundred requests fail, one way or the other, and the agent dies now and then.
+    /// The percentage of requests that fail, one way or the other; the agent also dies now and then.
     pub chaos: usize,
     /// Requests that were carried out so far.
     pub made: usize,
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Somebody else does something.
+    /// Makes a change by someone else.
     pub fn meddle(&mut self, key: &Key, what: &Meddling) {
         self.server.meddle(key, what);
         self.after_change();

@@ -1,7 +1,7 @@
 //! Is the process alive, and is it at work.
 //!
 //! A broker that is away makes an agent neither dead nor unready: it keeps and repairs what is there, and starting it
-//! again would gain nothing. It is told as a cause of trouble instead, in the words and the form of the broker's own
+//! again would gain nothing. It is listed as a cause instead, in the form of the broker's own
 //! `/readyz`.
 
 use std::time::Duration;

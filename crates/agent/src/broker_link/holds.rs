@@ -23,7 +23,7 @@ pub struct HeldStacks {
     session: Session,
     held: Arc<watch::Sender<Held>>,
     order: Arc<Mutex<()>>,
-    /// What the records say of them: told when the broker asks, which it does after a restore, or when it wants something older.
+    /// What the records say about them: sent when the broker asks, as it does after a restore.
     records: Arc<Lock<BTreeMap<StackId, HeldStack>>>,
 }
 

@@ -1,6 +1,6 @@
 //! Who this agent is: a key made in the cluster, registered once with a join token.
 //!
-//! The key is stored before it is registered, so that a lost answer strands nobody: the same token
+//! The key is stored before it is registered, so that a lost answer does no harm: the same token
 //! with the same key answers the same.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) const KEY_SINCE: &str = "key-since";
 const AGENT_ID: &str = "agent-id";
 const INSTALLATION_ID: &str = "installation-id";
 
-/// Who this agent is, and how its key stands.
+/// The identity of this agent, and the state of its key.
 #[derive(Clone, Debug)]
 pub struct Identified {
     pub identity: AgentIdentity,
@@ -66,7 +66,7 @@ pub async fn identify(
              `brokkr agent join-token NAME` and pass it with --join-token-file"
         );
     };
-    // Each time anew: whoever gave a wrong one puts another one there.
+    // Read each time: a wrong token may have been replaced.
     let token = std::fs::read_to_string(file).map(SecretString::from);
     let token = token.with_context(|| format!("read the join token from {}", file.display()))?;
     let registered = broker

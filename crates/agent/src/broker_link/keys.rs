@@ -1,7 +1,7 @@
 //! The key grows old and is replaced, by the agent itself: after two thirds of its life, or when the broker asks.
 //!
 //! The new key is stored in the cluster beside the old one, then registered with a request that the old one signs, then it
-//! takes the old one's place. The broker takes both for an hour. Whatever ends this in between, the Secret tells how far it
+//! takes the old one's place. The broker takes both for an hour. Whatever ends this in between, the Secret shows how far it
 //! came, and the same steps are taken again: the same key registered twice is registered once.
 
 use std::time::{Duration, Instant};

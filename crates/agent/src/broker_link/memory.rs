@@ -111,7 +111,7 @@ impl Memory {
     }
 }
 
-/// What cannot be read counts as not remembered: the broker tells it again.
+/// A value that cannot be read counts as absent: the broker sends it again.
 fn read(data: &Data) -> Remembered {
     let text = |field: &str| data.get(field).map(String::as_str).unwrap_or_default();
     Remembered {

@@ -1,4 +1,4 @@
-//! The long poll: tells the reconciler what changed, and nothing when nothing did.
+//! The long poll: informs the reconciler of changes of the target state.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::own_objects::RequestError;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
-/// What the link tells the reconciler.
+/// A message to the reconciler.
 #[derive(Debug)]
 pub enum BrokerMessage {
     Target(Box<Envelope>),
@@ -63,7 +63,7 @@ impl BrokerLink {
                 wait: self.interval,
             };
             let asked = Instant::now();
-            // A change of what is held makes the running poll's digest stale: ask anew.
+            // A change of what is held makes the running poll's digest stale: ask again.
             let poll = tokio::select! {
                 poll = self.broker.target_state(self.agent, &request) => poll,
                 () = changed(&mut held, request.holds) => continue,
@@ -85,7 +85,7 @@ impl BrokerLink {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
                             }
                         }
-                        // Somebody in between ignores If-None-Match: not a change, and not a reason to hurry.
+                        // A proxy ignores If-None-Match: not a change, and no reason to hurry.
                         Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
                             self.position = self.position.max(position);
                             tokio::time::sleep(self.interval).await;

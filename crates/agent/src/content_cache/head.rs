@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::own_objects::{labels, tail};
 
 pub const CONTENT_OF: &str = "brokkr.io/content-of";
-/// Only heads have it: the sequence id that they stand for.
+/// The sequence id of the content. Only heads have it.
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 /// The head's table of contents. Among the metadata, so that tidying up reads no contents.
 const CONTENT: &str = "brokkr.io/content";

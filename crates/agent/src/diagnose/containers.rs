@@ -1,4 +1,4 @@
-//! What the containers of one Pod tell: image, configuration, memory, crash, probe.
+//! Causes in the container statuses of one Pod: image, configuration, memory, crash, probe.
 
 use brokkr_api::reason::Reason;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use super::request::Cluster;
 use crate::model::{Failure, FailureClass, StepResult};
 use crate::resource::{Kind, KindName, Served};
 
-/// So many are named; the rest is only counted.
+/// The number of objects that are named; the rest are counted.
 const NAMED: usize = 3;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -105,7 +105,7 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
     Ok(kinds)
 }
 
-/// What the API server serves. Read here and not by kube's discovery, which does not tell when a group is missing
+/// What the API server serves. Read here and not by kube's discovery, which does not show when a group is missing
 /// because the server behind it is away.
 #[derive(Deserialize)]
 struct Groups {

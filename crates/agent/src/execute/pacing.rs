@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// So long after the last refusal nothing is remembered of it.
 const QUIET: Duration = Duration::from_secs(30);
-/// Nobody is let down for longer than transient errors are borne (D2).
+/// The longest Retry-After that is obeyed (D2).
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
 /// What an answer says about the limit.
@@ -67,7 +67,7 @@ impl ConcurrencyLimit {
                 }
             }
             ServerLoad::Overloaded(pause) => {
-                // What was sent before the last cut tells nothing about the limit since.
+                // A request that was sent before the last cut says nothing about the present limit.
                 if self.cut_at.is_none_or(|at| sent >= at) {
                     self.allowed = (self.allowed / 2).max(1);
                     self.answers = 0;

@@ -97,7 +97,7 @@ impl Cluster {
         Self { client, slots, may_write: Arc::default(), metrics: Metrics::default() }
     }
 
-    /// The same, whose requests are counted here.
+    /// Counts its requests in these metrics.
     #[must_use]
     pub fn counted_by(self, metrics: &Metrics) -> Self {
         Self { metrics: metrics.clone(), ..self }

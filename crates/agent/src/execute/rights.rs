@@ -1,7 +1,7 @@
 //! Which rights are missing, known before the first write.
 //!
 //! A write without rights fails anyway; what this adds is that it is known for the whole stack at once, and that it is
-//! told verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
+//! named verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
 //! and a pure function reads them. RulesKey the server cannot list them all, there is no verdict.
 
 use std::collections::{BTreeMap, HashMap};

@@ -136,7 +136,7 @@ impl Writes {
             .await
     }
 
-    /// Takes our marks off; every value stays.
+    /// Removes our metadata; every value stays.
     pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", kind.object_path(key));
         self.change(Method::PATCH, kind, &path, MERGE, &ownership::remove_metadata(uid), StepResult::Released)

@@ -73,7 +73,7 @@ pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
     let partition = strategy.get("rollingUpdate").map_or(0, |rolling| count(rolling, "partition"));
     if text(strategy, "type") == "OnDelete" {
-        // Whether Pods are of the newest revision is up to whoever deletes the old ones.
+        // Whether Pods are of the newest revision depends on when the old ones are deleted.
         return all_ready(desired);
     }
     let updated = count(status, "updatedReplicas");

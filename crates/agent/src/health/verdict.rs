@@ -56,7 +56,7 @@ pub enum HealthState {
     Progressing,
     /// It will not get there by itself.
     Failed,
-    /// Held on purpose, half-way: it goes on when somebody lets it.
+    /// Paused on purpose: it continues when someone resumes it.
     Suspended,
     /// Being deleted.
     Terminating,

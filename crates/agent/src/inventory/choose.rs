@@ -1,6 +1,6 @@
 //! Which of a stack's records counts, if there are two.
 //!
-//! There are for a moment, when one that somebody deleted is copied to its other name; a crash makes the
+//! There are for a moment, when one that someone deleted is copied to its other name; a crash makes the
 //! moment longer.
 
 use kube::api::DynamicObject;

@@ -1,6 +1,6 @@
 //! Where the shards lie: ConfigMaps in the agent's namespace.
 //!
-//! A shard never changes and its name is never used again, so that whoever was told to delete one cannot
+//! A shard never changes and its name is never used again, so that a late deletion of one cannot
 //! hit another. It is garbage when no record names it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ impl ShardStore {
         Self { api: Api::namespaced(client.clone(), namespace), agent }
     }
 
-    /// A name that nobody has used: the run, what is in it, and chance.
+    /// Returns a name that was never used: the session, the digest and a random number.
     pub fn name(stack: StackId, session: i64, part: &Part) -> String {
         let chance: u32 = rand::random();
         format!("brokkr-inventory-{}-{session}-{}-{chance:08x}", tail(stack), &part.digest.to_string()[..12])
@@ -103,7 +103,7 @@ impl ShardStore {
         garbage.into_iter().zip(done).filter_map(failed).collect()
     }
 
-    /// Removes every shard of a stack whose record is gone.
+    /// Removes every shard of a stack after its record is deleted.
     pub async fn clear(&self, stack: StackId) -> Result<(), RequestError> {
         for map in list(&self.api, &format!("{KEPT_BY}={},{INVENTORY_OF}={stack}", self.agent)).await? {
             remove(&self.api, &map.name_any()).await?;

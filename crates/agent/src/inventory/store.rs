@@ -45,7 +45,7 @@ struct Known {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Somebody else wrote it since: read it again.
+    /// Another writer changed it since: read it again.
     #[error("the record was changed by somebody else")]
     Stale,
     #[error("the record cannot be read or written at the API server")]
@@ -78,7 +78,7 @@ impl Records {
         }
     }
 
-    /// Everything this agent owns, as the cluster knows it. What is on its way out, because somebody
+    /// Everything this agent owns, as the cluster knows it. What is being deleted, because someone
     /// deleted it by hand, is made again.
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
@@ -202,7 +202,7 @@ impl Records {
         let mut shards = Vec::new();
         let mut new = Vec::new();
         for part in parts {
-            // What the record names that is about to be replaced is there, and nobody removes it before.
+            // What the record names that is about to be replaced is there, and is not removed before.
             let there = known.shards.iter().find(|shard| shard.digest == part.digest);
             let shard = there.cloned().unwrap_or_else(|| {
                 let name = ShardStore::name(record.stack, record.session, part);
@@ -239,7 +239,7 @@ impl Records {
     }
 
     /// Drops the record of a stack of which nothing is left: takes the finalizer off, and deletes it if
-    /// nobody wrote since. Its shards go after it.
+    /// no one wrote since. Its shards are deleted after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
         let _lock = self.locks.lock(stack).await;
         if self.known().get(&stack).is_none_or(|known| known.version.is_none()) {

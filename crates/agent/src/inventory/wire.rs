@@ -21,7 +21,7 @@ use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
-/// E5: keeps a record that somebody deletes until it was copied, or the cleanup is done.
+/// E5: holds a record that someone deletes until it is copied, or the cleanup is done.
 pub const FINALIZER: &str = "brokkr.io/cleanup";
 /// A record that is on its way out is copied to the other name.
 const OTHER: &str = "-2";
@@ -144,7 +144,7 @@ pub fn record_name(stack_name: &str, stack: StackId) -> String {
     format!("{stack_name}-{}", tail(stack))
 }
 
-/// Where a record goes whose name is taken by one that is on its way out.
+/// Returns the other name of a record: it is used while the first one is being deleted.
 #[must_use]
 pub fn other_name(name: &str) -> String {
     name.strip_suffix(OTHER).map_or_else(|| format!("{name}{OTHER}"), ToOwned::to_owned)
@@ -191,7 +191,7 @@ pub fn to_object(
     Ok(object(name, agent, record.version.clone(), serde_json::to_value(Object { spec, status })?))
 }
 
-/// What stands around every record: its label and its finalizer.
+/// Adds the labels and the finalizer of every record.
 #[must_use]
 pub fn object(name: &str, agent: AgentId, version: Option<String>, data: Value) -> DynamicObject {
     DynamicObject {

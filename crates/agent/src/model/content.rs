@@ -24,7 +24,7 @@ pub struct DesiredObject {
     pub rank: Rank,
     /// The kind that it makes known, if it is a definition.
     pub defines: Option<KindName>,
-    /// Deleted and made anew if a field that cannot be changed has to.
+    /// Deleted and recreated if an immutable field has to change.
     pub replace: bool,
 }
 

@@ -17,7 +17,7 @@ pub struct Failure {
 pub enum FailureClass {
     /// May succeed later without any change.
     Transient,
-    /// Will fail again until somebody changes something.
+    /// Will fail again until someone changes something.
     Permanent,
     /// What it needs is not there: a namespace, or its kind. Comes with an event, not with time.
     Missing,
@@ -27,7 +27,7 @@ pub enum FailureClass {
     Conflict,
 }
 
-/// A failure that stands, with when to try again.
+/// A failure, and when to try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryState {
     pub failure: Failure,

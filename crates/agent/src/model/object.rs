@@ -1,4 +1,4 @@
-//! A live object, as far as decisions need it, and whose it is.
+//! A live object, reduced to what decisions need, and its owner.
 //!
 //! There may be ten thousand of these, so what is the same for many is shared, and what has a short form is
 //! kept in it.
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::health::{Health, HealthState};
 
-/// The hash of our managedFields entry: while it stays, nobody changed a field of ours.
+/// The hash of our managedFields entry: while it is unchanged, no field of ours was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Fingerprint([u8; 16]);
@@ -124,7 +124,7 @@ pub struct SeenObject {
     pub version: u64,
     pub agent: Option<Uid>,
     pub stack: Option<Uid>,
-    /// Its marks are about this very object, not copied from another.
+    /// Its ownership metadata names this object; it is not a copy from another one.
     pub names_itself: bool,
     pub keep: bool,
     pub has_owner: bool,
@@ -152,13 +152,13 @@ impl SeenObject {
         !self.deleting && self.health_at(now).state == HealthState::Ready
     }
 
-    /// Carries our marks, and they are about this very object (not copied from another).
+    /// Returns whether the object carries the ownership metadata of this stack, not a copy from another object.
     #[must_use]
     pub fn belongs_to(&self, agent: AgentId, stack: StackId, _key: &Key) -> bool {
         self.names_itself && self.agent == Some(agent.into()) && self.stack == Some(stack.into())
     }
 
-    /// Whose it is, if it is some other stack's or agent's.
+    /// Returns the owner, if that is another stack or agent.
     #[must_use]
     pub fn other_owner(&self, agent: AgentId, stack: StackId, _key: &Key) -> Option<Owner> {
         if !self.names_itself {
@@ -172,7 +172,7 @@ impl SeenObject {
     }
 }
 
-/// Whose a resource is, if not ours.
+/// The other owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     Agent(String),

@@ -69,7 +69,7 @@ pub struct Record {
     pub version: Option<String>,
 }
 
-/// The Namespaces and definitions that were absent when a deployment object was first intended: what stands on them
+/// The Namespaces and definitions that were absent when a deployment object was first intended: what depends on them
 /// was absent, too; and D1 takes these Namespaces back, once, if it fails for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {

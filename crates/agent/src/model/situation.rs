@@ -23,9 +23,9 @@ pub trait Observed {
 pub trait OtherStacks {
     /// Another stack that has this resource in its record, or is about to, and what it means to do with it.
     fn holder(&self, key: &Key) -> Option<Holder>;
-    /// Another stack whose newest content names this resource.
+    /// Returns the name of another stack, if its newest content contains this object.
     fn successor(&self, key: &Key) -> Option<String>;
-    /// Whether another stack's newest content names something that stands on this Namespace or definition: it may put it
+    /// Returns whether another stack's newest content has an object in this Namespace, or of this definition: it may put it
     /// there at any moment, also after the inside was listed.
     fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
     /// Whether the newest content of some other stack is still on its way: it may name anything.

@@ -64,10 +64,10 @@ pub enum Step {
         uid: Option<Uid>,
         stamp: Stamp,
         why: ApplyReason,
-        /// It was seen before, and carried our marks.
+        /// It was seen before, with our ownership metadata.
         ours: bool,
     },
-    /// Who takes our fields away? A dry run that does not insist tells.
+    /// Find the field managers that change our fields: a dry run without force names them.
     FindRivals {
         desired: Arc<DesiredObject>,
         stamp: Stamp,
@@ -81,7 +81,7 @@ pub enum Step {
         kind: Kind,
         uid: Uid,
     },
-    /// Take our marks off and leave the object.
+    /// Remove our ownership metadata and leave the object.
     Release {
         key: Key,
         kind: Kind,
@@ -143,9 +143,9 @@ impl Step {
 pub enum ApplyReason {
     /// It is part of a delivery.
     Deliver,
-    /// Somebody changed it.
+    /// Someone else changed it.
     Repair,
-    /// Somebody changed it, and what is put back is not the newest content: that is refused, or on its way.
+    /// Someone else changed it, and an earlier content is put back: the newest one is refused, or not yet applied.
     PutBack,
     /// Nothing was seen; to be sure. It had this version before.
     Sweep { version: u64 },

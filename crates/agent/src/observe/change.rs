@@ -7,7 +7,7 @@ use brokkr_manifest::Key;
 use crate::model::{Prerequisite, SeenObject, Uid};
 use crate::resource::KindName;
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A list began: whatever is not heard of before it ends is gone.
@@ -16,11 +16,11 @@ pub enum Change {
     Present(Key, Box<SeenObject>),
     /// Deleted, or without our label now: ask before concluding anything.
     Gone(Key, Uid),
-    /// There is no such kind now, so nothing of it is there. Asked for again; a list tells when it is back.
+    /// There is no such kind now, so nothing of it is there. Asked for again; a list follows when it is back.
     Unserved(Arc<Part>),
     /// May not be watched, and why: what is there is not known. Asked for again.
     Unwatchable(Arc<Part>, String),
-    /// No longer watched, because nobody needs it. The last that is heard of it.
+    /// No longer watched, because no stack needs it. The last change of this part.
     Unwatched(Arc<Part>),
     /// Something happened to the definition or namespace of this name, be it ours or not.
     PrerequisiteChanged(Prerequisite, String),

@@ -1,7 +1,7 @@
 //! One task that follows one kind, whatever the API server does.
 //!
 //! ```text
-//! List ──(everything told)──► Watch ──(ended, failed)──► Watch from where it was
+//! List ──(complete)─────────► Watch ──(ended, failed)──► Watch from where it was
 //!   ▲                           │
 //!   └──(410, failed too often, asked to list again)──────┘
 //! ```
@@ -21,7 +21,7 @@ use super::tracked::Line;
 use crate::model::SeenObject;
 use brokkr_manifest::Key;
 
-/// A watch that cannot be resumed after so many tries starts over from a list.
+/// A watch that cannot be resumed after this many attempts starts over with a list.
 const RESUMES: u32 = 3;
 /// A watch that the server ends sooner than this was not one.
 const TOO_SHORT: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct Shared {
 #[derive(Clone)]
 pub enum Consumer {
     Index(Arc<Part>),
-    /// Whoever waits for a definition or a namespace of any owner.
+    /// Stacks that wait for a definition or namespace of any owner.
     Prerequisites(Prerequisite),
 }
 
@@ -73,7 +73,7 @@ enum Phase {
 struct Broken(Refusal, Phase);
 
 impl Follower {
-    /// Follows until nobody listens any more.
+    /// Follows until the receiver is closed.
     pub async fn follow(&mut self) {
         let mut phase = Phase::List;
         while !self.changes.is_closed() {

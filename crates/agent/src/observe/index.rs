@@ -46,12 +46,12 @@ struct PartState {
 pub struct OrphanObject {
     pub key: Key,
     pub uid: Uid,
-    /// The stack that its marks name.
+    /// The stack that its metadata names.
     pub stack: Option<Uid>,
 }
 
 impl Index {
-    /// Takes a change in; answers the keys whose picture changed.
+    /// Applies a change and returns the keys of the objects that changed.
     pub fn absorb(&mut self, change: Change) -> Vec<Key> {
         self.clock += 1;
         match change {
@@ -175,14 +175,14 @@ impl Index {
         parts.filter(|part| part.complete).count()
     }
 
-    /// Objects with our label and marks of their own that no inventory has: left over from something that
-    /// went wrong. They are told about, never deleted.
+    /// Returns objects with our label and metadata that are in no inventory, left over from something that
+    /// went wrong. They are logged, never deleted.
     #[must_use]
     pub fn orphans(&self, owned: impl Fn(&Key) -> bool) -> Vec<OrphanObject> {
         let live = self.kinds.iter().flat_map(|(kind, of)| {
             of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
         });
-        // What is on its way out, or collected by its owner's controller, is nobody's leak.
+        // What is on its way out, or collected by its owner's controller, is not leaked.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
             .map(|(key, seen)| OrphanObject { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
             .collect()

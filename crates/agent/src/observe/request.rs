@@ -29,7 +29,7 @@ pub struct Source {
     pub client: Client,
     pub kind: Kind,
     pub namespace: Option<Arc<str>>,
-    /// None: everything of the kind, whoever it belongs to.
+    /// None: every object of the kind, whatever its owner.
     pub selector: Option<String>,
     pub metadata_only: bool,
     pub timing: WatchTiming,

@@ -39,7 +39,7 @@ impl Default for WatchTiming {
 }
 
 impl WatchTiming {
-    /// How long to wait after so many failures in a row; not at all after none.
+    /// Returns the delay after this many failures in a row; zero after none.
     #[must_use]
     pub fn backoff(&self, failures: u32) -> Duration {
         Backoff::new(self.first, self.longest).jittered(failures)

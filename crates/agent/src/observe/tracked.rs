@@ -217,7 +217,7 @@ impl ManagedFields {
     }
 }
 
-/// Whoever wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
+/// Returns the field manager that wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
 fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) -> Option<Arc<str>> {
     let since = ours.and_then(|ours| ours.time);
     let last = entries

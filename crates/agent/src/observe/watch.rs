@@ -21,7 +21,7 @@ use crate::model::{Prerequisite, prerequisite_kind};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, KindName};
 
-/// So many lists are under way at once.
+/// The number of lists that run at the same time.
 const LISTS: usize = 5;
 
 pub struct Watches {
@@ -100,7 +100,7 @@ impl Watches {
         }
     }
 
-    /// Stops the watches of kinds that nobody needs. Each ends with [`Change::Unwatched`].
+    /// Stops the watches of kinds that no stack needs. Each ends with [`Change::Unwatched`].
     pub fn retain(&mut self, desired: &BTreeSet<KindName>) {
         self.ending.retain(|_, tasks| tasks.iter().any(|task| !task.is_finished()));
         let (ending, running) = (&mut self.ending, &mut self.running);
@@ -144,7 +144,7 @@ impl Watches {
     }
 
     /// Tells of everything that happens to definitions or namespaces, from now until [`Self::unwatch_prerequisite`].
-    /// What is there already is told first, so that nothing falls between waiting and watching.
+    /// Existing objects are reported first, so that no change is missed between waiting and watching.
     pub fn watch_prerequisite(&mut self, prerequisite: Prerequisite) {
         if self.blocked_on.contains_key(&prerequisite) {
             return;
@@ -194,7 +194,7 @@ impl Drop for Watches {
     }
 }
 
-/// Follows until told to stop. A bug in here must not leave a kind unwatched without a word.
+/// Follows until it is cancelled. A panic must not leave a kind unwatched silently.
 async fn supervise(mut follower: Follower, stop: CancellationToken, after: Vec<JoinHandle<()>>) {
     for task in after {
         let _ = task.await;

@@ -27,7 +27,7 @@ pub fn absorb(
     if let Some(key) = step.key() {
         progress.repairs.unswept.remove(key);
     }
-    // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
+    // Reading an object is part of the waiting: no event may report that it is gone.
     if !matches!(step, Step::ReadObject { .. }) {
         progress.waiting_since = None;
     }
@@ -66,7 +66,7 @@ pub fn absorb(
             progress.delivery.earlier_requested = true
         }
         (Step::ReadObject { key, .. }, StepResult::ObjectRead(seen)) => {
-            // A look answers for looks: without this, what fails again and again would never be waited for, or told.
+            // A read only answers reads: otherwise a failing apply would never be waited for, or reported.
             if !progress.failures.objects.get(key).is_some_and(|retry| retry.of_apply) {
                 progress.failures.objects.remove(key);
             }
@@ -79,7 +79,7 @@ pub fn absorb(
         (Step::CheckRights { .. }, StepResult::RightsChecked(lacking)) => {
             progress.lookups.missing_rights = Some(lacking.clone());
         }
-        // No verdict: the writes themselves will tell.
+        // No verdict: the writes themselves will show.
         (Step::CheckRights { .. }, StepResult::Failed(_)) => {
             progress.lookups.missing_rights = Some(Vec::new())
         }
@@ -132,7 +132,7 @@ pub fn absorb(
                 } else if *ours && entry.uid.is_none() {
                     // Written by a run that ended before it could record so: what it intended is what it is.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
-                    // Somebody was faster, or made it anew: it is theirs, adopted.
+                    // Someone else created it first, or recreated it: adopted.
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());
@@ -176,7 +176,7 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
     if matches!(step, Step::Fetch) {
         progress.failures.fetch = Some(retry(progress.failures.fetch.as_ref(), failure, now));
     }
-    // Not about an object: whoever carries the step out decides when it is tried again.
+    // Not about an object: the stack state decides when to try again.
     let Some(key) = step.key() else { return };
     // Not what we thought it was, or unknown whether it was carried out: ask again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {

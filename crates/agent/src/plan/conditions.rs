@@ -20,13 +20,13 @@ use crate::model::Stage;
 /// What the conditions follow from.
 #[derive(Clone, Debug)]
 pub struct ConditionInputs<'a> {
-    /// As they were told last.
+    /// As they were reported last.
     pub previous: &'a [Condition],
     /// The deployment object that is desired.
     pub sequence: SequenceId,
     pub content: ContentState<'a>,
     pub stage: Stage,
-    /// What stands in the way of writing it, the most telling first.
+    /// Failed requests, the most specific one first.
     pub failures: &'a [ObjectProblem<'a>],
     /// Resources that are ready, of `total`.
     pub ready: u32,

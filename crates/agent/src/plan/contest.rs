@@ -1,4 +1,4 @@
-//! Drift, and objects that somebody else changes as often as they are repaired.
+//! Drift, and objects that another manager changes as often as they are repaired.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 /// The quiet time after which earlier repairs of an object are forgotten.
 pub(super) const TRUCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Put back so often, and so lately, that somebody must be at work against us.
+/// Returns whether an object was repaired so often, and so recently, that another manager must be changing it.
 #[must_use]
 pub fn is_contested(fight: &Fight, now: Timestamp) -> bool {
     fight.rounds >= CONTESTED_AFTER && !due(fight.last + TRUCE, now)
 }
 
-/// A resource that somebody else changes as often as it is put back.
+/// An object that another manager changes as often as it is repaired.
 pub struct Contested<'a> {
     pub key: &'a Key,
     pub rounds: u32,

@@ -32,7 +32,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .or_else(|| preflight::intend(situation, content))
         .or_else(|| prerequisites::apply(situation, content))
         .or_else(|| write::validate(situation, content))
-        // A dry run tells what exists after all: it may turn out to be another's.
+        // A dry run shows what exists after all: it may belong to another stack.
         .or_else(|| preflight::inspect_existing(situation, content))
         .or_else(|| preflight::refuse(situation, content))
         .or_else(|| write::stop_if_invalid(situation, content))
@@ -42,7 +42,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .unwrap_or_else(|| settle(situation, content))
 }
 
-/// A content that cannot be had or read is told at once if that is final, else when it lasts.
+/// A content that cannot be fetched or read is reported at once if that is final, otherwise when it lasts.
 fn fetch(situation: &Situation<'_>) -> Plan {
     match &situation.progress.failures.fetch {
         Some(retry) if !due(retry.retry_at, situation.now) => {

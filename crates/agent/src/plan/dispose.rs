@@ -25,7 +25,7 @@ enum Disposal {
 }
 
 /// Disposes of these resources, group by group; `None` once all are gone or left on purpose.
-/// `needed_by` names a resource that stays and stands on the one in question.
+/// `needed_by` returns an object that stays and depends on the one in question.
 pub(super) fn all(
     situation: &Situation<'_>,
     stage: Stage,
@@ -74,7 +74,7 @@ fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) 
     let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
     let message = report::summary(&blockers);
     let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
-    // Without our label no event tells that it went: look again, often at first.
+    // Without our label no event reports its deletion: read it again, often at first.
     let reported = plan.wake_at.is_none();
     plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
@@ -96,7 +96,7 @@ fn dispose(
         }
         (None, Some(None)) => return Disposal::Done,
         (None, Some(Some(seen))) if was_applied(entry, seen) => seen,
-        // C5: somebody made another object under that name, or it was never written by us.
+        // C5: someone else created another object with that name, or it was never written by us.
         (None, Some(Some(_))) => return Disposal::Done,
     };
     let stack = situation.goal.target.stack_id;

@@ -1,4 +1,4 @@
-//! Whose is it? Decided, and put into the record, before anything is written.
+//! Checks before the first write: rights and ownership. Then the intention is recorded.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Opti
     inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
 }
 
-/// Of what was presumed absent, a dry run has told what exists after all.
+/// Reads what was presumed absent, where a dry run has shown that it exists.
 pub(super) fn inspect_existing(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, rest(content))
 }
@@ -31,7 +31,7 @@ fn rest(content: &Content) -> impl Iterator<Item = &Arc<DesiredObject>> + Clone 
     content.objects.values().filter(|desired| !is_prerequisite(&desired.key))
 }
 
-/// Could not exist before this delivery, because what it stands on comes with it and was not there.
+/// Returns whether the object cannot exist yet, because its namespace or definition comes with this delivery.
 fn presumed_absent(situation: &Situation<'_>, content: &Content, desired: &DesiredObject) -> bool {
     let made = |key: &Key| {
         let made =
@@ -62,7 +62,7 @@ fn inspect<'a>(
         key: desired.key.clone(),
         kind: desired.kind.clone(),
     };
-    // Refused by a dry run: whose it is may be the reason.
+    // Refused by a dry run: its owner may be the reason.
     let refused: Vec<Step> =
         unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(look).collect();
     if !refused.is_empty() {
@@ -79,7 +79,7 @@ enum Claim {
 
 /// What another stack of this agent no longer wants is handed over by our apply; everything else of others stays theirs.
 fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
-    // Its record is older than any mark on the object: it may be about to write it.
+    // A record is written before the object's metadata: that stack may be about to write the object.
     if let Some(holder) = situation.other_stacks.holder(key) {
         return match holder.intent {
             Intent::LetsGo => Claim::Free,

@@ -18,7 +18,7 @@ pub(super) struct Worst {
     pub reason: Reason,
     pub message: Message,
     state: HealthState,
-    /// Somebody was asked why.
+    /// Its cause was looked up.
     explained: bool,
 }
 
@@ -131,7 +131,7 @@ fn report_unready(
         return false;
     }
     if !due(since + DEGRADED_AFTER, situation.now) {
-        // Not told yet, and so not shown: it may be a repair that is just under way.
+        // Not reported yet: it may be a repair that is under way.
         next.ready = record.ready;
         *wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
         return false;
@@ -149,7 +149,7 @@ fn report_unready(
     true
 }
 
-/// Repairs are told together; a fight is told when it begins and when it is over.
+/// Repairs are reported together; a contest is reported when it begins and when it ends.
 fn report_repairs(
     situation: &Situation<'_>,
     record: &Record,

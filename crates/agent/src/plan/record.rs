@@ -53,7 +53,7 @@ pub(super) fn intention<'a>(
         let seen = existing(&desired.key);
         let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
             kind: desired.kind.clone(),
-            // Also if it carries our marks: whether it was there before them is not known without a record.
+            // Also if it carries our metadata: without a record it is unknown whether it existed before.
             origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
             uid: None,
             digest: None,
@@ -160,7 +160,7 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
         .map(|(key, because)| note(key, Reason::Left(because.clone())))
         .collect();
     let message = summary(&notes);
-    // What is left is what people have to know; what is gone proves itself behind it, as far as there is room.
+    // Objects that are left come first; deleted ones follow as far as the limit allows.
     let notes = [notes, gone].concat();
     // The removal's own sequence id, which an untargeted stack may share with what was applied.
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);

@@ -1,4 +1,4 @@
-//! A stack to remove: everything of it is deleted, and success is told only when it is seen to be gone.
+//! Removal of a stack: success is reported only when every object is seen to be gone.
 
 use std::collections::BTreeSet;
 

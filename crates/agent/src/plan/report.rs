@@ -21,7 +21,7 @@ const LONGEST_NOTE: usize = 400;
 /// The most reports that are kept for a broker that cannot be reached.
 const KEPT_REPORTS: usize = 50;
 
-/// The hops that the broker tells of.
+/// Returns the hops that the broker has announced.
 pub(super) fn announced(target: &TargetStack) -> Hops {
     Hops {
         published: Some(target.published_at),
@@ -49,7 +49,7 @@ pub(super) fn blocked(
     plan
 }
 
-/// Waits; what lasts longer than this is told once.
+/// Waits; what lasts longer than `patience` is reported once.
 pub(super) fn wait(
     situation: &Situation<'_>,
     stage: Stage,
@@ -181,7 +181,7 @@ pub(super) fn report(
     report.id = report.derived_id(situation.agent);
     record.outcome = Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
     record.reports.push(report);
-    // Bounded; what had to go leaves a mark on what came after it.
+    // Bounded; the next report counts the ones that were dropped.
     while record.reports.len() > KEPT_REPORTS {
         let lost = record.reports.remove(0);
         record.reports[0].dropped += lost.dropped + 1;

@@ -1,4 +1,4 @@
-//! Requests that may have failed before: when each is tried again, and when failing is told.
+//! Requests that may have failed before: when each is made again, and when a failure is reported.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) fn sync<'a>(
     (!missing.is_empty()).then(|| report::unwatched(situation, stage, missing))
 }
 
-/// One request for each object, except those whose last failure is too fresh.
+/// Returns one request for each object, except where the last failure is too recent.
 pub(super) fn requests<'a>(
     situation: &Situation<'_>,
     stage: Stage,
@@ -80,13 +80,13 @@ pub(super) fn is_final(failure: &Failure) -> bool {
     matches!(failure.class, FailureClass::Permanent | FailureClass::Immutable)
 }
 
-/// Will fail again until somebody changes something.
+/// Will fail again until someone changes something.
 pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool {
     situation.progress.failures.objects.get(key).is_some_and(|retry| is_final(&retry.failure))
 }
 
-/// Transient failures that have lasted too long are told, while they are still retried. What is missing
-/// (a namespace that comes with nobody) is told sooner: it seldom passes by itself.
+/// Transient failures that have lasted too long are reported, while they are still retried. A missing prerequisite
+/// (a namespace that no stack contains) is reported sooner: it rarely resolves by itself.
 #[must_use]
 pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
     if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {

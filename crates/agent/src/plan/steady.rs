@@ -1,5 +1,5 @@
 //! The steady state: nothing is asked of anybody. What others change is put back at once, and the
-//! health of the whole is told when it changes.
+//! health of the stack is reported when it changes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ownership::Stamp;
 
 /// How long a workload may be unready before its Pods are looked at, and when again.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
-/// So many of a stack are looked at.
+/// The number of workloads of a stack that are diagnosed.
 const DIAGNOSED: usize = 3;
 const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
 /// A sweep takes its time: it must not be felt.
@@ -23,7 +23,7 @@ const SWEPT_AT_ONCE: usize = 8;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
     if prune::lingers(record, content) {
-        // Handed over by now, or desired by nobody any more.
+        // Handed over by now, or no longer wanted by any stack.
         if let Some(plan) = prune::plan(situation, content) {
             return plan;
         }
@@ -54,7 +54,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     if situation.goal.fallback.is_some() {
         plan.steps.push(Step::ForgetContents { keep: content.sequence });
     }
-    // Health is told of the whole: not before the whole is seen.
+    // Health is reported for the whole stack: not before all of it is observed.
     if let Some(kind) = plan.watch.first() {
         plan.waiting_for = Some(Reason::CannotWatch { kind: kind.to_string() }.message());
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
@@ -113,7 +113,7 @@ pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     plan
 }
 
-/// Puts one resource back if it is not as it was applied; or tells when to look again.
+/// Returns the step that reverts a change by others, or the time to check again.
 #[must_use]
 pub fn repair(situation: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>) {
     repair_or_sweep(situation, key, false)
@@ -163,7 +163,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(situation.agent, record.stack, key).is_some() => (None, None),
         (Some(seen), _) if entry.uid.as_ref() == Some(&seen.uid) && entry.fields == seen.fields => {
-            // Somebody may have changed it in a way that no field manager tells of.
+            // Someone may have changed it in a way that managedFields do not show.
             if sweep { apply(Some(seen), ApplyReason::Sweep { version: seen.version }) } else { (None, None) }
         }
         (Some(seen), _) => apply(Some(seen), repair),

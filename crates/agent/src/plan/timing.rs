@@ -24,7 +24,7 @@ pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
 pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
 /// How long transient errors are retried before they are reported.
 pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
-/// What is missing and comes with nobody is told after this.
+/// A missing prerequisite that no stack contains is reported after this.
 pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(3);
 /// What is parked on a watch is tried again after this, should no event have come.
 pub const PARKED: SignedDuration = SignedDuration::from_secs(600);

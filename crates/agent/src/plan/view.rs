@@ -33,7 +33,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         .collect();
     let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
-    // What this very record tells of is applied with it.
+    // This record itself says that the delivery is applied.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
     let outcome = record.outcome.as_ref();
     let view = ConditionInputs {

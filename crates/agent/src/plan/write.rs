@@ -85,7 +85,7 @@ pub(super) fn objects<'a>(
     }
     let plan =
         requests(situation, stage, open.into_iter(), |desired| match existing(situation, &desired.key) {
-            // Opted in by its manifest: what cannot be changed is made anew.
+            // Allowed by its manifest: it is recreated where an immutable field changes.
             Some(seen) if situation.progress.delivery.replace.contains(&desired.key) => {
                 Step::Delete { key: desired.key.clone(), kind: desired.kind.clone(), uid: seen.uid.clone() }
             }
@@ -100,7 +100,7 @@ pub(super) fn objects<'a>(
             },
         });
     plan.or_else(|| {
-        // Without our label no event tells that it went: look again.
+        // Without our label no event reports its deletion: read it again.
         let reason = Reason::WaitingForDeletion;
         let message = reason.message_with(leaving?.for_people());
         let plan = report::wait(situation, stage, SLOW_AFTER, &reason, &message, Vec::new());

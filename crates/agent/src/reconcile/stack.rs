@@ -57,9 +57,9 @@ pub struct StackState {
     /// Its plan depends on what other stacks mean to do.
     pub depends_on_others: bool,
     stage: Option<Stage>,
-    /// The stage whose waiting is counted.
+    /// The stage for which the waiting time is counted.
     waits_at: Option<Stage>,
-    /// Resources whose picture changed since the last plan.
+    /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
     /// After a failure that is about no resource: how often, and when to try again.
@@ -72,7 +72,7 @@ impl StackState {
         Self { record: Some(record), ..Self::default() }
     }
 
-    /// Takes a target; an older one than what the record holds is refused, whatever we are told.
+    /// Sets the target. One that is older than the record is refused.
     pub fn set_target(&mut self, target: TargetStack) {
         let highest = self.record.as_ref().map(|record| record.sequence);
         let older = highest.is_some_and(|highest| target.sequence_id < highest);
@@ -243,7 +243,7 @@ impl StackState {
         self.stage = None;
     }
 
-    /// What was on its way out when it was looked at has to be looked at again: no event tells of it.
+    /// Forgets objects that were being deleted when they were read: no event reports their end.
     pub fn forget_deleting(&mut self) {
         self.progress.lookups.objects.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
     }
@@ -350,7 +350,7 @@ impl StackState {
     }
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
-        // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
+        // Reading an object is part of the waiting: no event may report that it is gone.
         let looks =
             !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::ReadObject { .. }));
         if !looks && self.waits_at != Some(plan.stage) {

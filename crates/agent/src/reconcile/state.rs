@@ -1,4 +1,4 @@
-//! The state: every stack's state beside each other, what is seen, and who has to decide anew.
+//! The state of the reconciler: all stacks, the observed objects, and the stacks that need a new plan.
 //!
 //! What the reconciler knows, without its tasks, channels and clock. So the simulator plays this very code, and
 //! what a crash loses is exactly this.
@@ -25,7 +25,7 @@ pub struct ReconcilerState {
     pub index: Index,
     pub stacks: BTreeMap<StackId, StackState>,
     claims: Claims,
-    /// Stacks whose newest content is on its way.
+    /// Stacks with a newest content that is not fetched yet.
     unread: BTreeSet<StackId>,
     dirty: BTreeSet<StackId>,
 }
@@ -122,7 +122,7 @@ impl ReconcilerState {
         self.dirty.extend(all);
     }
 
-    /// What a stack wants changed, or became known: who waits for that decides anew.
+    /// The desired objects of a stack changed, or became known: stacks that wait for that plan again.
     fn update_claims(&mut self, id: StackId) {
         let goal = self.stacks.get(&id).and_then(|stack| stack.goal.as_ref());
         match goal {
@@ -147,7 +147,7 @@ impl ReconcilerState {
         }
     }
 
-    // ── what the watches tell ──
+    // ── changes from the watches ──
 
     /// Takes a change in. Answers whether something may be there that no record has.
     pub fn on_change(&mut self, change: Change) -> bool {
@@ -183,7 +183,7 @@ impl ReconcilerState {
         listed || unclaimed
     }
 
-    /// E5: a record that somebody deletes is made again, at once.
+    /// E5: a record that someone deletes is created again at once.
     fn on_record_changed(&mut self, change: &Change) {
         let key = match change {
             Change::Present(key, seen) if seen.deleting => key,
@@ -213,7 +213,7 @@ impl ReconcilerState {
         }
     }
 
-    /// What carries our marks and is in no record.
+    /// Returns objects that carry our metadata and are in no record.
     #[must_use]
     pub fn orphans(&self) -> Vec<OrphanObject> {
         self.index.orphans(|key| self.claims.holders(key).next().is_some())
@@ -237,7 +237,7 @@ impl ReconcilerState {
         }
     }
 
-    /// Everything is gone over once more. Answers the kinds that somebody has or wants something of.
+    /// Checks every object once more. Returns the kinds that some stack has or wants.
     pub fn sweep(&mut self) -> BTreeSet<KindName> {
         self.stacks.values_mut().for_each(StackState::sweep);
         self.mark_all_dirty();
@@ -303,7 +303,7 @@ impl ReconcilerState {
                 finished.dropped = true;
             }
             (Step::Fetch, _) => self.update_claims(id),
-            // Handed over, or out of the way: the watch will tell nothing new of what this answer told.
+            // Handed over or deleted: the watch will report nothing new about it.
             (Step::Apply { .. } | Step::Delete { .. }, _) => self.mark_dependents_dirty(id),
             _ => {}
         }

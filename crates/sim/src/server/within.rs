@@ -10,7 +10,7 @@ use super::Server;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
-    /// Deletes as the API server does: at once, or marked until whoever holds it lets go.
+    /// Deletes as the API server does: at once, or marked until its finalizers are removed.
     pub(crate) fn begin_delete(&mut self, key: &Key) {
         let now = self.now;
         let kind = KindName::of(key);
@@ -54,7 +54,7 @@ impl Server {
         Some(object.since + self.pace * 2).filter(|shown| *shown > self.now)
     }
 
-    /// Everything inside was told to go, and has not gone yet.
+    /// Everything inside is being deleted.
     fn waits_for_its_inside(&self, prerequisite: &Key) -> bool {
         let mut inside = self.inside(prerequisite).peekable();
         is_prerequisite(prerequisite)

@@ -77,7 +77,7 @@ impl World {
         if self.broker.away {
             return StepResult::Failed(refusal(FailureClass::Transient, Reason::BrokerUnreachable));
         }
-        // What was deleted or untargeted meanwhile is to be removed from now on: whoever waits is answered.
+        // What was deleted or untargeted meanwhile is to be removed from now on: the next poll is answered.
         let is_news = self.broker.held.insert(request.stack) && self.broker.desired(request.stack).is_none();
         self.broker.changed |= is_news;
         self.run.held.insert(request.stack);

@@ -34,7 +34,7 @@ impl World {
         list
     }
 
-    /// All watches break: what was not delivered never is, and a new list tells what is there now.
+    /// All watches break: what was not delivered never is, and a new list shows what is there now.
     pub fn break_watches(&mut self) {
         let kinds: Vec<KindName> = self.run.watches.keys().cloned().collect();
         for kind in kinds {

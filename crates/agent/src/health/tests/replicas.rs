@@ -281,6 +281,6 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
             (Progressing, "GenerationNotObserved", unseen, json!({ "replicas": 2 }), json!(null)),
         ],
     );
-    // Of the same group, but nobody observes it.
+    // Of the same group, but no controller observes it.
     expect("apps/ControllerRevision", &[(Ready, "Applied", "applied", json!(null), json!(null))]);
 }

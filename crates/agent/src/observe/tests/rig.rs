@@ -19,7 +19,7 @@ pub struct Rig {
     pub server: Server,
     pub watches: Watches,
     pub index: Index,
-    /// What was told, in order, in a few words each.
+    /// The changes so far, in order, in a few words each.
     pub told: Vec<String>,
     changes: mpsc::Receiver<Change>,
 }
@@ -64,7 +64,7 @@ impl Rig {
         Self { server, watches, index: Index::default(), told: Vec::new(), changes }
     }
 
-    /// Takes in what the watches tell until something is so.
+    /// Applies changes until a condition holds.
     pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         while !so(self) {

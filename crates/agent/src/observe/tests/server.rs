@@ -206,7 +206,7 @@ impl World {
         object
     }
 
-    /// Sends a line to whoever watches, and remembers it for those who come back.
+    /// Sends a line to the open watches, and stores it for those that resume.
     pub fn happened(&mut self, path: &str, what: &str, object: Value) {
         let line = json!({"type": what, "object": object});
         self.past.push((self.version, path.to_owned(), line.clone()));
@@ -294,7 +294,7 @@ fn framed(line: &Value) -> Bytes {
     Bytes::from(format!("{line}\n"))
 }
 
-/// An answer whose body goes on for as long as the stream does.
+/// An answer with a body that lasts as long as the stream.
 fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<StepResult> {
     let frames = lines.flat_map(|line| BodyStream::new(Full::new(line)));
     Response::new(StreamBody::new(frames).boxed_unsync())
