@@ -142,7 +142,7 @@ impl Admin {
         brokkr_metrics::gauge(
             &mut registry,
             "ready",
-            "1 once it has joined and its target state is being carried out",
+            "1 once the agent has joined and reconciles its target state",
             usize::from(health.is_ready()),
         );
         // Before the reconciler runs there are none, and still the same series.

@@ -18,8 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::model::FailureClass;
-use crate::model::{ApplyReason, Step, StepResult};
+use crate::model::{ApplyReason, FailureClass, Step, StepResult};
 use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
@@ -94,7 +93,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A stack came to rest.
+    /// Counts a finished reconciliation.
     pub fn reconciled(&self, outcome: Outcome, took: Duration) {
         self.reconciles.get_or_create(&Ended { outcome: outcome.into() }).inc();
         self.durations.observe(took.as_secs_f64());
@@ -158,46 +157,46 @@ impl Metrics {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry, polling_interval: Duration) {
-        registry.register("reconciles", "Stacks that came to rest, by how", self.reconciles.clone());
+        registry.register("reconciles", "Finished reconciliations of stacks, by outcome", self.reconciles.clone());
         registry.register(
             "reconcile_duration_seconds",
-            "From when a stack had something to do until it was at rest",
+            "Duration of a reconciliation of a stack",
             self.durations.clone(),
         );
-        registry.register("steps", "Steps carried out, by what came of them", self.steps.clone());
+        registry.register("steps", "Executed steps, by result", self.steps.clone());
         registry.register("api_requests", "Requests to the API server for stacks", self.requests.clone());
         registry.register(
             "api_request_duration_seconds",
-            "Until the API server had answered a request for a stack",
+            "Duration of a request to the API server for a stack",
             self.request_durations.clone(),
         );
         registry.register(
             "drift_repairs",
-            "Objects put back after others changed them",
+            "Objects that were repaired after others changed them",
             self.repairs.clone(),
         );
-        registry.register("polls_failed", "Polls without a usable answer", self.polls_failed.clone());
+        registry.register("polls_failed", "Failed polls of the broker", self.polls_failed.clone());
         registry.register(
             "reports_waiting",
-            "Reports that the broker has not settled yet",
+            "Reports that the broker has not acknowledged yet",
             self.reports_waiting.clone(),
         );
         registry.register(
             "key_since_timestamp_seconds",
-            "Since when the agent has its key, in seconds since 1970",
+            "Time at which the agent got its key, in seconds since 1970",
             self.key_since.clone(),
         );
-        registry.register("key_life_seconds", "How old its key may become", self.key_life.clone());
+        registry.register("key_life_seconds", "Lifetime of the agent's key", self.key_life.clone());
         seconds(
             registry,
             "broker_silence_seconds",
-            "Since the broker last answered a poll",
+            "Time since the broker last answered a poll",
             self.silence().as_secs_f64(),
         );
         seconds(
             registry,
             "polling_interval_seconds",
-            "How long one poll waits",
+            "Time that one poll waits",
             polling_interval.as_secs_f64(),
         );
     }
@@ -209,22 +208,22 @@ pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     for (state, count) in &counts.stacks {
         stacks.get_or_create(&InState { state: (*state).into() }).set(*count);
     }
-    registry.register("stacks", "Stacks, by where they are", stacks);
+    registry.register("stacks", "Stacks, by phase", stacks);
     let conditions = Family::<Said, Gauge>::default();
     for ((condition, status), count) in &counts.conditions {
         let said = Said { condition: condition.to_string(), status: status.to_string() };
         conditions.get_or_create(&said).set(*count);
     }
-    registry.register("stack_conditions", "Stacks of which a condition is said", conditions);
-    gauge(registry, "objects", "Objects that stacks own here", counts.objects);
-    gauge(registry, "watches", "Watches that run", counts.watches);
-    gauge(registry, "watches_unsynced", "Watches that do not know what is there", counts.unsynced);
-    gauge(registry, "active", "1 if the broker has this agent ACTIVE", usize::from(counts.active));
+    registry.register("stack_conditions", "Stacks, by condition and status", conditions);
+    gauge(registry, "objects", "Objects that the stacks own", counts.objects);
+    gauge(registry, "watches", "Running watches", counts.watches);
+    gauge(registry, "watches_unsynced", "Watches without a complete list", counts.unsynced);
+    gauge(registry, "active", "1 if the agent is ACTIVE at the broker", usize::from(counts.active));
     gauge(
         registry,
-        "writes_blocked",
-        "1 if it writes nothing because another process claims to be this agent, or the broker went back in time",
-        usize::from(counts.writes_blocked.is_some()),
+        "writes_suspended",
+        "1 if the agent must not write: another process uses its identity, or the broker's database was set back",
+        usize::from(counts.writes_suspended.is_some()),
     );
 }
 

@@ -26,8 +26,7 @@ use crate::admin::Asked;
 use crate::broker_link::poll::BrokerMessage;
 use crate::inventory::wire;
 use crate::metrics::Metrics;
-use crate::model::{Prerequisite, Step, StepResult};
-use crate::model::{Record, Uid};
+use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
 use crate::observe::{Change, Watches};
 use counts::Counts;
 use passes::{Outcome, Passes};
@@ -48,7 +47,7 @@ pub struct Reconciler {
     /// What was said last was taken up.
     has_target_state: bool,
     /// Why nothing may be written, if so.
-    writes_blocked: Option<&'static str>,
+    writes_suspended: Option<&'static str>,
     /// Stacks that wait for a definition or namespace to come.
     blocked_on: BTreeMap<Prerequisite, BTreeSet<StackId>>,
     sweeps: Sweeps,
@@ -93,7 +92,7 @@ impl Reconciler {
             state: ReconcilerState::default(),
             active: false,
             has_target_state: false,
-            writes_blocked: None,
+            writes_suspended: None,
             blocked_on: BTreeMap::new(),
             sweeps,
             orphans: HashSet::new(),
@@ -175,12 +174,12 @@ impl Reconciler {
 
     fn on_broker_message(&mut self, news: BrokerMessage) {
         match news {
-            BrokerMessage::StopWriting(why) => self.writes_blocked = Some(why),
-            BrokerMessage::ResumeWriting => self.writes_blocked = None,
+            BrokerMessage::StopWriting(why) => self.writes_suspended = Some(why),
+            BrokerMessage::ResumeWriting => self.writes_suspended = None,
             BrokerMessage::BrokerUnreachable => self.continue_without_broker(),
             BrokerMessage::Target(envelope) => self.set_targets(*envelope),
         }
-        let may_write = self.active && self.writes_blocked.is_none();
+        let may_write = self.active && self.writes_suspended.is_none();
         if self.worker.cluster.allow_writes(may_write) != may_write && may_write {
             self.state.resume_writing();
         }
@@ -267,7 +266,7 @@ impl Reconciler {
 
     /// Asks the plan what to do now, and has it done.
     fn advance(&mut self, id: StackId) {
-        if !self.active || self.writes_blocked.is_some() {
+        if !self.active || self.writes_suspended.is_some() {
             return;
         }
         let context = AgentContext {
@@ -305,7 +304,7 @@ impl Reconciler {
             unsynced: self.watches.kept().saturating_sub(self.state.index.complete_parts()),
             active: self.active,
             has_target_state: self.has_target_state,
-            writes_blocked: self.writes_blocked,
+            writes_suspended: self.writes_suspended,
             ..Counts::none()
         };
         for stack in self.state.stacks.values() {

@@ -153,7 +153,7 @@ impl Broker {
 
     /// How often something was reported of a sequence id.
     #[must_use]
-    pub fn told(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
+    pub fn report_count(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
         let same = |report: &&Report| {
             report.stack_id == stack && report.sequence_id == sequence && report.transition == transition
         };

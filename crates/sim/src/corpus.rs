@@ -2,8 +2,7 @@
 //!
 //! Each entry has a namespace of its own, so that all can be played on one shared cluster.
 
-use brokkr_agent::model::StepResult;
-use brokkr_agent::model::{FailureClass, SeenObject, Uid as Known};
+use brokkr_agent::model::{FailureClass, SeenObject, StepResult, Uid as Known};
 use brokkr_agent::ownership::Stamp;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};

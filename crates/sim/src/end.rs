@@ -19,7 +19,7 @@ use crate::world::{Checked, World};
 pub struct End {
     pub objects: BTreeMap<Key, ObjectEnd>,
     pub records: BTreeMap<StackId, RecordEnd>,
-    pub told: BTreeSet<(StackId, SequenceId, Transition)>,
+    pub reported: BTreeSet<(StackId, SequenceId, Transition)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,11 +71,11 @@ impl End {
             (record.stack, end)
         });
         let lasting = [Transition::Applied, Transition::Removed];
-        let told = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
+        let reported = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
         Self {
             objects: objects.collect(),
             records: records.collect(),
-            told: told.map(|report| (report.stack_id, report.sequence_id, report.transition)).collect(),
+            reported: reported.map(|report| (report.stack_id, report.sequence_id, report.transition.clone())).collect(),
         }
     }
 }
@@ -123,11 +123,11 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
                 content.sequence
             ));
         };
-        let told = record.and_then(|record| record.outcome.as_ref());
-        let told = told.filter(|told| matches!(told.transition, Transition::Failed | Transition::Blocked));
-        return match told {
-            Some(told) if told.sequence == content.sequence => Ok(()),
-            _ => Err(format!("D4: {stack} has not {}, for {excuse}, and nobody was told", content.sequence)),
+        let reported = record.and_then(|record| record.outcome.as_ref());
+        let reported = reported.filter(|reported| matches!(reported.transition, Transition::Failed | Transition::Blocked));
+        return match reported {
+            Some(reported) if reported.sequence == content.sequence => Ok(()),
+            _ => Err(format!("D4: {stack} has not {}, for {excuse}, and no report says so", content.sequence)),
         };
     }
     for (key, desired) in &content.objects {

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use brokkr_agent::model::Record;
-use brokkr_agent::model::{ApplyReason, Step, StepResult};
+use brokkr_agent::model::{ApplyReason, Record, Step, StepResult};
 use brokkr_agent::resource::is_prerequisite;
 use brokkr_api::StackId;
 use brokkr_api::ids::Checksum;
@@ -162,19 +161,19 @@ impl Invariants {
         ensure(world.broker.held.contains(&next.stack) || world.broker.away, || {
             "A9: a record is written before the broker knows that the stack is held".to_owned()
         })?;
-        let told = |transition: Transition| {
+        let reported = |transition: Transition| {
             let new = |report: &&brokkr_api::report::Report| {
                 let already = kept.is_some_and(|kept| kept.reports.contains(*report));
                 report.transition == transition && !already && !world.broker.reports.contains_key(&report.id)
             };
             next.reports.iter().find(new)
         };
-        if let Some(report) = told(Transition::Applied) {
+        if let Some(report) = reported(Transition::Applied) {
             ensure(report.sequence_id == next.sequence && self.is_complete(world, next), || {
                 format!("D4: {} is reported applied, and not everything was", report.sequence_id)
             })?;
         }
-        if told(Transition::Removed).is_some() {
+        if reported(Transition::Removed).is_some() {
             ensure(kept.is_some_and(|kept| kept.removal.is_some()), || {
                 "E5: reported removed, and no removal was stored".to_owned()
             })?;
@@ -226,12 +225,12 @@ fn before_drop(world: &World, stack: StackId, record: Option<&Record>) -> Checke
     ensure(record.removal.is_some() && removed, || {
         "E5: a record is dropped, and nothing was removed".to_owned()
     })?;
-    let told = world.broker.reports.values().any(|report| {
+    let reported = world.broker.reports.values().any(|report| {
         report.stack_id == stack
             && report.transition == Transition::Removed
             && report.sequence_id == record.sequence
     });
-    ensure(told, || "E2: a record is dropped before the broker knows of the removal".to_owned())
+    ensure(reported, || "E2: a record is dropped before the broker knows of the removal".to_owned())
 }
 
 /// D1: what a failed delivery made is taken back. `keep` is about prune, and does not keep it.

@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use brokkr_agent::model::{Observed as _, Record, SeenObject};
-use brokkr_agent::model::{Plan, Prerequisite, Step, StepResult};
+use brokkr_agent::model::{Observed as _, Plan, Prerequisite, Record, SeenObject, Step, StepResult};
 use brokkr_agent::observe::Change;
 use brokkr_agent::reconcile::state::{AgentContext, ReconcilerState};
 use brokkr_agent::resource::{Kind, KindName, is_prerequisite};

@@ -101,8 +101,8 @@ impl Scene {
     }
 
     #[must_use]
-    pub fn told(&self, transition: Transition) -> Vec<&Report> {
-        let told = self.world.broker.reports.values();
-        told.filter(|report| report.stack_id == self.stack && report.transition == transition).collect()
+    pub fn reports(&self, transition: Transition) -> Vec<&Report> {
+        let reports = self.world.broker.reports.values();
+        reports.filter(|report| report.stack_id == self.stack && report.transition == transition).collect()
     }
 }

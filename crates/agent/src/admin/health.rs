@@ -39,7 +39,7 @@ impl Health {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_blocked.is_none())
+        matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_suspended.is_none())
     }
 
     fn told(&self, well: bool) -> Response<Full<Bytes>> {
@@ -63,7 +63,7 @@ impl Health {
 
 fn running(counts: &Counts, silence: Duration) -> Vec<(&'static str, String)> {
     let mut causes = Vec::new();
-    if let Some(why) = counts.writes_blocked {
+    if let Some(why) = counts.writes_suspended {
         causes.push(("session", format!("nothing is written: {why}")));
     }
     if !counts.has_target_state {

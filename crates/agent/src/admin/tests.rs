@@ -64,7 +64,7 @@ async fn it_is_ready_once_it_was_told_what_should_be_here_and_not_while_another_
     let twin = Rig::start().await;
     twin.answering(Counts {
         has_target_state: true,
-        writes_blocked: Some("a newer session serves"),
+        writes_suspended: Some("a newer session serves"),
         ..Counts::none()
     });
     let ready = twin.get("/readyz").await;

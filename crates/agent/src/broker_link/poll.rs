@@ -51,7 +51,7 @@ impl BrokerLink {
         let mut held = self.holds.subscribe();
         let mut etag: Option<String> = None;
         let mut failures = 0u32;
-        let mut writes_blocked = false;
+        let mut writes_suspended = false;
         loop {
             let now_held = held.borrow_and_update().clone();
             self.position = self.position.max(now_held.position);
@@ -72,8 +72,8 @@ impl BrokerLink {
                 Ok(poll) => {
                     failures = 0;
                     self.metrics.heard();
-                    if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && writes_blocked {
-                        writes_blocked = false;
+                    if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && writes_suspended {
+                        writes_suspended = false;
                         let _ = self.news.send(BrokerMessage::ResumeWriting);
                     }
                     match poll {
@@ -118,15 +118,15 @@ impl BrokerLink {
                             self.pause(&mut failures, retry_after).await;
                         }
                         Poll::Superseded => {
-                            self.stop_writing(&mut writes_blocked, "a newer session serves").await
+                            self.stop_writing(&mut writes_suspended, "a newer session serves").await
                         }
                         Poll::Tied => {
-                            self.stop_writing(&mut writes_blocked, "another process has the same session")
+                            self.stop_writing(&mut writes_suspended, "another process has the same session")
                                 .await;
                         }
                         Poll::Ahead => {
                             self.stop_writing(
-                                &mut writes_blocked,
+                                &mut writes_suspended,
                                 "the broker's database is older than what was seen",
                             )
                             .await;
@@ -191,10 +191,10 @@ impl BrokerLink {
         }
     }
 
-    async fn stop_writing(&mut self, writes_blocked: &mut bool, why: &'static str) {
-        if !*writes_blocked {
+    async fn stop_writing(&mut self, writes_suspended: &mut bool, why: &'static str) {
+        if !*writes_suspended {
             tracing::error!(why, "writes are suspended");
-            *writes_blocked = true;
+            *writes_suspended = true;
             let _ = self.news.send(BrokerMessage::StopWriting(why));
         }
         tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;

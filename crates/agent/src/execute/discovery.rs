@@ -13,8 +13,7 @@ use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
 use super::request::Cluster;
-use crate::model::StepResult;
-use crate::model::{Body, DesiredObject, Failure, FailureClass};
+use crate::model::{Body, DesiredObject, Failure, FailureClass, StepResult};
 use crate::ownership::REPLACE;
 use crate::resource::{Kind, KindName, Served};
 

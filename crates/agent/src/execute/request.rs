@@ -21,8 +21,7 @@ use super::classify;
 use super::pacing::{RequestSlots, ServerLoad};
 use crate::health;
 use crate::metrics::Metrics;
-use crate::model::StepResult;
-use crate::model::{Failure, FailureClass, SeenObject};
+use crate::model::{Failure, FailureClass, SeenObject, StepResult};
 use crate::observe::tracked;
 use crate::resource::Kind;
 

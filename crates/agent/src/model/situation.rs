@@ -29,7 +29,7 @@ pub trait OtherStacks {
     /// there at any moment, also after the inside was listed.
     fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
     /// Whether the newest content of some other stack is still on its way: it may name anything.
-    fn unread(&self) -> bool;
+    fn has_pending_content(&self) -> bool;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::change::{Change, Part};
 use super::request::{Lines, Refusal, Source};
 use super::served;
 use super::tracked::Line;
-use crate::model::SeenObject;
+use crate::model::{Prerequisite, SeenObject};
 use brokkr_manifest::Key;
 
 /// A watch that cannot be resumed after this many attempts starts over with a list.

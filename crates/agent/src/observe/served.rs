@@ -13,7 +13,7 @@ const STREAMING: (u32, u32) = (1, 34);
 
 /// Whether it is worth asking for a streaming list.
 pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
-    let Some(info) = request::<Info>(source, "/version").await? else { return Ok(false) };
+    let Some(info) = ask::<Info>(source, "/version").await? else { return Ok(false) };
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().unwrap_or(0)
@@ -29,7 +29,7 @@ pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
             "" => format!("/api/{version}"),
             group => format!("/apis/{group}/{version}"),
         };
-        let Some(list) = request::<APIResourceList>(source, &path).await? else { continue };
+        let Some(list) = ask::<APIResourceList>(source, &path).await? else { continue };
         let found = list
             .resources
             .into_iter()
@@ -52,7 +52,7 @@ async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> 
     if group.is_empty() {
         return Ok(vec!["v1".into()]);
     }
-    let Some(group) = request::<APIGroup>(source, &format!("/apis/{group}")).await? else {
+    let Some(group) = ask::<APIGroup>(source, &format!("/apis/{group}")).await? else {
         return Ok(Vec::new());
     };
     let preferred = group.preferred_version.map(|version| version.version);

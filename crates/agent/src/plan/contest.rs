@@ -25,6 +25,7 @@ pub fn is_contested(fight: &Fight, now: Timestamp) -> bool {
 }
 
 /// An object that another manager changes as often as it is repaired.
+#[derive(Clone, Debug)]
 pub struct Contested<'a> {
     pub key: &'a Key,
     pub rounds: u32,

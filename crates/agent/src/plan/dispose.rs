@@ -143,7 +143,7 @@ fn dispose(
     if situation.progress.cleanup.deleted.contains(key) {
         return Disposal::Wait(leaving(key, seen));
     }
-    if situation.other_stacks.unread() {
+    if situation.other_stacks.has_pending_content() {
         return Disposal::Wait(report::note(key, Reason::OtherContentPending));
     }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::ObjectNote;
-use brokkr_manifest::Key;
 
 use super::stop::{stop, stop_on_failures};
 use super::timing::{PREREQUISITE_TIMEOUT, due};

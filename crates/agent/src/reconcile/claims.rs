@@ -97,7 +97,7 @@ impl OtherStacks for OtherStacksView<'_> {
         self.stacks.iter().any(|(other, state)| *other != self.me && state.desires_object_in(prerequisite))
     }
 
-    fn unread(&self) -> bool {
+    fn has_pending_content(&self) -> bool {
         self.unread.iter().any(|other| *other != self.me)
     }
 }

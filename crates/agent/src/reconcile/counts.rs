@@ -32,7 +32,7 @@ pub struct Counts {
     /// The target state was heard, or it goes on without.
     pub has_target_state: bool,
     /// Why nothing is written, if it had to stop.
-    pub writes_blocked: Option<&'static str>,
+    pub writes_suspended: Option<&'static str>,
 }
 
 impl Counts {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
+use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
@@ -9,8 +10,10 @@ use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::counts::StackPhase;
-use crate::model::{FailureClass, Goal, Progress, Record, Situation};
-use crate::model::{Plan, Prerequisite, Stage, Step, StepResult};
+use crate::model::{
+    FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
+};
+use crate::model::progress::Repairs;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::retry::waits_for;
@@ -284,11 +287,9 @@ impl StackState {
 
     /// All but the fights: who fights over an object does so whatever the goal is.
     fn forget_progress(&mut self) {
-        self.progress = Progress {
-            fights: std::mem::take(&mut self.progress.repairs.fights),
-            rivals: std::mem::take(&mut self.progress.repairs.rivals),
-            ..Progress::default()
-        };
+        let Repairs { fights, rivals, .. } = std::mem::take(&mut self.progress.repairs);
+        let repairs = Repairs { fights, rivals, ..Repairs::default() };
+        self.progress = Progress { repairs, ..Progress::default() };
     }
 
     /// What to do now; `None` if something is under way that has to be answered first.

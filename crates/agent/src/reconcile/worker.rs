@@ -13,8 +13,7 @@ use crate::diagnose;
 use crate::execute::{Cluster, Rights, Writes};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
-use crate::model::{Content, DesiredObject, Failure, FailureClass, Record};
-use crate::model::{Step, StepResult};
+use crate::model::{Content, DesiredObject, Failure, FailureClass, Record, Step, StepResult};
 use crate::resource::Kind;
 
 #[derive(Clone)]

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use brokkr_agent::model::StepResult;
-use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, Uid};
+use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, StepResult, Uid};
 use brokkr_agent::ownership::Stamp;
 use brokkr_agent::resource::{KindName, object_ref};
 use brokkr_api::reason::Reason;
@@ -116,7 +115,10 @@ impl Server {
         if let Some(namespace) = &key.namespace {
             match self.objects.get(&namespace_key(namespace)) {
                 None => {
-                    return Err(refusal(FailureClass::Missing, Reason::NamespaceNotFound { namespace: None }));
+                    return Err(refusal(
+                        FailureClass::Missing,
+                        Reason::NamespaceNotFound { namespace: None },
+                    ));
                 }
                 Some(namespace) if namespace.is_deleting() => {
                     return Err(refusal(

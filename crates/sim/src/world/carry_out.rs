@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use brokkr_agent::model::{Content, Failure, FailureClass, Record};
-use brokkr_agent::model::{Step, StepResult};
+use brokkr_agent::model::{Content, Failure, FailureClass, Record, Step, StepResult};
 use brokkr_agent::resource::KindName;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::order;

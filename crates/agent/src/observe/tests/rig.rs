@@ -88,7 +88,7 @@ impl Rig {
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
             Change::PrerequisiteChanged(prerequisite, name) => {
-                format!("definition_changed {prerequisite:?} {name}")
+                format!("prerequisite changed {prerequisite:?} {name}")
             }
         });
         self.index.absorb(change);

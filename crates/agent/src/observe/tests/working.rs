@@ -85,7 +85,7 @@ async fn ground_is_watched_only_while_something_waits_for_it() {
     rig.watches.watch_prerequisite(Prerequisite::Namespace);
     rig.until("watched", |rig| rig.server.world().watched(NAMESPACES)).await;
     rig.server.world().put(NAMESPACES, "shop", "1");
-    rig.until("definition_changed", |rig| rig.times("definition_changed Namespaces shop") == 1).await;
+    rig.until("prerequisite changed", |rig| rig.times("prerequisite changed Namespace shop") == 1).await;
     assert_eq!(rig.server.asked(Ask::List), 1);
     assert!(rig.server.world().asked.iter().all(|(_, uri)| !uri.contains("labelSelector")));
     rig.watches.unwatch_prerequisite(Prerequisite::Namespace);
