@@ -58,7 +58,7 @@ impl ContentCache {
     }
 
     /// Keeps a content that was verified. Kept already, it writes nothing.
-    pub async fn keep(
+    pub async fn store(
         &self,
         stack: StackId,
         sequence: SequenceId,
@@ -106,7 +106,7 @@ impl ContentCache {
 
     /// Removes what is kept of a stack, but for these sequence ids and what they need. With none, all of
     /// it: to be called before the stack's record is dropped, so that a crash in between is found again.
-    pub async fn forget(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
+    pub async fn evict(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;
         for name in superfluous(&kept, keep) {
@@ -117,12 +117,12 @@ impl ContentCache {
 
     /// At start: removes what is kept of stacks that have no record. A crash may have come between the
     /// content and the record, and then nothing else would remove it.
-    pub async fn forget_others(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
+    pub async fn evict_unknown_stacks(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}", self.agent)).await?;
         let of =
             |secret: &PartialObjectMeta<Secret>| secret.labels().get(CONTENT_OF)?.parse::<StackId>().ok();
         for stack in kept.iter().filter_map(of).collect::<BTreeSet<_>>().difference(known) {
-            self.forget(*stack, &[]).await?;
+            self.evict(*stack, &[]).await?;
         }
         Ok(())
     }

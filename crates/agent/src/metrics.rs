@@ -157,7 +157,11 @@ impl Metrics {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry, polling_interval: Duration) {
-        registry.register("reconciles", "Finished reconciliations of stacks, by outcome", self.reconciles.clone());
+        registry.register(
+            "reconciles",
+            "Finished reconciliations of stacks, by outcome",
+            self.reconciles.clone(),
+        );
         registry.register(
             "reconcile_duration_seconds",
             "Duration of a reconciliation of a stack",

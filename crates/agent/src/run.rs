@@ -81,14 +81,14 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     // Should the memory have been lost, the records still know how often this agent started.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
     let remembered =
-        start.retry_until_done(Hop::Token, "raise the session count", || memory.start(earlier)).await;
+        start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = ContentCache::new(&requests, &arguments.namespace, agent);
     // Including stacks with unreadable records: they are not changed, and still held.
     let stacks = records.stacks();
     start
-        .retry_until_done(Hop::Rights, "tidy the contents that were kept", || async {
-            Ok(contents.forget_others(&stacks).await?)
+        .retry_until_done(Hop::Rights, "remove cached contents of unknown stacks", || async {
+            Ok(contents.evict_unknown_stacks(&stacks).await?)
         })
         .await;
     start.done().await;

@@ -75,7 +75,9 @@ impl End {
         Self {
             objects: objects.collect(),
             records: records.collect(),
-            reported: reported.map(|report| (report.stack_id, report.sequence_id, report.transition.clone())).collect(),
+            reported: reported
+                .map(|report| (report.stack_id, report.sequence_id, report.transition.clone()))
+                .collect(),
         }
     }
 }
@@ -124,10 +126,13 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
             ));
         };
         let reported = record.and_then(|record| record.outcome.as_ref());
-        let reported = reported.filter(|reported| matches!(reported.transition, Transition::Failed | Transition::Blocked));
+        let reported = reported
+            .filter(|reported| matches!(reported.transition, Transition::Failed | Transition::Blocked));
         return match reported {
             Some(reported) if reported.sequence == content.sequence => Ok(()),
-            _ => Err(format!("D4: {stack} has not {}, for {excuse}, and no report says so", content.sequence)),
+            _ => {
+                Err(format!("D4: {stack} has not {}, for {excuse}, and no report says so", content.sequence))
+            }
         };
     }
     for (key, desired) in &content.objects {

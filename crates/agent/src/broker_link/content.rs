@@ -35,7 +35,7 @@ impl ContentSource {
         let bytes = self.ask(target).await?;
         let content = read(cluster, &self.kinds, target, &bytes, target.parsed_digest).await?;
         self.contents
-            .keep(target.stack_id, target.sequence_id, target.checksum, target.parsed_digest, &bytes)
+            .store(target.stack_id, target.sequence_id, target.checksum, target.parsed_digest, &bytes)
             .await
             .map_err(|error| not_cached(&error))?;
         Ok(content)

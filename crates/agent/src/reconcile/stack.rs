@@ -10,10 +10,10 @@ use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::counts::StackPhase;
+use crate::model::progress::Repairs;
 use crate::model::{
     FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
 };
-use crate::model::progress::Repairs;
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::retry::waits_for;

@@ -44,7 +44,7 @@ impl Worker {
             Step::WriteRecord(record) => self.write_record(record).await,
             Step::DropRecord => self.drop_record(target).await,
             Step::ForgetContents { keep } => {
-                match self.content.contents.forget(target.stack_id, &[*keep]).await {
+                match self.content.contents.evict(target.stack_id, &[*keep]).await {
                     Ok(()) => StepResult::ContentsForgotten,
                     Err(error) => StepResult::Failed(content::not_cached(&error)),
                 }
@@ -146,7 +146,7 @@ impl Worker {
 
     /// The record goes last: whatever a crash leaves, it is still named.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
-        if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
+        if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
             return StepResult::Failed(content::not_cached(&error));
         }
         let (name, stack) = (&target.stack_name, target.stack_id);

@@ -9,8 +9,7 @@ use anyhow::{Context as _, Result};
 use brokkr_agent::execute::{Cluster as ApiServer, Writes};
 use brokkr_agent::fence;
 use brokkr_agent::grant;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::Uid;
+use brokkr_agent::model::{StepResult, Uid};
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::{Checksum, StackId};
@@ -61,11 +60,13 @@ impl Fixture {
             .await?;
         install(&cluster, &home, &["--impersonate", &format!("{space}/brokkr-shop")]).await?;
         let client = cluster.client_for(&home, ACCOUNT).await?;
-        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || {
-            match fence::stand(&client, &home, agent).await {
-                Ok(()) => Attempt::Done(()),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            }
+        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || match fence::ensure_active(
+            &client, &home, agent,
+        )
+        .await
+        {
+            Ok(()) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         })
         .await?;
         let maps = Api::namespaced(client.clone(), &space);
@@ -138,9 +139,9 @@ fn labelled(label: &str) -> Marks<'_> {
 /// The fence's words, with which it must have refused.
 fn refused(answer: Result<impl std::fmt::Debug, kube::Error>) -> String {
     match answer {
-        Err(kube::Error::Api(status)) if status.code == 422 => {
-            fence::said(&status.message).unwrap_or_else(|| panic!("not the fence: {status:?}")).to_owned()
-        }
+        Err(kube::Error::Api(status)) if status.code == 422 => fence::refusal_message(&status.message)
+            .unwrap_or_else(|| panic!("not the fence: {status:?}"))
+            .to_owned(),
         other => panic!("the fence let it pass, or somebody else refused: {other:?}"),
     }
 }
@@ -240,27 +241,31 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
 
     let shop = fixture.acting_as("brokkr-shop")?;
     for name in ["theirs", "foreign"] {
-        let Answer::Failed(failure) = shop.delete(&kind, &key(name)?, &fixture.uid(name).await?).await else {
+        let StepResult::Failed(failure) = shop.delete(&kind, &key(name)?, &fixture.uid(name).await?).await
+        else {
             panic!("{name} was deleted");
         };
         // What a report will say.
-        assert_eq!(failure.reason, "Fenced");
+        assert_eq!(failure.reason.code(), "Fenced");
         assert!(
-            failure.message.starts_with("the fence in the cluster refused it: this object"),
+            failure
+                .message
+                .to_string()
+                .starts_with("refused by Brokkr's admission policy in the cluster: this object"),
             "{failure:?}"
         );
     }
     let answer = shop.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await;
-    assert!(matches!(answer, Answer::DeleteAccepted), "{answer:?}");
+    assert!(matches!(answer, StepResult::DeleteAccepted), "{answer:?}");
 
     fixture.put("mine", labelled(&mine)).await?;
     let nobody = fixture.acting_as("brokkr-other")?;
-    let Answer::Failed(failure) = nobody.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
+    let StepResult::Failed(failure) = nobody.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
     else {
         panic!("acted as an account that was not installed");
     };
-    assert_eq!(failure.reason, "Forbidden");
-    assert!(failure.message.contains("impersonate"), "{failure:?}");
+    assert_eq!(failure.reason.code(), "Forbidden");
+    assert!(failure.message.to_string().contains("impersonate"), "{failure:?}");
     Ok(())
 }
 
@@ -299,7 +304,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
         refused(own_maps.patch(FENCE, &parameters, &Patch::Merge(change)).await);
     }
     refused(own_maps.delete(FENCE, &delete).await);
-    let again = fence::stand(&client, home, AgentId::generate()).await.expect_err("another agent");
+    let again = fence::ensure_active(&client, home, AgentId::generate()).await.expect_err("another agent");
     assert!(again.to_string().contains(&fixture.agent.to_string()), "{again:#}");
 
     // Its namespace it can neither adopt nor delete; other agents' things neither.

@@ -146,7 +146,7 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
     // Without a grant, a project other than the default one gets nothing.
     fixture.broker.offer(STACK, &fixture.manifest(["one".to_owned()], "1"))?;
     fixture.broker.amend(STACK, |target| target.project = "team".into())?;
-    fixture.wait_for_report(Transition::Blocked, "NoGrant").await?;
+    fixture.wait_for_report(Transition::Blocked, "NoAccount").await?;
     assert!(fixture.names().await?.is_empty());
 
     let mark = fixture.cluster.audit().mark()?;
@@ -166,7 +166,7 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
         target.project = "team".into();
         target.grant = Some(Grant { kinds: vec!["Secret".into()], ..granted(&fixture, account) });
     })?;
-    fixture.wait_for_report(Transition::Blocked, "NotGranted").await?;
+    fixture.wait_for_report(Transition::Blocked, "NotCovered").await?;
     fixture.broker.polls(3).await?;
     assert_eq!(fixture.names().await?, ["one"], "frozen: nothing written, nothing deleted");
 

@@ -229,7 +229,7 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     let messages: Vec<String> = missing
         .map_err(|failure| anyhow::anyhow!("{failure:?}"))?
         .into_iter()
-        .map(|note| note.message)
+        .map(|note| note.message.to_string())
         .collect();
     assert_eq!(
         messages,
@@ -243,7 +243,7 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     let missing = Rights::new(Scope::Cluster).missing(&writes, &objects[..1]).await;
     let messages = missing.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     assert_eq!(
-        messages[0].message,
+        messages[0].message.to_string(),
         format!("this agent may not list or watch configmaps in namespace {space}")
     );
     Ok(())
