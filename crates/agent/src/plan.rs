@@ -51,7 +51,7 @@ use brokkr_api::report::ObjectNote;
 use crate::grant;
 use crate::model::{Plan, Situation, Stage};
 
-/// What to do now.
+/// Returns what to do now.
 #[must_use]
 pub fn plan(situation: &Situation<'_>) -> Plan {
     view::with_conditions(situation, decide(situation))
@@ -73,7 +73,7 @@ fn decide(situation: &Situation<'_>) -> Plan {
     }
 }
 
-/// What a grant does not cover (any more) is frozen: nothing is written, nothing is deleted, nothing is put back.
+/// Freezes a stack that its grant does not cover: nothing is written, deleted or repaired.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {
     let target = &situation.goal.target;
     let notes = match grant::acting(target) {

@@ -1,8 +1,8 @@
 //! The reconciler: one task that decides, for every stack of this agent.
 //!
-//! It takes news of the broker, changes seen by the watches, and answers to its own requests, and puts them on its
-//! [`ReconcilerState`]; for each stack concerned it asks what to do now, and has the worker carry that out. Nothing here waits
-//! for a request, so one stack never holds up another (D5).
+//! It applies messages of the broker, changes from the watches and results of its own requests to its
+//! [`ReconcilerState`], makes a plan for each affected stack, and has the worker execute it. Nothing here waits
+//! for a request, so one stack never delays another (D5).
 
 pub mod claims;
 pub mod counts;
@@ -35,20 +35,20 @@ use state::ReconcilerState;
 pub use sweeps::Sweeps;
 pub use worker::Worker;
 
-/// Changes that are taken in before decisions are made on them.
+/// The number of changes that are applied before the next plan.
 const BATCH: usize = 256;
 
 pub struct Reconciler {
     worker: Worker,
     watches: Watches,
     state: ReconcilerState,
-    /// Nothing is written before the broker said that this agent is ACTIVE.
+    /// Nothing is written until the broker says that this agent is ACTIVE.
     active: bool,
-    /// What was said last was taken up.
+    /// A target state was received, or the agent continues without one.
     has_target_state: bool,
-    /// Why nothing may be written, if so.
+    /// Why writes are suspended, if they are.
     writes_suspended: Option<&'static str>,
-    /// Stacks that wait for a definition or namespace to come.
+    /// Stacks that wait for a definition or namespace.
     blocked_on: BTreeMap<Prerequisite, BTreeSet<StackId>>,
     sweeps: Sweeps,
     /// Orphaned objects that were logged.
@@ -68,7 +68,7 @@ pub struct Inbox {
     pub asked: mpsc::UnboundedReceiver<Asked>,
 }
 
-/// A step that was carried out.
+/// An executed step.
 pub struct Done {
     stack: StackId,
     step: Step,
@@ -108,7 +108,7 @@ impl Reconciler {
         reconciler
     }
 
-    /// What the last run left: watched at once, reported again, and continued when the broker answers.
+    /// Resumes a stack of the last run: watched at once, reported again, and continued when the broker answers.
     fn resume(&mut self, record: Record) {
         self.watches.ensure(record.inventory.values().map(|entry| &entry.kind));
         self.send(record.reports.clone());
@@ -264,7 +264,7 @@ impl Reconciler {
         }
     }
 
-    /// Asks the plan what to do now, and has it done.
+    /// Plans the next steps of a stack, and executes them.
     fn advance(&mut self, id: StackId) {
         if !self.active || self.writes_suspended.is_some() {
             return;

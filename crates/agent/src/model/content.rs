@@ -22,7 +22,7 @@ pub struct DesiredObject {
     pub digest: Checksum,
     pub wave: i64,
     pub rank: Rank,
-    /// The kind that it makes known, if it is a definition.
+    /// The kind that it defines, if it is a CustomResourceDefinition.
     pub defines: Option<KindName>,
     /// Deleted and recreated if an immutable field has to change.
     pub replace: bool,
@@ -50,30 +50,30 @@ pub struct Content {
     pub sequence: SequenceId,
     pub checksum: Checksum,
     pub objects: BTreeMap<Key, Arc<DesiredObject>>,
-    /// Kinds that a definition in this very content makes known, with that definition.
+    /// Kinds that a definition in the same content defines, with that definition.
     pub definitions: HashMap<KindName, Key>,
     pub fetched: Timestamp,
     pub verified: Timestamp,
 }
 
-/// The kinds that these objects make known.
+/// Returns the kinds that these objects define.
 #[must_use]
 pub fn definitions(objects: &BTreeMap<Key, Arc<DesiredObject>>) -> HashMap<KindName, Key> {
     let defined = |desired: &Arc<DesiredObject>| Some((desired.defines.clone()?, desired.key.clone()));
     objects.values().filter_map(defined).collect()
 }
 
-/// What the broker wants of a stack, and the content once it was fetched.
+/// The target of a stack, and its content once it is fetched.
 #[derive(Clone, Debug)]
 pub struct Goal {
     pub target: TargetStack,
     pub content: Option<Arc<Content>>,
-    /// What was applied before, until the new content is: its resources are still put back.
+    /// The content that was applied before; its objects are repaired until the new content is applied.
     pub fallback: Option<Arc<Content>>,
 }
 
 impl Goal {
-    /// The resource as it was last applied, be it by this content or by the one before.
+    /// Returns the object as it was last applied, by this content or by the one before.
     #[must_use]
     pub fn as_applied(
         &self,

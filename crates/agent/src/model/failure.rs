@@ -9,7 +9,7 @@ pub struct Failure {
     pub class: FailureClass,
     pub reason: Reason,
     pub message: Message,
-    /// The server's own wish for how long to wait.
+    /// The server's Retry-After.
     pub retry_after: Option<std::time::Duration>,
 }
 
@@ -19,11 +19,11 @@ pub enum FailureClass {
     Transient,
     /// Will fail again until someone changes something.
     Permanent,
-    /// What it needs is not there: a namespace, or its kind. Comes with an event, not with time.
+    /// A prerequisite is missing: a namespace, or its kind. An event resolves it, not time.
     Missing,
-    /// A field that cannot be changed would have to be.
+    /// The change needs a new value for an immutable field.
     Immutable,
-    /// The object is not what we thought: look again.
+    /// The object differs from what was known: read it again.
     Conflict,
 }
 
@@ -31,7 +31,7 @@ pub enum FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryState {
     pub failure: Failure,
-    /// Of an apply, be it a dry run: only another one answers it, whatever a look in between shows.
+    /// The failed request was an apply or a dry run: only another one of these resolves it, not a read.
     pub of_apply: bool,
     pub attempts: u32,
     pub since: Timestamp,

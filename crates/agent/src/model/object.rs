@@ -1,7 +1,6 @@
 //! A live object, reduced to what decisions need, and its owner.
 //!
-//! There may be ten thousand of these, so what is the same for many is shared, and what has a short form is
-//! kept in it.
+//! There may be ten thousand of these, so equal values are shared, and ids are stored in their short form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -117,7 +116,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// A live object, as far as decisions need it.
+/// A live object, reduced to what decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenObject {
     pub uid: Uid,
@@ -132,9 +131,9 @@ pub struct SeenObject {
     pub fields: Option<Fingerprint>,
     pub finalizers: Vec<String>,
     pub health: Arc<Health>,
-    /// What time alone will make of it: a grace that ends.
+    /// Its health after a grace period ends.
     pub later: Option<Box<(Timestamp, Arc<Health>)>>,
-    /// Who else wrote to it since we last did, how and when: the first to ask about when a field of ours is lost.
+    /// The field manager that wrote to it since our last apply, how and when.
     pub writer: Option<Arc<str>>,
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::object::{Fingerprint, Uid};
 use crate::resource::Kind;
 
-/// Whether a resource was there before Brokkr. Decides what may be done with a Namespace at the end.
+/// Whether an object existed before Brokkr. Decides whether a Namespace may be deleted at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -21,17 +21,17 @@ pub enum Origin {
     Adopted,
 }
 
-/// One line of the inventory.
+/// One entry of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub kind: Kind,
     pub origin: Origin,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// Of the manifest's object as it was last applied.
+    /// Digest of the manifest's object as it was last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Checksum>,
-    /// Of our own managedFields entry as the server answered our last apply.
+    /// Hash of our managedFields entry in the answer to our last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Fingerprint>,
 }
@@ -42,22 +42,22 @@ pub struct Record {
     pub project: String,
     pub stack: StackId,
     pub stack_name: String,
-    /// The highest sequence id that was ever intended. Never goes back.
+    /// The highest sequence id that was ever intended. Never decreases.
     pub sequence: SequenceId,
     /// Set while the stack is being removed.
     pub removal: Option<brokkr_api::envelope::Removal>,
-    /// What the resources are stamped with.
+    /// The checksum in the annotations of the objects.
     pub checksum: Option<Checksum>,
     pub stamp: SequenceId,
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
     pub inventory: BTreeMap<Key, Entry>,
-    /// As whom, and what, was written last: needed while the broker is away.
+    /// The grant of the last write: needed while the broker is unreachable.
     pub grant: Option<Grant>,
     pub made: Made,
     pub hops: Hops,
     pub outcome: Option<Outcome>,
-    /// What is said of the stack as a whole, each with its reason.
+    /// The conditions of the stack.
     pub conditions: Vec<Condition>,
     pub ready: u32,
     pub total: u32,
@@ -77,7 +77,7 @@ pub struct Made {
     pub prerequisites: BTreeSet<Key>,
 }
 
-/// The last thing that was reported, so that only transitions are.
+/// The last reported outcome, so that only changes are reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub transition: Transition,

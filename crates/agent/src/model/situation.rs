@@ -12,23 +12,23 @@ use super::progress::Progress;
 use super::record::{Origin, Record};
 use crate::resource::KindName;
 
-/// What is known of the cluster's live objects without asking.
+/// The live objects that the watches have observed.
 pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
     /// Whether everything of this kind that carries our label is known.
     fn synced(&self, kind: &KindName) -> bool;
 }
 
-/// The other stacks of this agent, as far as they matter to one.
+/// What a plan has to know about the other stacks of this agent.
 pub trait OtherStacks {
-    /// Another stack that has this resource in its record, or is about to, and what it means to do with it.
+    /// Returns another stack that has this object in its record, or is about to, and its intent.
     fn holder(&self, key: &Key) -> Option<Holder>;
     /// Returns the name of another stack, if its newest content contains this object.
     fn successor(&self, key: &Key) -> Option<String>;
     /// Returns whether another stack's newest content has an object in this Namespace, or of this definition: it may put it
-    /// there at any moment, also after the inside was listed.
+    /// there at any moment, also after the contained objects were listed.
     fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
-    /// Whether the newest content of some other stack is still on its way: it may name anything.
+    /// Returns whether the newest content of some other stack is not fetched yet: it may contain any object.
     fn has_pending_content(&self) -> bool;
 }
 
@@ -36,14 +36,14 @@ pub trait OtherStacks {
 pub struct Holder {
     pub name: String,
     pub intent: Intent,
-    /// Goes on to the successor: who created a Namespace decides what may become of it.
+    /// Passed on to the successor: only a Namespace that Brokkr created may be deleted.
     pub origin: Option<Origin>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     Keeps,
-    /// Not known before its newest content is, or before its own request is answered.
+    /// Unknown until its newest content is fetched, or its own request is answered.
     Undecided,
     LetsGo,
 }

@@ -20,18 +20,18 @@ use crate::resource::{Kind, Served};
 /// One request.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Tell the broker that this stack is held, before the first write for it.
+    /// Announce to the broker that this agent holds the stack, before the first write for it.
     Hold,
     /// Get, verify, parse and resolve the content.
     Fetch,
-    /// Get the content that was applied before, as it was kept: what is there of it is still to be put back.
+    /// Get the previously applied content from the cache: its objects are still repaired.
     FetchEarlier {
         sequence: SequenceId,
     },
     WriteRecord(Box<Record>),
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
-    /// Contents of this stack that are no longer needed, but for this one.
+    /// Evict the cached contents of this stack, except this one.
     ForgetContents {
         keep: SequenceId,
     },
@@ -49,7 +49,7 @@ pub enum Step {
     CheckRights {
         content: Arc<Content>,
     },
-    /// List what is inside a namespace or definition.
+    /// List the objects in a namespace, or of a definition.
     ListContained {
         key: Key,
         kind: Kind,
@@ -72,7 +72,7 @@ pub enum Step {
         desired: Arc<DesiredObject>,
         stamp: Stamp,
     },
-    /// Why is it not ready? Its Pods know.
+    /// Read its Pods and events to find out why it is not ready.
     Diagnose {
         desired: Arc<DesiredObject>,
     },
@@ -91,7 +91,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The resource that it is about, if it is about one.
+    /// Returns the object that the step is about, if any.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -147,11 +147,11 @@ pub enum ApplyReason {
     Repair,
     /// Someone else changed it, and an earlier content is put back: the newest one is refused, or not yet applied.
     PutBack,
-    /// Nothing was seen; to be sure. It had this version before.
+    /// A periodic check; no change was observed. It had this version before.
     Sweep { version: u64 },
 }
 
-/// What the answer to a step means.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub enum StepResult {
     Held,
@@ -164,7 +164,7 @@ pub enum StepResult {
     ContentsForgotten,
     ObjectRead(Option<SeenObject>),
     Contained(Vec<String>),
-    /// Would be accepted; and whether it would change something that is there.
+    /// The dry run succeeded; `exists` says whether the object exists.
     Valid {
         exists: bool,
     },
@@ -182,7 +182,7 @@ pub enum StepResult {
     Failed(Failure),
 }
 
-/// Where the stack is on its way.
+/// The stage of a delivery or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Announce,
@@ -203,19 +203,19 @@ pub enum Stage {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub stage: Stage,
-    /// May be carried out at the same time.
+    /// Steps that may run concurrently.
     pub steps: Vec<Step>,
     /// Kinds that have to be watched to go on.
     pub watch: BTreeSet<Kind>,
-    /// What has to on_prerequisite_changed before it can go on.
+    /// What has to change before it can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
-    /// What is being waited for, for people.
+    /// What it waits for, for logs.
     pub waiting_for: Option<Message>,
     /// Something that was applied is not ready.
     pub unready: bool,
-    /// It depends on what other stacks of this agent mean to do: plan again when they decide.
+    /// It depends on the plans of other stacks of this agent: plan again when they change.
     pub depends_on_others: bool,
 }
 

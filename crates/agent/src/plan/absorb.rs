@@ -1,4 +1,4 @@
-//! What the answer to a step changes in the record and in the progress.
+//! Applies the result of a step to the record and to the progress.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ use crate::model::{
 };
 use crate::resource::is_prerequisite;
 
-/// How often something that is missing is asked for again before only an event helps.
+/// The number of quick retries for a missing prerequisite; after that only an event triggers a retry.
 const QUICK_TRIES: u32 = 4;
 
-/// Takes an answer in. `record` is the one that the cluster holds, as far as known.
+/// Applies a result. `record` is the one in the cluster, as far as known.
 pub fn absorb(
     progress: &mut Progress,
     record: &mut Option<Record>,
@@ -43,7 +43,7 @@ pub fn absorb(
                 progress.repairs.count = 0;
                 progress.repairs.reported_at = Some(now);
             }
-            // Repairs may have gone on beside a mere report; what they learnt is newer.
+            // Repairs may have run while a report was written; their inventory is newer.
             let what = |record: &Record| {
                 let made = record.made.clone();
                 (record.sequence, record.applied, record.removal, record.checksum, made)
@@ -55,7 +55,7 @@ pub fn absorb(
                 written.inventory = known.inventory;
             }
             if written.applied == Some(written.sequence) && written.removal.is_none() {
-                // Only a delivery asks for these; they would be two more copies of every key.
+                // Only a delivery needs these; they would be two more copies of every key.
                 progress.delivery.validated = HashSet::new();
                 progress.delivery.written = HashSet::new();
             }
@@ -130,7 +130,7 @@ pub fn absorb(
                 if *created {
                     entry.origin = Origin::Created;
                 } else if *ours && entry.uid.is_none() {
-                    // Written by a run that ended before it could record so: what it intended is what it is.
+                    // Written by a run that ended before it could record it: its intention holds.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
                     // Someone else created it first, or recreated it: adopted.
                     entry.origin = Origin::Adopted;
@@ -147,7 +147,7 @@ pub fn absorb(
         (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
             progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));
         }
-        // Only what would have been said is lost.
+        // Only an explanation is lost.
         (Step::FindRivals { desired, .. }, StepResult::Failed(_)) => {
             progress.repairs.rivals.insert(desired.key.clone(), Vec::new());
         }
@@ -178,7 +178,7 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
     }
     // Not about an object: the stack state decides when to try again.
     let Some(key) = step.key() else { return };
-    // Not what we thought it was, or unknown whether it was carried out: ask again before the next decision.
+    // Changed, or unknown whether the request was executed: read it again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
         progress.lookups.objects.remove(key);
         progress.lookups.contained.remove(key);
@@ -198,7 +198,7 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
     let pause = match failure.class {
         FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
-        // An event that it came may be ahead of what serves it: a few quick tries, then no more without an event.
+        // The event may come before the API server serves the kind: a few quick retries, then only on events.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,
         FailureClass::Missing => PARKED,
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,

@@ -1,4 +1,4 @@
-//! What is said of a stack at a glance: six conditions, always all of them, in one order.
+//! The six conditions of a stack, always all of them, in one order.
 //!
 //! Pure: what is known is filled into a [`ConditionInputs`], and the conditions follow from it. The time of a
 //! condition changes only together with its status, so that "not ready for an hour" stays true however often
@@ -17,7 +17,7 @@ use super::contest::Contested;
 use super::report::{LONGEST_MESSAGE, and_more};
 use crate::model::Stage;
 
-/// What the conditions follow from.
+/// The input of the conditions.
 #[derive(Clone, Debug)]
 pub struct ConditionInputs<'a> {
     /// As they were reported last.
@@ -31,9 +31,9 @@ pub struct ConditionInputs<'a> {
     /// Resources that are ready, of `total`.
     pub ready: u32,
     pub total: u32,
-    /// The worst of those that are not.
+    /// The worst of the unready ones.
     pub worst: Option<ObjectProblem<'a>>,
-    /// Changed by others and not put back yet.
+    /// Changed by others and not reverted yet.
     pub drifted: &'a [&'a Key],
     /// The first contested object, and how many there are.
     pub contested: Option<(&'a Contested<'a>, usize)>,
@@ -42,17 +42,17 @@ pub struct ConditionInputs<'a> {
     pub now: Timestamp,
 }
 
-/// How far the content came.
+/// The state of the content.
 #[derive(Clone, Copy, Debug)]
 pub enum ContentState<'a> {
-    /// Not fetched yet; with why, if there is a reason that lasts.
+    /// Not fetched yet; with the problem, if there is one.
     NotYet(Option<Problem<'a>>),
     Read,
     /// Damaged, unreadable, outside the grant: it will not be applied.
     Refused(Problem<'a>),
 }
 
-/// One resource and what is wrong with it.
+/// One object and its problem.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectProblem<'a> {
     pub key: &'a Key,
@@ -66,10 +66,10 @@ pub struct Problem<'a> {
     pub message: &'a Message,
 }
 
-/// What one condition says, before its time is known.
+/// Status, reason and message of one condition.
 struct ConditionText(ConditionStatus, Reason, Message);
 
-/// All six, in the order of their kinds.
+/// Returns all six, in the order of their kinds.
 #[must_use]
 pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
     let texts = [

@@ -90,7 +90,7 @@ fn dispose(
     }
     let seen = match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
         (Some(seen), _) => seen,
-        // Losing the label looks like a deletion: ask.
+        // Losing the label looks like a deletion: read the object.
         (None, None) => {
             return Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
         }

@@ -92,7 +92,7 @@ pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
     if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {
         return Vec::new();
     }
-    // B2: all of them, not only the one that lasts.
+    // B2: all of them, not only the one that is overdue.
     situation
         .progress
         .failures

@@ -1,4 +1,4 @@
-//! The steady state: nothing is asked of anybody. What others change is put back at once, and the
+//! The steady state: no requests are made. Changes by others are reverted at once, and the
 //! health of the stack is reported when it changes.
 
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::{dispose, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 
-/// How long a workload may be unready before its Pods are looked at, and when again.
+/// How long a workload may be unready before its Pods are read, and when they are read again.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// The number of workloads of a stack that are diagnosed.
 const DIAGNOSED: usize = 3;
 const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
-/// A sweep takes its time: it must not be felt.
+/// The number of objects that a sweep checks at the same time: it must not slow anything down.
 const SWEPT_AT_ONCE: usize = 8;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
@@ -77,7 +77,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     plan
 }
 
-/// Puts back what was applied, while the newer content cannot be had, is refused, or waits for something.
+/// Repairs what was applied before, while the newer content is not available, refused, or waiting.
 pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     // After a restart only the cluster knows what was applied before.
     if let Some(record) = situation.record.filter(|record| record.removal.is_none())
@@ -147,7 +147,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             checksum: content.checksum,
             sequence: record.stamp,
         };
-        // Asked before the repair that makes it a contest: afterwards our fields are ours again.
+        // Before the repair that makes it contested: afterwards our fields are ours again.
         let contested = situation.progress.repairs.fights.get(key).is_some_and(|fight| {
             fight.rounds + 1 >= CONTESTED_AFTER && !due(fight.last + TRUCE, situation.now)
         });
@@ -159,7 +159,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (Some(Step::Apply { desired: desired.clone(), uid, stamp, why, ours }), None)
     };
     match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
-        // On its way out: made again once it is gone.
+        // Being deleted: created again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(situation.agent, record.stack, key).is_some() => (None, None),
         (Some(seen), _) if entry.uid.as_ref() == Some(&seen.uid) && entry.fields == seen.fields => {
@@ -167,7 +167,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             if sweep { apply(Some(seen), ApplyReason::Sweep { version: seen.version }) } else { (None, None) }
         }
         (Some(seen), _) => apply(Some(seen), repair),
-        // Losing the label looks like a deletion: ask.
+        // Losing the label looks like a deletion: read the object.
         (None, None) => (Some(Step::ReadObject { key: key.clone(), kind: desired.kind.clone() }), None),
         (None, Some(None)) => apply(None, repair),
         (None, Some(Some(seen))) if seen.deleting => {
@@ -176,21 +176,21 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (None, Some(Some(seen))) if seen.other_owner(situation.agent, record.stack, key).is_some() => {
             (None, None)
         }
-        // C5: another object under a name that only the earlier content has to itself. Who writes on it makes it ours, and
-        // it would go with the prune that waits.
+        // C5: another object with a name that only the earlier content has. Writing to it would make it ours, and the
+        // pending prune would delete it.
         (None, Some(Some(seen))) if !newest && entry.uid.as_ref() != Some(&seen.uid) => (None, None),
         (None, Some(Some(seen))) => apply(Some(seen), repair),
     }
 }
 
-/// The first workload that has been unready for so long that people will ask why.
+/// Returns a step that diagnoses the first workload that has been unready for too long.
 fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
     let since = situation
         .progress
         .readiness
         .unready_since
         .filter(|since| due(*since + DIAGNOSED_AFTER, situation.now))?;
-    // What is wrong with a few is mostly wrong with all: a stack of a thousand is not asked about one by one.
+    // The cause is usually the same for all: not every workload of a large stack is diagnosed.
     let asked = situation
         .progress
         .readiness

@@ -12,7 +12,7 @@ use super::{record, report};
 use crate::model::{Content, DesiredObject, Origin, Plan, Record, Situation, Stage, Step};
 use crate::resource::KindName;
 
-/// Stops if one of these has failed for good; all that failed are named. What may still pass is no reason to stop.
+/// Stops if one of these has failed permanently, and names all that failed.
 pub(super) fn stop_on_failures<'a>(
     situation: &Situation<'_>,
     objects: impl Iterator<Item = &'a Arc<DesiredObject>> + Clone,
@@ -30,7 +30,7 @@ pub(super) fn stop_on_failures<'a>(
     Some(stop(situation, &reason, notes))
 }
 
-/// It does not go on by itself: reported once, its new namespaces taken back, tried again in the next cycle.
+/// Reports the failure once, deletes new namespaces, and tries again in the next cycle.
 pub(super) fn stop(situation: &Situation<'_>, reason: &Reason, notes: Vec<ObjectNote>) -> Plan {
     let failed = report::failed(situation, reason, notes);
     if failed.steps.is_empty()
@@ -41,27 +41,27 @@ pub(super) fn stop(situation: &Situation<'_>, reason: &Reason, notes: Vec<Object
     failed.wake(Some(next_cycle(situation)))
 }
 
-/// Reported already; nothing more until the next cycle.
+/// Waits for the next cycle; the failure is already reported.
 pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
     let reported =
         situation.record.and_then(|record| record.outcome.as_ref()).map(|outcome| outcome.message.clone());
     Plan::waiting(Stage::Stopped, reported.unwrap_or_default()).wake(Some(next_cycle(situation)))
 }
 
-/// When to start over. Rights come back sooner than other things change.
+/// Returns when to start over: sooner if rights are missing.
 fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
     let failures = situation.progress.failures.objects.values();
     let rights = failures
         .filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. }))
         .map(|retry| retry.retry_at);
-    // Found missing before anything was tried.
+    // Found before the first write.
     let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
     let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));
     let cycle = situation.now + NEXT_CYCLE;
     rights.max().map_or(cycle, |again| again.min(cycle))
 }
 
-/// From the first deletion on nothing is written again before the next cycle.
+/// Returns whether namespaces of this delivery are being deleted: nothing is written before the next cycle.
 pub(super) fn is_taken_back(situation: &Situation<'_>, content: &Content) -> bool {
     situation
         .progress
@@ -71,7 +71,7 @@ pub(super) fn is_taken_back(situation: &Situation<'_>, content: &Content) -> boo
         .any(|key| KindName::of(key).is_namespace() && content.objects.contains_key(key))
 }
 
-/// D1: once per deployment object, and only what is still the object that was made and has nothing inside.
+/// D1: deletes the namespaces that this delivery created, once per deployment object, if they are unchanged and empty.
 pub(super) fn undo(situation: &Situation<'_>) -> Option<Plan> {
     let record =
         situation.record.filter(|record| record.made.sequence == situation.goal.target.sequence_id)?;
@@ -95,7 +95,7 @@ pub(super) fn undo(situation: &Situation<'_>) -> Option<Plan> {
 }
 
 enum Fate {
-    /// Gone, or to be left.
+    /// Deleted, or left on purpose.
     Settled,
     Leaving,
     Act(Step),

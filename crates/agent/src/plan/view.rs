@@ -7,7 +7,7 @@ use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, c
 use super::{contest, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
-/// Fills the conditions in.
+/// Adds the conditions to the records of a plan.
 pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     for step in &mut plan.steps {
         if let Step::WriteRecord(record) = step {

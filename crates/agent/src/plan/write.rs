@@ -12,7 +12,7 @@ use crate::model::{ApplyReason, Content, DesiredObject, Plan, Situation, Stage, 
 use crate::ownership::Stamp;
 use crate::resource::is_prerequisite;
 
-/// A dry run of everything that changed; all errors are collected.
+/// Validates changed objects with a dry run; all errors are collected.
 pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     if let Some(plan) = sync(situation, Stage::Validate, rest(content).map(|desired| &desired.kind)) {
         return Some(plan);
@@ -49,7 +49,7 @@ fn is_changed(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let open: Vec<_> = content.objects.values().filter(|desired| is_open(situation, desired)).collect();
     let place = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
-    // D5: what failed once does not hold up what comes after it, only what has not been tried.
+    // D5: an object that failed does not delay later ones; one that was not tried yet does.
     let untried =
         open.iter().filter(|desired| !situation.progress.failures.objects.contains_key(&desired.key));
     let next = untried.map(|desired| place(desired)).min();
@@ -66,7 +66,7 @@ fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
         && !has_failed_for_good(situation, &desired.key)
 }
 
-/// Applies what is not written yet. Something that is on its way out is waited for.
+/// Applies objects that are not written yet. Objects that are being deleted are waited for.
 pub(super) fn objects<'a>(
     situation: &Situation<'_>,
     stage: Stage,

@@ -1,5 +1,5 @@
-//! Which stack has or wants which resource: so that two stacks of one agent never fight over one, and
-//! what moves from one to the other is handed over instead of deleted.
+//! Which stack has or wants which object: two stacks of one agent never write the same object, and an object that moves
+//! from one to the other is handed over instead of deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,7 +10,7 @@ use brokkr_manifest::Key;
 use super::stack::StackState;
 use crate::model::{Holder, Intent, OtherStacks};
 
-/// Keys are kept as hashes: ten thousand of them must cost little, and the stacks themselves have the keys.
+/// Keys are stored as hashes to save memory; the stacks have the keys themselves.
 #[derive(Clone, Default)]
 pub struct Claims {
     held: BTreeSet<(u64, StackId)>,
@@ -23,20 +23,20 @@ impl Claims {
         self.hasher.hash_one(key)
     }
 
-    /// In the record of this stack, or about to be: claimed as soon as it is decided.
+    /// Adds objects that are in the record of this stack, or about to be.
     pub fn hold<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
         for key in keys {
             self.held.insert((self.hash(key), stack));
         }
     }
 
-    /// The record holds exactly these now.
+    /// Sets the objects in the record of this stack.
     pub fn hold_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
         self.held.retain(|(_, holder)| *holder != stack);
         self.hold(stack, keys);
     }
 
-    /// Its newest content names exactly these.
+    /// Sets the objects in the newest content of this stack.
     pub fn desire_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
         self.desired.retain(|(_, stack)| *stack != stack);
         for key in keys {
@@ -49,7 +49,7 @@ impl Claims {
         self.desire_only(stack, std::iter::empty());
     }
 
-    /// The stacks that have this resource in their records.
+    /// Returns the stacks that have this object in their records.
     pub fn holders(&self, key: &Key) -> impl Iterator<Item = StackId> {
         among(&self.held, self.hash(key))
     }
@@ -65,7 +65,7 @@ fn among(claims: &BTreeSet<(u64, StackId)>, hash: u64) -> impl Iterator<Item = S
     claims.range((hash, first)..=(hash, last)).map(|(_, stack)| *stack)
 }
 
-/// The neighbours of one stack.
+/// The other stacks, as one stack sees them.
 pub struct OtherStacksView<'a> {
     pub me: StackId,
     pub claims: &'a Claims,

@@ -1,26 +1,26 @@
-//! What the reconciler says of itself when it is asked: numbers, from what it knows anyway.
+//! The state of the reconciler in numbers, for metrics and health checks.
 
 use std::collections::BTreeMap;
 
 use brokkr_api::report::{ConditionKind, ConditionStatus};
 use strum::IntoEnumIterator as _;
 
-/// Where a stack is, in one word.
+/// The phase of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
 pub enum StackPhase {
-    /// Nothing was said of it since this run began.
+    /// Not mentioned by the broker since this run began.
     Idle,
     Delivering,
-    /// It stopped, or something of it fails and is tried again.
+    /// Stopped, or retrying a failed request.
     Failing,
-    /// Written, and something is not ready.
+    /// Applied, but not everything is ready.
     Unready,
     Healthy,
     Removing,
 }
 
-/// How things are at one moment.
+/// A snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub stacks: BTreeMap<StackPhase, i64>,
@@ -29,14 +29,14 @@ pub struct Counts {
     pub watches: usize,
     pub unsynced: usize,
     pub active: bool,
-    /// The target state was heard, or it goes on without.
+    /// A target state was received, or the agent continues without one.
     pub has_target_state: bool,
-    /// Why nothing is written, if it had to stop.
+    /// Why writes are suspended, if they are.
     pub writes_suspended: Option<&'static str>,
 }
 
 impl Counts {
-    /// Every series, each at nothing: what comes and goes cannot be watched.
+    /// Returns every series with the value zero: series must not come and go.
     #[must_use]
     pub fn none() -> Self {
         let mut none =

@@ -21,7 +21,7 @@ use crate::plan::timing::backoff;
 use crate::plan::{plan, steady};
 use crate::resource::{KindName, is_contained_in};
 
-/// Who asks: what a plan needs to know of the agent itself.
+/// What a plan has to know about the agent.
 #[derive(Clone, Copy)]
 pub struct AgentContext {
     pub agent: AgentId,
@@ -30,34 +30,34 @@ pub struct AgentContext {
     pub held: bool,
 }
 
-/// What a stack sees of the rest of the agent.
+/// The context of a plan: the agent, the observed objects and the other stacks.
 pub struct Surroundings<'a> {
     pub context: AgentContext,
     pub index: &'a Index,
     pub other_stacks: &'a dyn OtherStacks,
 }
 
-/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is taken up at once; more
-/// than the client lets through, so that it is never idle.
+/// Maximum number of concurrent requests of one stack: low, so that a newer target is adopted soon; above the
+/// concurrency of the client, so that it is never idle.
 const WINDOW: usize = 64;
 
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
-    /// A newer goal, taken up as soon as nothing is in flight.
+    /// A newer target, adopted as soon as nothing is in flight.
     pub next: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
     /// Resources with a request under way.
     busy: HashSet<Key>,
-    /// Planned, and not sent yet: dropped when a newer goal comes.
+    /// Planned but not sent yet; dropped when a newer target arrives.
     queue: VecDeque<Step>,
     in_flight: usize,
-    /// What has to on_prerequisite_changed before it can go on.
+    /// What has to change before it can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
-    /// Its record is gone or on its way out: to be made again.
+    /// Its record was deleted, or is being deleted: to be created again.
     pub record_lost: bool,
-    /// Its plan depends on what other stacks mean to do.
+    /// Its plan depends on the plans of other stacks.
     pub depends_on_others: bool,
     stage: Option<Stage>,
     /// The stage for which the waiting time is counted.
@@ -65,7 +65,7 @@ pub struct StackState {
     /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
-    /// After a failure that is about no resource: how often, and when to try again.
+    /// Failures that are not about an object: how many, and when to try again.
     retry_after_failure: Option<(u32, Timestamp)>,
 }
 
@@ -84,7 +84,7 @@ impl StackState {
                 stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
                 "refused an older deployment object than the recorded one"
             );
-            // A run that has heard of nothing else keeps and repairs what the record says.
+            // A run without any other target keeps and repairs what the record says.
             self.set_target_from_record();
             return;
         }
@@ -98,7 +98,7 @@ impl StackState {
         self.adopt_next_target();
     }
 
-    /// A newer goal cancels what the older one still meant to do.
+    /// Drops the planned steps of an older target.
     fn drop_queue(&mut self) {
         for step in self.queue.drain(..) {
             if let Some(key) = step.key() {
@@ -107,14 +107,14 @@ impl StackState {
         }
     }
 
-    /// The next steps to carry out.
+    /// Returns the next steps to execute.
     pub fn release(&mut self) -> Vec<Step> {
         let free = WINDOW.saturating_sub(self.in_flight).min(self.queue.len());
         self.in_flight += free;
         self.queue.drain(..free).collect()
     }
 
-    /// Every kind that it has or wants something of.
+    /// Returns the kinds of its recorded and desired objects.
     pub fn kinds(&self) -> impl Iterator<Item = KindName> {
         let recorded = self.record.iter().flat_map(|record| record.inventory.values());
         let contents = self.goal.iter().filter_map(|goal| goal.content.as_ref());
@@ -122,14 +122,14 @@ impl StackState {
         recorded.map(|entry| entry.kind.name()).chain(desired.map(|desired| desired.kind.name()))
     }
 
-    /// For people.
+    /// Returns the name of the stack.
     #[must_use]
     pub fn name(&self) -> String {
         let goal = self.goal.as_ref().map(|goal| &goal.target.stack_name);
         goal.or(self.record.as_ref().map(|record| &record.stack_name)).cloned().unwrap_or_default()
     }
 
-    /// Where it is, in one word.
+    /// Returns its phase.
     #[must_use]
     pub fn state(&self) -> StackPhase {
         let fails = !self.progress.failures.objects.is_empty()
@@ -151,14 +151,14 @@ impl StackState {
         self.busy.contains(key)
     }
 
-    /// Whether it is known what it wants: its content was read, or it is to go.
+    /// Returns whether its intent is known: the content is fetched, or it is to be removed.
     #[must_use]
     pub fn has_decided(&self) -> bool {
         self.next.is_none()
             && self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_some() || goal.content.is_some())
     }
 
-    /// Its newest content is on its way.
+    /// Returns whether its newest content is being fetched.
     #[must_use]
     pub fn is_fetching(&self) -> bool {
         self.next.as_ref().is_some_and(|next| next.removal.is_none())
@@ -166,7 +166,7 @@ impl StackState {
                 && self.progress.failures.fetch.is_none()
     }
 
-    /// Whether its content names something inside this namespace, or of this definition.
+    /// Returns whether its content has an object in this namespace, or of this definition.
     #[must_use]
     pub fn desires_object_in(&self, prerequisite: &Key) -> bool {
         let goal = self.goal.as_ref().filter(|goal| goal.target.removal.is_none());
@@ -174,14 +174,14 @@ impl StackState {
         content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, prerequisite)))
     }
 
-    /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
+    /// Continues a stored removal, even if the broker no longer mentions the stack.
     pub fn continue_removal(&mut self) {
         if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
             self.set_target_from_record();
         }
     }
 
-    /// A9: without a word from the broker, what the record says is what should be.
+    /// A9: without the broker, the record is the target.
     pub fn set_target_from_record(&mut self) {
         let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
         let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
@@ -191,7 +191,7 @@ impl StackState {
             stack_name: record.stack_name.clone(),
             sequence_id: record.sequence,
             checksum: record.checksum.unwrap_or_else(|| Checksum::of(b"")),
-            // The content that was kept knows its own.
+            // The cached content has its own.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             grant: record.grant.clone(),
@@ -207,7 +207,7 @@ impl StackState {
             return;
         }
         let Some(target) = self.next.take() else { return };
-        // Again, because the record may have moved on while the target waited.
+        // Checked again, because the record may have changed while the target waited.
         let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
         if older {
             return;
@@ -223,7 +223,7 @@ impl StackState {
         }
         let applied = self.record.as_ref().and_then(|record| record.applied);
         let (content, fallback) = match self.goal.take() {
-            // Kept if only the removal was taken back.
+            // The content stays if only the removal was withdrawn.
             Some(goal)
                 if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
             {
@@ -251,14 +251,14 @@ impl StackState {
         self.progress.lookups.objects.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
     }
 
-    /// Refusals that were our own are over.
+    /// Forgets failures that were due to suspended writes.
     pub fn resume_writing(&mut self) {
         self.progress.failures.objects.retain(|_, retry| retry.failure.reason != Reason::WritesSuspended);
         self.progress.lookups.contained.clear();
         self.retry_after_failure = None;
     }
 
-    /// A neighbour decided something: what stopped because of it is tried from the start.
+    /// Another stack's plan changed: a stack that stopped because of it starts over.
     pub fn restart_if_stopped(&mut self) {
         if self.stage == Some(Stage::Stopped) && self.in_flight == 0 {
             self.forget_progress();
@@ -266,7 +266,7 @@ impl StackState {
         self.depends_on_others = false;
     }
 
-    /// A stack that stopped is tried again from the start.
+    /// Starts a stopped stack over.
     pub fn begin_next_cycle(&mut self, now: Timestamp) {
         if self.stage == Some(Stage::Stopped) {
             let due = self.progress.failures.objects.values().all(|retry| retry.retry_at <= now);
@@ -278,25 +278,25 @@ impl StackState {
         }
     }
 
-    /// Everything of the stack is gone over once more, a few at a time.
+    /// Schedules a check of every object of the stack, a few at a time.
     pub fn sweep(&mut self) {
         if let Some(record) = self.record.as_ref().filter(|_| self.stage == Some(Stage::Steady)) {
             self.progress.repairs.unswept.extend(record.inventory.keys().cloned());
         }
     }
 
-    /// All but the fights: who fights over an object does so whatever the goal is.
+    /// Forgets everything but the contests: these do not depend on the target.
     fn forget_progress(&mut self) {
         let Repairs { fights, rivals, .. } = std::mem::take(&mut self.progress.repairs);
         let repairs = Repairs { fights, rivals, ..Repairs::default() };
         self.progress = Progress { repairs, ..Progress::default() };
     }
 
-    /// What to do now; `None` if something is under way that has to be answered first.
+    /// Plans the next steps; `None` if running requests have to finish first.
     pub fn plan(&mut self, around: &Surroundings<'_>, now: Timestamp) -> Option<Plan> {
         self.adopt_next_target();
         let touched = std::mem::take(&mut self.touched);
-        // Repairs go on beside each other, and beside a content that takes its time.
+        // Repairs run concurrently with each other, and with a slow fetch.
         let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
         let under_way = self.in_flight + self.queue.len() > 0;
         if under_way && !calm {
@@ -313,7 +313,7 @@ impl StackState {
         if std::mem::take(&mut self.record_lost)
             && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none() && !under_way)
         {
-            // E5: it deletes nothing, and is made again.
+            // E5: deleting a record deletes no object; it is created again.
             self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
             return None;
         }
@@ -369,13 +369,13 @@ impl StackState {
             self.progress.readiness.unready_since = None;
         }
         self.blocked_on.clone_from(&plan.blocked_on);
-        // While it is tried again, it still waits.
+        // It still waits while it retries.
         let retries = self.progress.failures.objects.values().chain(&self.progress.failures.fetch);
         self.blocked_on.extend(retries.filter_map(|retry| waits_for(&retry.failure)));
         self.depends_on_others = plan.depends_on_others;
     }
 
-    /// What it waited for may be there now: what was missing because of it is tried again.
+    /// Retries failures that waited for this prerequisite.
     pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
         let failures = self.progress.failures.objects.iter_mut();
         let waits = |key: &Key| match prerequisite {

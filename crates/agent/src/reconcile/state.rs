@@ -1,7 +1,6 @@
 //! The state of the reconciler: all stacks, the observed objects, and the stacks that need a new plan.
 //!
-//! What the reconciler knows, without its tasks, channels and clock. So the simulator plays this very code, and
-//! what a crash loses is exactly this.
+//! Without tasks, channels and clock, so that the simulator runs this code. A crash loses exactly this state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ pub struct ReconcilerState {
     dirty: BTreeSet<StackId>,
 }
 
-/// What was decided for one stack.
+/// The decision for one stack.
 pub struct Decided {
     /// None if something is under way that has to be answered first.
     pub plan: Option<Plan>,
@@ -37,7 +36,7 @@ pub struct Decided {
     pub steps: Vec<Step>,
     /// What they are for; none without a goal.
     pub target: Option<TargetStack>,
-    /// What has to on_prerequisite_changed before it can go on.
+    /// What has to change before it can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
 }
 
@@ -96,7 +95,7 @@ impl ReconcilerState {
         self.update_all_claims();
     }
 
-    /// Refusals that were our own are over.
+    /// Forgets failures that were due to suspended writes.
     pub fn resume_writing(&mut self) {
         self.stacks.values_mut().for_each(StackState::resume_writing);
         self.mark_all_dirty();
