@@ -88,7 +88,7 @@ impl Run {
         }
     }
 
-    /// Asks the plan what to do now for one stack.
+    /// Plans the next steps of one stack.
     pub fn advance(&mut self, id: StackId, now: Timestamp) -> Option<Plan> {
         let context =
             AgentContext { agent: self.agent, session: self.session, held: self.held.contains(&id) };

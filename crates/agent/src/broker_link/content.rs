@@ -16,7 +16,7 @@ use crate::execute::Cluster;
 use crate::execute::discovery::{Kinds, ResolveError};
 use crate::model::{Content, Failure, FailureClass, definitions};
 
-/// Where contents come from: what was kept in the cluster, else the broker.
+/// The source of contents: the cache in the cluster, otherwise the broker.
 #[derive(Clone)]
 pub struct ContentSource {
     pub broker: Broker,
@@ -25,7 +25,7 @@ pub struct ContentSource {
 }
 
 impl ContentSource {
-    /// A9: what is returned was kept in the cluster before, so that it can be put back without the broker.
+    /// A9: returns a content only after it is cached in the cluster, so that it can be repaired without the broker.
     pub async fn fetch(&self, cluster: &Cluster, target: &TargetStack) -> Result<Arc<Content>, Failure> {
         let kept = self.contents.load(target.stack_id, target.sequence_id).await;
         let kept = kept.map_err(|error| not_cached(&error))?.filter(|kept| kept.checksum == target.checksum);
@@ -41,7 +41,7 @@ impl ContentSource {
         Ok(content)
     }
 
-    /// What was applied before, as far as it was kept and can still be read.
+    /// Returns the previously applied content, if it is cached and readable.
     pub async fn earlier(
         &self,
         cluster: &Cluster,
@@ -62,7 +62,7 @@ impl ContentSource {
         })?;
         let found = Checksum::of(&bytes);
         if found != target.checksum {
-            // May be a cut-off or altered answer on the way, so it is fetched again; never applied.
+            // The answer may be truncated or altered: it is fetched again, and never applied.
             let reason = Reason::ChecksumMismatch { expected: target.checksum, found };
             return Err(Failure::new(FailureClass::Transient, reason));
         }
@@ -70,7 +70,7 @@ impl ContentSource {
     }
 }
 
-/// The content must be kept before it is applied, and forgotten before its record is.
+/// The content must be cached before it is applied, and evicted before its record is deleted.
 #[must_use]
 pub fn not_cached(error: &ContentCacheError) -> Failure {
     Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)

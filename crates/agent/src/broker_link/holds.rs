@@ -27,7 +27,7 @@ pub struct HeldStacks {
     records: Arc<Lock<BTreeMap<StackId, HeldStack>>>,
 }
 
-/// What is held, and the position from which on the broker's answers know of it.
+/// The held stacks, and the position from which on the broker's answers include them.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     pub stacks: BTreeSet<StackId>,
@@ -48,7 +48,7 @@ impl HeldStacks {
         Self { broker, agent, session, held: Arc::new(held), order: Arc::default(), records: Arc::default() }
     }
 
-    /// Remembers what a record says that was read or written.
+    /// Notes the content of a record that was read or written.
     pub fn note(&self, record: &Record) {
         let held = HeldStack {
             stack_id: record.stack,
@@ -86,14 +86,14 @@ impl HeldStacks {
         Ok(())
     }
 
-    /// Tells the broker the whole set, as it asked for.
+    /// Sends the whole set to the broker.
     pub async fn tell(&self) -> Result<(), ClientError> {
         let _lock = self.order.lock().await;
         let stacks = self.held.borrow().stacks.clone();
         let details: Vec<HeldStack> =
             self.records().values().filter(|held| stacks.contains(&held.stack_id)).cloned().collect();
         let position = match self.put(&stacks, details).await {
-            // A broker of the version before does not know what details are.
+            // An older broker does not know these details.
             Err(error) if error.code() == Some(ErrorCode::BRK2003) => self.put(&stacks, Vec::new()).await?,
             told => told?,
         };
@@ -101,7 +101,7 @@ impl HeldStacks {
         Ok(())
     }
 
-    /// Whether one of these is older than what is held here: the broker's database was set back, and it may not know.
+    /// Returns whether a target is older than what is held here: the broker's database was set back.
     #[must_use]
     pub fn are_ahead_of(&self, targets: &[TargetStack]) -> bool {
         let records = self.records();
@@ -109,7 +109,7 @@ impl HeldStacks {
         targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
     }
 
-    /// Nothing of the stack is left here; the broker learns it with the next poll.
+    /// The stack is removed here; the broker learns it with the next poll.
     pub fn forget(&self, stack: StackId) {
         self.records().remove(&stack);
         self.held.send_modify(|held| {

@@ -1,4 +1,4 @@
-//! Who this agent is: a key made in the cluster, registered once with a join token.
+//! The identity of the agent: a key that is generated in the cluster and registered once with a join token.
 //!
 //! The key is stored before it is registered, so that a lost answer does no harm: the same token
 //! with the same key answers the same.
@@ -19,9 +19,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 pub(super) const KEY: &str = "key.pem";
-/// The key that takes the place of the other one as soon as it is registered: see `keys`.
+/// The key that replaces the other one as soon as it is registered: see `keys`.
 pub(super) const NEXT_KEY: &str = "next-key.pem";
-/// Since when the key is the agent's. Without it, since there is the Secret.
+/// The time from which the key is in use. Default: the creation of the Secret.
 pub(super) const KEY_SINCE: &str = "key-since";
 const AGENT_ID: &str = "agent-id";
 const INSTALLATION_ID: &str = "installation-id";
@@ -31,11 +31,11 @@ const INSTALLATION_ID: &str = "installation-id";
 pub struct Identified {
     pub identity: AgentIdentity,
     pub key_since: Timestamp,
-    /// Another key is stored, and may be registered already.
+    /// Another key is stored, and may already be registered.
     pub next_key: bool,
 }
 
-/// Reads the identity from the cluster, or makes one and registers it with the join token.
+/// Reads the identity from the cluster, or creates one and registers it with the join token.
 pub async fn identify(
     client: &Client,
     namespace: &str,

@@ -1,8 +1,8 @@
-//! The key grows old and is replaced, by the agent itself: after two thirds of its life, or when the broker asks.
+//! The agent replaces its key after two thirds of its lifetime, or when the broker asks for it.
 //!
 //! The new key is stored in the cluster beside the old one, then registered with a request that the old one signs, then it
-//! takes the old one's place. The broker takes both for an hour. Whatever ends this in between, the Secret shows how far it
-//! came, and the same steps are taken again: the same key registered twice is registered once.
+//! replaces the old one. The broker accepts both for an hour. After a crash in between, the Secret shows how far it
+//! came, and the same steps are repeated: registering the same key twice is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::with_deadline;
 
-/// When a new key is made, as a part of the life of the old one; a fleet that joined in an hour does not rotate in one.
+/// When the key is replaced, as a fraction of its lifetime; spread, so that a fleet does not rotate at the same time.
 const FROM: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
@@ -32,7 +32,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_sec
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 enum Because {
-    /// An earlier run had begun with it.
+    /// An earlier run has started it.
     Begun,
     Asked,
     Age,
@@ -76,7 +76,7 @@ impl Keys {
         }
     }
 
-    /// Replaces the key if that is due. Called with every answer of the broker, and costs nothing when there is nothing to do.
+    /// Replaces the key if that is due. Called after every poll.
     pub async fn look(&mut self, asked: bool) {
         let Some(because) = because(self.begun, asked, self.due_at(), Timestamp::now()) else { return };
         if self.not_before.is_some_and(|at| Instant::now() < at) {
@@ -100,7 +100,7 @@ impl Keys {
         }
     }
 
-    /// The broker refuses the key. If an earlier run had registered another one, that is the one that counts.
+    /// The broker refuses the key: an earlier run may have registered the next one.
     pub async fn refused(&mut self) {
         if self.begun {
             self.look(false).await;
@@ -138,7 +138,7 @@ impl Keys {
         Ok((next, written.context("store the new key")?.metadata.resource_version))
     }
 
-    /// Another process of this agent may be at the same: only who has read the last version writes the next one.
+    /// Another process of this agent may do the same: the write needs the version that was read.
     async fn write(&self, version: Option<String>, mut change: Value) -> anyhow::Result<Secret> {
         change["metadata"] = json!({ "resourceVersion": version });
         Ok(with_deadline(self.secrets.patch(IDENTITY, &PatchParams::default(), &Patch::Merge(change)))
@@ -150,7 +150,7 @@ impl Keys {
         let agent = self.identity.agent_id;
         let Err(error) = self.broker.rotate_key(agent, &desired).await else { return Ok(()) };
         if error.code() == Some(ErrorCode::BRK1001) {
-            // Registered an hour ago and more, and the answer was lost: then it speaks for itself.
+            // It may have been registered more than an hour ago, with a lost answer: then it is accepted itself.
             let identity = AgentIdentity { key: next.clone(), ..self.identity.clone() };
             let as_next = self.broker.with_credential(Credential::Agent(identity));
             if as_next.rotate_key(agent, &desired).await.is_ok() {
@@ -169,7 +169,7 @@ fn because(begun: bool, asked: bool, due_at: Timestamp, now: Timestamp) -> Optio
     }
 }
 
-/// Each agent at another time, and always at the same.
+/// Returns a time that differs between agents and is always the same for one agent.
 fn due_at(since: Timestamp, life: Duration, agent: AgentId) -> Timestamp {
     // The end of the id is random; its beginning is the time when the agent joined.
     let [.., high, low] = agent.0.into_bytes();

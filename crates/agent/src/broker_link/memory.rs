@@ -34,12 +34,12 @@ pub struct Memory {
     data: Arc<Mutex<Data>>,
 }
 
-/// What was remembered, with the count of this run already raised.
+/// The stored state, with the session count of this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     pub session: Session,
     pub position: Position,
-    /// What the broker last said; none before the first answer.
+    /// The last status from the broker; none before the first answer.
     pub status: Option<AgentStatus>,
 }
 
@@ -124,7 +124,7 @@ fn read(data: &Data) -> Remembered {
     }
 }
 
-/// Tells the broker about this run; the highest count serves.
+/// Opens a session at the broker; the one with the highest count serves.
 pub async fn open_session(
     broker: &Broker,
     agent: AgentId,

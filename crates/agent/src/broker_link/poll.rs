@@ -23,10 +23,10 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 #[derive(Debug)]
 pub enum BrokerMessage {
     Target(Box<Envelope>),
-    /// Another process serves, or claims to: stop writing.
+    /// Another process serves as this agent, or claims to: stop writing.
     StopWriting(&'static str),
     ResumeWriting,
-    /// Nothing was heard of the broker since this run began, and it was ACTIVE when it was last heard of.
+    /// The broker has not answered since this run began, and the agent was ACTIVE before.
     Silence,
 }
 
@@ -36,7 +36,7 @@ pub struct BrokerLink {
     pub session: Session,
     pub memory: Memory,
     pub position: Position,
-    /// Whether the broker last said that this agent is ACTIVE.
+    /// Whether the last known status is ACTIVE.
     pub may_continue_without_broker: bool,
     pub interval: Duration,
     pub news: mpsc::UnboundedSender<BrokerMessage>,
@@ -80,7 +80,7 @@ impl BrokerLink {
                         Poll::NotModified { position, wants, .. } => {
                             self.position = self.position.max(position);
                             self.give(wants).await;
-                            // Answered before its time, by a broker that drains or a proxy that does not wait.
+                            // Answered early, by a broker that shuts down or a proxy that does not wait.
                             if asked.elapsed() < self.interval / 2 {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
                             }
@@ -151,7 +151,7 @@ impl BrokerLink {
                 Err(error) => {
                     tracing::warn!("failed to open a session: {error:#}; retrying");
                     self.metrics.unheard();
-                    // A broker that answers with a refusal is not away.
+                    // A broker that refuses is reachable.
                     let refused = matches!(
                         error.downcast_ref(),
                         Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
@@ -167,14 +167,14 @@ impl BrokerLink {
         }
     }
 
-    /// A9: if nothing was heard since this run began, what the cluster holds is what should be.
+    /// A9: if the broker has not answered since this run began, the records are the target state.
     fn continue_without_broker(&mut self) {
         if std::mem::take(&mut self.may_continue_without_broker) {
             let _ = self.news.send(BrokerMessage::BrokerUnreachable);
         }
     }
 
-    /// What the broker asks for; and a new key, if it is time for one.
+    /// Replaces the key, if the broker asks for it or if it is due.
     async fn give(&mut self, desired: Option<Want>) {
         self.keys.look(desired == Some(Want::Key)).await;
     }
@@ -200,7 +200,7 @@ impl BrokerLink {
         tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;
     }
 
-    /// The answer was wrong or did not come: nothing changes, and it is asked again.
+    /// The poll failed: nothing changes, and it is retried.
     async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
         tracing::warn!(%error, "failed to get the target state; keeping the last known state");
         self.metrics.unheard();

@@ -1,4 +1,4 @@
-//! Sends reports until the broker has settled them: taken, or refused for good. What is waiting here is also in the records,
+//! Sends reports until the broker has accepted or refused them. Waiting reports are also in the records,
 //! so a crash loses nothing.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
-/// Takes reports in, sends them in batches, and says which need not be kept any longer.
+/// Sends reports in batches, and returns the ids of those that are settled.
 pub async fn run(
     broker: Broker,
     agent: AgentId,
@@ -45,7 +45,7 @@ pub async fn run(
                     }
                     receipt.accepted.into_iter().chain(receipt.duplicates).chain(receipt.refused).collect()
                 }
-                // One report that the broker will never take must not hold up the others.
+                // One report that the broker will never accept must not block the others.
                 Err(error) if is_refusal(&error) && sent.len() > 1 => {
                     tracing::warn!(%error, reports = sent.len(), "the broker refused a batch of reports; retrying with smaller batches");
                     batch = sent.len() / 2;
@@ -74,7 +74,7 @@ pub async fn run(
     }
 }
 
-/// The body itself is what the broker does not want. A credential that is refused is another matter: kept.
+/// Returns whether the broker refused the body. After a refused credential, reports are kept.
 fn is_refusal(error: &ClientError) -> bool {
     matches!(error.code(), Some(ErrorCode::BRK2003 | ErrorCode::BRK2006))
 }

@@ -1,4 +1,4 @@
-//! What a refusal of the API server means: try again, wait for something, look again, or stop.
+//! What a refusal of the API server means: try again, wait for something, read again, or stop.
 //!
 //! The class decides what the plan does; the reason and the message are for people, so they name the source: the
 //! server's validation, its authorization, a quota, or Brokkr's own fence.
@@ -156,7 +156,7 @@ impl Status {
         self.details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
     }
 
-    /// Whether the only thing wrong is that fields changed which cannot. Beside any other error, recreating the object
+    /// Returns whether changed immutable fields are the only error. With any other error, recreating the object
     /// would not help.
     fn is_about_an_immutable_field(&self) -> bool {
         let fields: Vec<_> = self.details.causes.iter().filter(|cause| !cause.field.is_empty()).collect();

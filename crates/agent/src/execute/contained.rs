@@ -1,4 +1,4 @@
-//! What is inside a namespace or definition: listed at the moment before it would be deleted, and only then.
+//! The objects in a namespace, or of a definition: listed just before a deletion.
 
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
@@ -43,7 +43,7 @@ struct ItemMetadata {
 }
 
 impl Cluster {
-    /// What is inside a namespace or definition and would go with it.
+    /// Lists the objects that would be deleted with a namespace or definition.
     pub async fn list_contained(&self, key: &Key) -> StepResult {
         match foreign(self, key).await {
             Ok(foreign) => StepResult::Contained(foreign),
@@ -52,7 +52,7 @@ impl Cluster {
     }
 }
 
-/// Names of what would be lost. Empty means: nothing foreign is inside.
+/// Returns the names of objects of others; empty if there are none.
 async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     let name = KindName::of(key);
     let (kinds, namespace) = if name.is_namespace() {
@@ -79,7 +79,7 @@ async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     Ok(named)
 }
 
-/// Kubernetes puts these into every namespace, or derives them from what is there.
+/// Kubernetes creates these in every namespace, or derives them from other objects.
 fn comes_by_itself(kind: &Kind, name: &str) -> bool {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ServiceAccount") => name == "default",
@@ -106,7 +106,7 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
 }
 
 /// What the API server serves. Read here and not by kube's discovery, which does not show when a group is missing
-/// because the server behind it is away.
+/// because its API server is unavailable.
 #[derive(Deserialize)]
 struct Groups {
     items: Vec<Group>,
@@ -177,7 +177,7 @@ impl Group {
     }
 }
 
-/// The kind that a definition makes known, as the definition itself says.
+/// Returns the kind of a definition.
 async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
     let reply = cluster.get(&path, "application/json").await?;
@@ -226,7 +226,7 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
     }
 }
 
-/// Not knowing what is inside is a reason to wait, never a reason to delete.
+/// A namespace or definition that cannot be inspected is not deleted.
 fn unreadable(what: &str) -> Failure {
     Failure::with_words(FailureClass::Transient, Reason::CannotInspect, what)
 }

@@ -17,11 +17,11 @@ use crate::model::{Body, DesiredObject, Failure, FailureClass, StepResult};
 use crate::ownership::REPLACE;
 use crate::resource::{Kind, KindName, Served};
 
-/// How long a definition that was just established may take to show in discovery, before that is a failure.
+/// How long an established definition may take to appear in discovery.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
 const SERVED_CHECKS: Duration = Duration::from_millis(50);
 
-/// Kinds that were asked for once. A kind that was found stays; one that was not is asked for again.
+/// A cache of kinds. Only kinds that were found are cached.
 #[derive(Clone, Default)]
 pub struct Kinds {
     known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
@@ -83,7 +83,7 @@ impl Kinds {
         }
     }
 
-    /// Waits until the API server serves these kinds: an established definition takes a moment to show.
+    /// Waits until the API server serves these kinds.
     pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> StepResult {
         let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
         for kind in kinds {
@@ -99,7 +99,7 @@ impl Kinds {
         StepResult::Resolved
     }
 
-    /// Every object of the manifest with the kind it is addressed by and the namespace it goes to.
+    /// Returns every object of the manifest with its kind and namespace.
     pub async fn resolve_all(
         &self,
         cluster: &Cluster,
@@ -137,13 +137,13 @@ impl Kinds {
     }
 }
 
-/// The kind that a definition makes known.
+/// Returns the kind that a definition defines.
 fn defines(definition: &Value) -> Option<KindName> {
     let spec = &definition["spec"];
     Some(KindName { group: spec["group"].as_str()?.into(), kind: spec["names"]["kind"].as_str()?.into() })
 }
 
-/// The kind as a definition in the same manifest will make it known.
+/// Returns the kind, if a definition in the same manifest defines it.
 fn defined_here(identity: &Identity, manifest: &Manifest) -> Option<Kind> {
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     manifest.objects.iter().find_map(|object| {

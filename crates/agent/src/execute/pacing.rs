@@ -1,8 +1,8 @@
-//! How many requests may be in flight: as many as the API server bears, and no more.
+//! The concurrency of requests: as many as the API server can handle.
 //!
-//! The number grows by one per round of answers and is halved when the server says that it is too much, at
-//! most once per round; never below one. After half a minute without such words it is again what was configured. A
-//! Retry-After holds everything back, not just the request that was refused.
+//! The limit grows by one per round of answers and is halved when the server is overloaded, at
+//! most once per round; never below one. After 30 seconds without overload it is the configured limit again. A
+//! Retry-After delays all requests, not only the one that was refused.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use http::StatusCode;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// So long after the last refusal nothing is remembered of it.
+/// The time after which the last overload is forgotten.
 const QUIET: Duration = Duration::from_secs(30);
 /// The longest Retry-After that is obeyed (D2).
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// What an answer says about the limit.
+/// What an answer says about the load of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLoad {
     Normal,
-    /// Too much, with how long the server wants to be left alone.
+    /// Overloaded, with its Retry-After.
     Overloaded(Option<Duration>),
 }
 
@@ -36,12 +36,12 @@ impl ServerLoad {
     }
 }
 
-/// The state machine. Knows nothing of tasks and clocks.
+/// The state machine, without tasks and clocks.
 #[derive(Debug)]
 struct ConcurrencyLimit {
     most: usize,
     allowed: usize,
-    /// Good answers since the number last grew.
+    /// Answers since the limit last grew.
     answers: usize,
     cut_at: Option<Instant>,
     held_until: Option<Instant>,
@@ -82,7 +82,7 @@ impl ConcurrencyLimit {
     }
 }
 
-/// RequestSlots for requests, as many as the limit allows.
+/// Slots for requests, as many as the limit allows.
 pub struct RequestSlots {
     semaphore: Semaphore,
     state: Mutex<State>,
@@ -90,11 +90,11 @@ pub struct RequestSlots {
 
 struct State {
     limit: ConcurrencyLimit,
-    /// RequestSlots that exist, taken or not. Follows the limit; one that is taken goes when it is given back.
+    /// The number of slots, free or taken. Follows the limit; a taken slot is removed when it is released.
     existing: usize,
 }
 
-/// A slot that was taken. Given back when dropped.
+/// A taken slot. Released when dropped.
 pub struct RequestSlot<'a> {
     slots: &'a RequestSlots,
     permit: Option<SemaphorePermit<'a>>,
@@ -109,7 +109,7 @@ impl RequestSlots {
         Self { semaphore: Semaphore::new(existing), state: Mutex::new(State { limit, existing }) }
     }
 
-    /// Waits for a slot, and for as long as the server wants to be left alone.
+    /// Waits for a slot, and for the end of a Retry-After.
     pub async fn take(&self) -> RequestSlot<'_> {
         // Never closed.
         let permit = self.semaphore.acquire().await.ok();

@@ -1,7 +1,7 @@
-//! The API server, and what is read there: as the agent itself, whatever the stack. Each request has a deadline and no
+//! Requests to the API server, and reads with the agent's own account. Each request has a deadline and no
 //! hidden retry, and waits for a slot.
 //!
-//! Nothing that writes for a stack is here: that needs an identity to act as, see [`Cluster::acting_as`].
+//! Writes for a stack need an identity to act as, see [`Cluster::acting_as`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::model::{Failure, FailureClass, SeenObject, StepResult};
 use crate::observe::tracked;
 use crate::resource::Kind;
 
-/// A request that takes longer than this is given up; whether it was carried out is found out later.
+/// A request that takes longer than this is abandoned; whether it was executed is found out later.
 const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 pub(super) const JSON: &str = "application/json";
@@ -36,7 +36,7 @@ pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=m
 pub struct Cluster {
     client: Client,
     slots: Arc<RequestSlots>,
-    /// A7: what is queued when the agent has to stop must not go out afterwards.
+    /// A7: requests that are queued when writes are suspended must not be sent afterwards.
     may_write: Arc<AtomicBool>,
     metrics: Metrics,
 }
@@ -48,18 +48,18 @@ pub(super) struct Reply {
     pub body: Bytes,
 }
 
-/// What is asked of the API server, but for the body.
+/// A request without its body.
 pub(super) struct OutgoingRequest<'a> {
     pub method: Method,
     pub path: &'a str,
     pub content_type: &'a str,
     pub accept: &'a str,
-    /// Whom to act as; none for the agent itself.
+    /// The account to act as; none for the agent's own.
     pub user: Option<&'a str>,
 }
 
 impl OutgoingRequest<'_> {
-    /// What is asked for, in one word of ours.
+    /// Returns the verb for metrics.
     fn verb(&self) -> &'static str {
         match self.method {
             Method::GET => "read",
@@ -102,12 +102,12 @@ impl Cluster {
         Self { metrics: metrics.clone(), ..self }
     }
 
-    /// Lets requests that change something go out, or not; answers what was so before.
+    /// Allows or suspends writes; returns the previous setting.
     pub fn allow_writes(&self, may_write: bool) -> bool {
         self.may_write.swap(may_write, Ordering::SeqCst)
     }
 
-    /// Whether this agent may change anything now.
+    /// Fails if writes are suspended.
     pub fn check_may_write(&self) -> Result<(), Failure> {
         if self.may_write.load(Ordering::SeqCst) {
             return Ok(());
@@ -125,7 +125,7 @@ impl Cluster {
         self.exchange(outgoing, Vec::new()).await
     }
 
-    /// Asks what an account may do (none: the agent itself). POSTed, and changes nothing.
+    /// Reviews the rights of an account (none: the agent's own). A POST that changes nothing.
     pub(super) async fn review(
         &self,
         path: &str,
@@ -155,7 +155,7 @@ impl Cluster {
         let request = request.body(Body::from(body)).map_err(|error| classify::unreachable(&error))?;
         let slot = self.slots.take().await;
         if writes {
-            // Looked at when it goes out, not when it was queued.
+            // Checked when it is sent, not when it was queued.
             self.check_may_write()?;
         }
         let sent = Instant::now();
@@ -176,7 +176,7 @@ impl Cluster {
         reply
     }
 
-    /// What to ask for: metadata alone where health needs no more.
+    /// Returns the media type to request: metadata only where health needs no more.
     pub(super) fn accept(kind: &Kind) -> &'static str {
         if health::reads_status(kind) { JSON } else { METADATA }
     }
@@ -194,7 +194,7 @@ impl Cluster {
         }
     }
 
-    /// Whatever is at this path, whole; none if there is nothing.
+    /// Returns the whole object at this path; none if there is none.
     pub async fn read(&self, path: &str) -> Result<Option<Value>, Failure> {
         let reply = self.get(path, JSON).await?;
         match reply.status {

@@ -1,8 +1,8 @@
-//! Which rights are missing, known before the first write.
+//! Finds missing rights before the first write.
 //!
-//! A write without rights fails anyway; what this adds is that it is known for the whole stack at once, and that it is
+//! A write without rights fails anyway; this finds all missing rights of a stack at once, and they are
 //! named verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
-//! and a pure function reads them. RulesKey the server cannot list them all, there is no verdict.
+//! and a pure function reads them. Where the server cannot list them all, there is no verdict.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ struct Rule {
 }
 
 impl Rules {
-    /// Whether a verb is allowed on every object of a kind. A rule for some names only is no right to all.
+    /// Returns whether a verb is allowed on every object of a kind. A rule for some names is not enough.
     fn allow(&self, verb: &str, kind: &Kind) -> bool {
         let has = |list: &[String], desired: &str| list.iter().any(|entry| entry == "*" || entry == desired);
         self.incomplete
@@ -64,10 +64,10 @@ impl Rules {
 /// An account (none for the agent itself) in a namespace.
 type RulesKey = (Option<String>, String);
 
-/// When it was asked for, and the answer.
+/// The time of the review, and its result.
 type CachedRules = (Instant, Arc<Rules>);
 
-/// What accounts may do, remembered for a moment.
+/// A short-lived cache of the rights of accounts.
 #[derive(Clone)]
 pub struct Rights {
     scope: Scope,
@@ -81,7 +81,7 @@ impl Rights {
         Self { scope, known: Arc::default() }
     }
 
-    /// What cannot be done with these kinds in these namespaces: read by the agent, written by whom it acts as.
+    /// Returns the missing rights for these kinds and namespaces: to read as the agent, and to write as its identity.
     pub async fn missing(
         &self,
         writes: &Writes,

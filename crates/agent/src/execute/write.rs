@@ -1,4 +1,4 @@
-//! What changes something for one stack: apply, dry run, delete, release. Made as one identity, which only a grant gives.
+//! Writes for one stack: apply, dry run, delete, release. Made with the identity that the grant defines.
 
 use brokkr_manifest::Key;
 use http::{Method, StatusCode};
@@ -18,12 +18,12 @@ const MERGE: &str = "application/merge-patch+json";
 #[derive(Clone)]
 pub struct Writes {
     cluster: Cluster,
-    /// Whom to act as; none for the agent itself.
+    /// The account to act as; none for the agent's own.
     user: Option<String>,
 }
 
 impl Cluster {
-    /// Requests that change something for a stack, made as whom its grant says.
+    /// Returns the writes for a stack, made with the identity of its grant.
     #[must_use]
     pub fn acting_as(&self, acting: &ActingAs) -> Writes {
         Writes::new(self.clone(), acting)
@@ -35,13 +35,13 @@ impl Writes {
         Self { cluster, user: acting.user() }
     }
 
-    /// Whom it acts as; none for the agent itself.
+    /// Returns the account that it acts as; none for the agent's own.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The API server as the agent itself sees it.
+    /// Returns the API server with the agent's own account.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -78,9 +78,9 @@ impl Writes {
         if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&desired.kind)) }
     }
 
-    /// What to send of the manifest's object where fields of it are left to others.
+    /// Returns the body to send where fields are yielded to others.
     async fn yielding(&self, desired: &DesiredObject, body: Value) -> Result<Value, Failure> {
-        // What cannot be read as paths was refused with the whole manifest.
+        // Invalid paths were refused with the whole manifest.
         let paths = brokkr_manifest::yields::paths(&body).unwrap_or_default();
         if paths.is_empty() {
             return Ok(body);
@@ -92,16 +92,16 @@ impl Writes {
         })
     }
 
-    /// B2: would it be accepted?
+    /// B2: validates an object with a dry run.
     pub async fn dry_run(&self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         match self.patch(desired, uid, stamp, true).await {
-            // What would be created is not there.
+            // An object that would be created does not exist.
             Ok(reply) => StepResult::Valid { exists: reply.status != StatusCode::CREATED },
             Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    /// Who holds fields of ours: a dry run that does not insist is refused with their names.
+    /// Returns the field managers that own our fields: a dry run without force is refused with their names.
     pub async fn rivals(&self, desired: &DesiredObject, stamp: &Stamp) -> StepResult {
         let path =
             format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", desired.kind.object_path(&desired.key));
@@ -125,7 +125,7 @@ impl Writes {
         answer.unwrap_or_else(StepResult::Failed)
     }
 
-    /// Deletes exactly the object that was seen: another one under the same name is left alone.
+    /// Deletes exactly the object that was seen, not another one with the same name.
     pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",

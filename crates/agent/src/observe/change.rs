@@ -10,19 +10,19 @@ use crate::resource::KindName;
 /// What a watch reports.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A list began: whatever is not heard of before it ends is gone.
+    /// A list began: objects that are not reported before it ends are gone.
     Listing(Arc<Part>),
     Listed(Arc<Part>),
     Present(Key, Box<SeenObject>),
-    /// Deleted, or without our label now: ask before concluding anything.
+    /// Deleted, or without our label now: read it before deciding.
     Gone(Key, Uid),
-    /// There is no such kind now, so nothing of it is there. Asked for again; a list follows when it is back.
+    /// The kind is not served, so no objects of it exist. Retried; a list follows when it is back.
     Unserved(Arc<Part>),
-    /// May not be watched, and why: what is there is not known. Asked for again.
+    /// The watch is forbidden, and why: the objects are unknown. Retried.
     Unwatchable(Arc<Part>, String),
     /// No longer watched, because no stack needs it. The last change of this part.
     Unwatched(Arc<Part>),
-    /// Something happened to the definition or namespace of this name, be it ours or not.
+    /// The definition or namespace with this name changed, whatever its owner.
     PrerequisiteChanged(Prerequisite, String),
 }
 
@@ -32,11 +32,11 @@ pub struct Part {
     pub kind: KindName,
     /// None: all of them, or not namespaced.
     pub namespace: Option<Arc<str>>,
-    /// How many parts there are of this kind; it is known when all are.
+    /// The number of parts of this kind; it is complete when all are.
     pub of: usize,
 }
 
-/// Where this agent looks.
+/// The namespaces that this agent watches.
 #[derive(Clone, Debug)]
 pub enum Scope {
     Cluster,

@@ -1,4 +1,4 @@
-//! One task that follows one kind, whatever the API server does.
+//! One task that lists and watches one kind, and recovers from every error.
 //!
 //! ```text
 //! List ──(complete)─────────► Watch ──(ended, failed)──► Watch from where it was
@@ -6,7 +6,7 @@
 //!   └──(410, failed too often, asked to list again)──────┘
 //! ```
 //!
-//! An error is never the end. A list counts only when it is complete: one that breaks off is begun again.
+//! A list counts only when it is complete: one that breaks off is started again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use brokkr_manifest::Key;
 
 /// A watch that cannot be resumed after this many attempts starts over with a list.
 const RESUMES: u32 = 3;
-/// A watch that the server ends sooner than this was not one.
+/// A watch that the server ends sooner than this counts as failed.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
 /// What all watches share.
 pub struct Shared {
-    /// So that a start does not ask for everything at once.
+    /// Limits concurrent lists at the start.
     pub lists: Semaphore,
     /// A definition changed: kinds that were not served may be now.
     pub definition_changed: Notify,
     pub streaming: OnceCell<bool>,
 }
 
-/// Who hears of what is seen.
+/// The consumer of a watch.
 #[derive(Clone)]
 pub enum Consumer {
     Index(Arc<Part>),
@@ -53,14 +53,14 @@ pub struct Follower {
     pub history: WatchHistory,
 }
 
-/// What was learnt on the way.
+/// What a watch remembers between its phases.
 #[derive(Clone, Default)]
 pub struct WatchHistory {
     /// Whether this kind is listed by a stream; unknown before the first list.
     streaming: Option<bool>,
     /// Failures in a row.
     failures: u32,
-    /// What was last said to be in the way.
+    /// The last logged problem.
     trouble: Option<String>,
 }
 
@@ -69,7 +69,7 @@ enum Phase {
     Watch { version: String, lines: Option<Lines> },
 }
 
-/// Why a phase broke off, and with which to go on.
+/// Why a phase failed, and the phase to continue with.
 struct Broken(Refusal, Phase);
 
 impl Follower {
@@ -104,7 +104,7 @@ impl Follower {
         let _place = shared.lists.acquire().await;
         let streaming = match self.history.streaming {
             Some(known) => known,
-            // Not knowing costs nothing: pages work everywhere.
+            // If unknown, pages work everywhere.
             None => {
                 let ask = || served::streams_lists(&self.source);
                 *shared.streaming.get_or_try_init(ask).await.unwrap_or(&false)
@@ -145,7 +145,7 @@ impl Follower {
                     return Ok(self.listed(version, Some(lines)).await);
                 }
                 Some((line, _)) => self.tell_line(line).await,
-                // A server that does not know of streaming lists never says that this was all.
+                // A server without streaming lists never ends the initial events.
                 None => return Err(Refusal::Unfit("the stream ended before the list was complete".into())),
             }
         }
@@ -179,14 +179,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Decides how to go on after something went wrong, and waits as long as is fit.
+    /// Decides how to continue after an error, and waits.
     async fn recover(&mut self, why: Refusal, resume: Phase) -> Phase {
         self.history.failures += 1;
         let failures = self.history.failures;
         let timing = self.source.timing;
         let kind = self.source.kind.clone();
         match why {
-            // At once the first time; a server that answers nothing else is not asked in a loop.
+            // At once the first time, then with a delay.
             Refusal::Expired => {
                 tracing::debug!(%kind, "watch expired; listing again");
                 self.pause(timing.backoff(failures - 1)).await;
@@ -200,7 +200,7 @@ impl Follower {
                         self.source.kind = found;
                         self.pause(timing.backoff(failures - 1)).await;
                     }
-                    // Going or coming this very moment, or discovery does not answer: no verdict yet.
+                    // Just removed or added, or discovery does not answer: no verdict yet.
                     Ok(Some(_)) | Err(_) => {
                         self.pause(timing.backoff(failures)).await;
                     }
@@ -231,7 +231,7 @@ impl Follower {
         if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
 
-    /// Discovery says so, too: nothing of this kind can be there. It may come back.
+    /// Discovery confirms it: no object of this kind can exist. The kind may come back.
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
         if self.history.trouble.as_deref() != Some(UNSERVED) {
@@ -249,7 +249,7 @@ impl Follower {
         }
     }
 
-    /// Waits, unless a list is asked for: then it answers true.
+    /// Waits; returns true if a new list is requested meanwhile.
     async fn pause(&self, pause: Duration) -> bool {
         tokio::time::timeout(pause, self.relist.notified()).await.is_ok()
     }
@@ -281,7 +281,7 @@ impl Follower {
         self.send(change).await;
     }
 
-    /// About the kind as a whole; those who wait for prerequisites only hear of what moves there.
+    /// Sends a change of the kind as a whole; consumers of prerequisites only get changes of objects.
     pub async fn send_change(&self, change: impl FnOnce(Arc<Part>) -> Change) {
         if let Consumer::Index(part) = &self.consumer {
             self.send(change(part.clone())).await;
@@ -289,7 +289,7 @@ impl Follower {
     }
 
     async fn send(&self, change: Change) {
-        // Closed means that the agent stops; the loop above sees that.
+        // A closed channel means that the agent stops.
         let _ = self.changes.send(change).await;
     }
 }

@@ -27,13 +27,13 @@ struct OfKind {
 #[derive(Clone)]
 struct Known {
     seen: SeenObject,
-    /// When it was last heard of, by the index's own count: a re-list forgets only what is older.
+    /// The count at which it was last reported: a new list forgets only older objects.
     heard: u64,
 }
 
 #[derive(Clone, Default)]
 struct PartState {
-    /// Everything that is there is known.
+    /// The list is complete.
     complete: bool,
     /// How many parts its kind has.
     of: usize,
@@ -41,7 +41,7 @@ struct PartState {
     listing_since: Option<u64>,
 }
 
-/// A labelled object that no inventory has.
+/// A labelled object that is in no inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanObject {
     pub key: Key,
@@ -106,8 +106,8 @@ impl Index {
         }
     }
 
-    /// A list that shows an older version than what was known before it began: the cluster's store was put
-    /// back to an earlier state, and the list is right.
+    /// Returns whether a list shows an older version than what was known before it began: etcd was restored
+    /// to an earlier state, and the list is right.
     fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
         let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
         let known = kind.objects.get(path(key).as_str());
@@ -147,7 +147,7 @@ impl Index {
         kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
-    /// What a write answered is known at once; the watch may bring older news afterwards.
+    /// Stores the object of a write at once; the watch may report older versions afterwards.
     pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
         let heard = self.clock;
         let kind = self.kinds.get_mut(&KindName::of(key));
@@ -168,7 +168,7 @@ impl Index {
         }
     }
 
-    /// Watches that know everything that is there.
+    /// Returns the number of watches with a complete list.
     #[must_use]
     pub fn complete_parts(&self) -> usize {
         let parts = self.kinds.values().flat_map(|kind| kind.parts.values());
@@ -182,7 +182,7 @@ impl Index {
         let live = self.kinds.iter().flat_map(|(kind, of)| {
             of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
         });
-        // What is on its way out, or collected by its owner's controller, is not leaked.
+        // An object that is being deleted, or collected by its owner's controller, is not leaked.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
             .map(|(key, seen)| OrphanObject { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
             .collect()
@@ -267,7 +267,7 @@ mod tests {
         index.put(&key("went"), seen("2", 2));
         index.absorb(Change::Listing(part.clone()));
         index.absorb(Change::Present(key("stays"), Box::new(seen("1", 1))));
-        // Written by ourselves while the list was under way: newer than the list.
+        // Written by this agent while the list was running: newer than the list.
         index.put(&key("new"), seen("3", 3));
         assert_eq!(index.absorb(Change::Listed(part)), [key("went")]);
         assert!(index.synced(&kind));

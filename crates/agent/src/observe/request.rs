@@ -1,7 +1,7 @@
-//! The two questions of a watch to the API server: what is there, and what happens from now on.
+//! The requests of a watch to the API server: list and watch.
 //!
-//! Asked with plain requests, so that every phase has its own deadline and every refusal its own meaning:
-//! a watch that waits for ever looks exactly like a cluster in which nothing happens.
+//! Plain requests, so that every phase has its own deadline and every refusal its own meaning:
+//! a watch that hangs looks exactly like a cluster without changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,16 +35,16 @@ pub struct Source {
     pub timing: WatchTiming,
 }
 
-/// Why the API server did not do as asked.
+/// Why the API server refused a request.
 #[derive(Debug)]
 pub enum Refusal {
-    /// 410: what the watch would go on from is no longer kept.
+    /// 410: the resourceVersion is too old.
     Expired,
     /// 404, 405: there is no such kind, or it cannot be listed.
     NotServed,
     /// 403
     Denied(String),
-    /// 400, 422: the question itself.
+    /// 400, 422: the request is invalid.
     Unfit(String),
     /// Anything else; may work the next time.
     Failed(String, Option<Duration>),
@@ -55,7 +55,7 @@ impl Refusal {
         Self::Failed(what.to_string(), None)
     }
 
-    /// What a status means, be it of an answer or inside a stream.
+    /// Returns what a status means, in an answer or in a stream.
     fn of(code: u16, message: String, wait: Option<Duration>) -> Self {
         match code {
             410 => Self::Expired,
@@ -68,7 +68,7 @@ impl Refusal {
 }
 
 impl Source {
-    /// One page of what is there now, read consistently.
+    /// Returns one page of a consistent list.
     pub async fn page(&self, next: &str) -> Result<Page, Refusal> {
         let mut query = format!("limit={PAGE}");
         add(&mut query, "continue", next);
@@ -79,14 +79,14 @@ impl Source {
         within(self.timing.answer, asked).await
     }
 
-    /// Everything that happens after `version`.
+    /// Watches changes after `version`.
     pub async fn watch(&self, version: &str) -> Result<Lines, Refusal> {
         let mut query = String::new();
         add(&mut query, "resourceVersion", version);
         self.open(query).await
     }
 
-    /// Everything that is there, then what happens: one request, and no page is held anywhere.
+    /// Lists and watches in one request, without pages in memory.
     pub async fn stream(&self) -> Result<Lines, Refusal> {
         self.open("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned()).await
     }
@@ -160,13 +160,13 @@ async fn refusal(response: Response<Body>) -> Refusal {
 pub struct Lines {
     chunks: futures::stream::BoxStream<'static, Result<Bytes, String>>,
     pending: BytesMut,
-    /// The server ends a watch by itself; one that is silent for longer than that is dead.
+    /// The server ends every watch; one that lasts longer is dead.
     patience: Duration,
     kind: Kind,
 }
 
 impl Lines {
-    /// The next line with the version to go on from; `None` when the server ended the watch.
+    /// Returns the next line with the version to continue from; `None` when the server ended the watch.
     pub async fn next(&mut self) -> Result<Option<(Line, String)>, Refusal> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {

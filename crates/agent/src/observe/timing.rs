@@ -11,15 +11,15 @@ pub struct WatchTiming {
     /// After a failure, doubled up to `longest`.
     pub first: Duration,
     pub longest: Duration,
-    /// The same for what only a person changes: rights, definitions.
+    /// The same for problems that only a person fixes: rights, definitions.
     pub slow_first: Duration,
     pub slow_longest: Duration,
     /// For one page, or for a watch to begin.
     pub answer: Duration,
-    /// The server is asked to end a watch after a while between these, so that a dead connection is noticed.
+    /// The requested duration of a watch is between these, so that a dead connection is noticed.
     pub watch_least: Duration,
     pub watch_most: Duration,
-    /// How much later than asked for the end may come.
+    /// How much longer than requested a watch may last.
     pub margin: Duration,
 }
 
@@ -50,7 +50,7 @@ impl WatchTiming {
         Backoff::new(self.slow_first, self.slow_longest).jittered(failures)
     }
 
-    /// How long the next watch is to last: not the same for all, or they would all end at once.
+    /// Returns the duration of the next watch: random, so that watches do not all end at once.
     #[must_use]
     pub fn watch(&self) -> Duration {
         rand::rng().random_range(self.watch_least..=self.watch_most)

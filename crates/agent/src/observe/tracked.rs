@@ -1,7 +1,7 @@
 //! One object as it comes from the API server, reduced while it is decoded.
 //!
-//! Nothing in here fails because of what an object says: one odd object must not hide the others of its
-//! kind. What has the wrong shape is read as if it were not there.
+//! Nothing here fails because of the content of an object: one odd object must not hide the others of its
+//! kind. A field with the wrong type is read as absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,7 @@ pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
 pub enum Line {
     Present(Key, SeenObject),
     Gone(Key, Uid),
-    /// So far the watch has come.
+    /// A bookmark: the version to resume from.
     Bookmark {
         initial_end: bool,
     },
@@ -64,7 +64,7 @@ pub enum Line {
     },
 }
 
-/// Reads a line, with the resourceVersion to go on from.
+/// Reads a line, with the resourceVersion to resume from.
 pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<(Line, String)> {
     let RawLine { r#type, object } = serde_json::from_slice(line)?;
     let version = object.metadata.resource_version.clone();
@@ -86,7 +86,7 @@ struct RawLine {
     object: Raw,
 }
 
-/// What is read of anything that the API server sends: objects, bookmarks, and refusals inside a stream.
+/// The fields that are read of objects, bookmarks and refusals in a stream.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
@@ -123,7 +123,7 @@ struct RawMetadata {
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "if_readable")]
     annotations: BTreeMap<String, String>,
-    /// Not set aside while it is read, as the others are: it is most of an object.
+    /// Not buffered like the others: it is most of an object.
     managed_fields: Option<Vec<ManagedFields>>,
 }
 

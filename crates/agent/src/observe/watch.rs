@@ -1,5 +1,5 @@
 //! The running watches: one per kind (and namespace, where the agent may see only some), selected by our
-//! label. What is not ours costs nothing.
+//! label. Objects of others cost nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -33,7 +33,7 @@ pub struct Watches {
     shared: Arc<Shared>,
     running: HashMap<KindName, Vec<Running>>,
     blocked_on: HashMap<Prerequisite, Running>,
-    /// Reported to stop; a new watch of the same kind begins after their last word.
+    /// Cancelled watches; a new watch of the same kind starts after they have ended.
     ending: HashMap<KindName, Vec<JoinHandle<()>>>,
 }
 
@@ -74,7 +74,7 @@ impl Watches {
         }
     }
 
-    /// Starts what is missing.
+    /// Starts the watches that are missing.
     pub fn ensure<'a>(&mut self, kinds: impl IntoIterator<Item = &'a Kind>) {
         for kind in kinds {
             let name = kind.name();
@@ -118,19 +118,19 @@ impl Watches {
         });
     }
 
-    /// How many watches keep the index.
+    /// Returns the number of watches that feed the index.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.running.values().map(Vec::len).sum()
     }
 
-    /// How many watches there are.
+    /// Returns the number of watches.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept() + self.blocked_on.len()
     }
 
-    /// Has one kind listed afresh, because events may have been missed. Nothing is lost meanwhile.
+    /// Lists one kind again, in case events were missed. The index stays as it is meanwhile.
     pub fn relist(&self, kind: &KindName) {
         for part in self.running.get(kind).into_iter().flatten() {
             part.relist.notify_one();
@@ -143,7 +143,7 @@ impl Watches {
         }
     }
 
-    /// Tells of everything that happens to definitions or namespaces, from now until [`Self::unwatch_prerequisite`].
+    /// Reports every change of definitions or namespaces until [`Self::unwatch_prerequisite`].
     /// Existing objects are reported first, so that no change is missed between waiting and watching.
     pub fn watch_prerequisite(&mut self, prerequisite: Prerequisite) {
         if self.blocked_on.contains_key(&prerequisite) {

@@ -46,7 +46,7 @@ impl Contested<'_> {
     }
 }
 
-/// The fights that are going on.
+/// Returns the contested objects.
 #[must_use]
 pub fn contests<'a>(situation: &'a Situation<'_>) -> Vec<Contested<'a>> {
     let fights =
@@ -63,7 +63,7 @@ pub fn contests<'a>(situation: &'a Situation<'_>) -> Vec<Contested<'a>> {
     contests
 }
 
-/// By now the manifest leaves the rival what it fought for.
+/// Returns whether the manifest now yields the contested fields to the rival.
 fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
     let rival = situation.progress.repairs.rivals.get(key).and_then(|rivals| rivals.first());
     let desired = situation.goal.content.as_ref().and_then(|content| content.objects.get(key));
@@ -81,7 +81,7 @@ fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
     !rival.fields.is_empty() && rival.fields.iter().all(is_left)
 }
 
-/// Not as it was applied, as far as is seen.
+/// Returns the objects that differ from what was applied.
 pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
     let applied = situation.record.into_iter().flat_map(|record| &record.inventory);
     applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(|(key, entry)| {
@@ -90,7 +90,7 @@ pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key
     })
 }
 
-/// Until when an object that is fought over has to wait.
+/// Returns until when the next repair of a contested object is delayed.
 pub(super) fn slowed(fight: Option<&Fight>, now: Timestamp) -> Option<Timestamp> {
     let fight = fight.filter(|fight| fight.rounds >= FREE_ROUNDS)?;
     let until = fight.last + BACKOFF.delay(fight.rounds - FREE_ROUNDS + 1);

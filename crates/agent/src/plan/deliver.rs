@@ -1,4 +1,4 @@
-//! A stack to have: from the announcement to the steady state, one stage after the other.
+//! The delivery of a stack: from the announcement to the steady state, one stage after the other.
 
 use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
@@ -24,7 +24,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     if stop::is_taken_back(situation, content) {
         return stop::undo(situation).unwrap_or_else(|| stop::wait_for_next_cycle(situation));
     }
-    // Before anything is looked at: what may not be watched cannot be waited for.
+    // Before anything is read: a kind that may not be watched would be waited for without end.
     preflight::check_rights(situation, content)
         .or_else(|| preflight::inspect_prerequisites(situation, content))
         .or_else(|| preflight::inspect_rest(situation, content))

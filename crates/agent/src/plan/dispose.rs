@@ -1,7 +1,7 @@
-//! What may be done with a resource that should go.
+//! What may be done with an object that should be deleted.
 //!
 //! This is the only place that decides on a deletion, for prune and removal alike. Everything here
-//! errs on the side of leaving: what is not certainly ours, and certainly unneeded, stays.
+//! errs on the side of leaving: an object that is not certainly ours, and certainly unneeded, stays.
 
 use brokkr_api::envelope::Removal;
 use brokkr_api::reason::{LeftBecause, Reason};
@@ -15,16 +15,16 @@ use crate::model::{Entry, Origin, Plan, Record, SeenObject, Situation, Stage, St
 use crate::resource::{is_prerequisite, object_ref};
 
 enum Disposal {
-    /// Nothing of ours is left there.
+    /// Nothing is left to do.
     Done,
-    /// Another stack of this agent names it now, and will take it over by its apply.
+    /// Another stack of this agent contains it now, and takes it over with its apply.
     Inherited(ObjectNote),
     Act(Step),
-    /// Deleted, and still there: the reason is what people want to know.
+    /// Deleted, but still present.
     Wait(ObjectNote),
 }
 
-/// Disposes of these resources, group by group; `None` once all are gone or left on purpose.
+/// Disposes of these objects, group by group; `None` once all are deleted or left on purpose.
 /// `needed_by` returns an object that stays and depends on the one in question.
 pub(super) fn all(
     situation: &Situation<'_>,
@@ -48,7 +48,7 @@ pub(super) fn all(
             match dispose(situation, &key, entry, &needed_by) {
                 Disposal::Done => {}
                 Disposal::Act(step) => plan.steps.push(step),
-                // A removal is done when nothing is left to it; a prune need not wait for a stack that may be broken.
+                // A removal waits until nothing is left; a prune does not wait for another stack, which may be broken.
                 Disposal::Inherited(note) if stage == Stage::Remove => blockers.push(note),
                 Disposal::Inherited(_) => {}
                 Disposal::Wait(note) => blockers.push(note),
@@ -67,7 +67,7 @@ pub(super) fn all(
 
 /// Waits; what lasts is reported once, with the objects that block.
 fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) -> Plan {
-    // What only takes its time comes last: something else is the reason to act.
+    // Deletions that only take time come last: the others need attention.
     let only_slow =
         |note: &ObjectNote| matches!(note.reason, Reason::Terminating | Reason::OtherContentPending);
     blockers.sort_by_key(only_slow);
@@ -101,7 +101,7 @@ fn dispose(
     };
     let stack = situation.goal.target.stack_id;
     let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
-    // C4, C5 and B6: another's, or a child that its owner's controller collects.
+    // C4, C5 and B6: owned by another, or a child that its owner's controller collects.
     if !ours || seen.other_owner(situation.agent, stack, key).is_some() || seen.has_owner {
         return Disposal::Done;
     }
@@ -149,12 +149,12 @@ fn dispose(
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
 
-/// The very object that was written: its uid alone proves nothing, since intentions are recorded, too.
+/// Returns whether this object was written: the uid alone is no proof, since intentions are recorded too.
 fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
 
-/// Kept in the record after a prune: another stack is to take it over, and has not yet.
+/// Returns whether an object stays in the record because another stack has not taken it over yet.
 pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
     let ours = situation
         .observed

@@ -12,12 +12,12 @@ use super::{record, report};
 use crate::model::{Content, DesiredObject, Intent, Plan, Situation, Stage, Step};
 use crate::resource::{KindName, is_prerequisite};
 
-/// Namespaces and definitions are few, and adoption decides what may become of them: looked at first.
+/// Reads Namespaces and definitions first: whether they are adopted decides whether they may be deleted later.
 pub(super) fn inspect_prerequisites(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, content.objects.values().filter(|desired| is_prerequisite(&desired.key)))
 }
 
-/// What was there before is looked at before anything is written.
+/// Reads existing objects before anything is written.
 pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
 }
@@ -77,7 +77,7 @@ enum Claim {
     Other(String),
 }
 
-/// What another stack of this agent no longer wants is handed over by our apply; everything else of others stays theirs.
+/// An object that another stack of this agent no longer wants is handed over by our apply; other owners keep theirs.
 fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
     // A record is written before the object's metadata: that stack may be about to write the object.
     if let Some(holder) = situation.other_stacks.holder(key) {
@@ -92,7 +92,7 @@ fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
     owner.map_or(Claim::Free, |owner| Claim::Other(owner.to_string()))
 }
 
-/// C4: what belongs to another stack or agent is refused.
+/// C4: refuses objects that belong to another stack or agent.
 pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let mut notes = Vec::new();
     let mut undecided = None;
@@ -117,7 +117,7 @@ pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Pla
     Some(Plan { depends_on_others: true, ..plan })
 }
 
-/// Missing rights are found before the first write, and named verb by verb.
+/// Finds missing rights before the first write.
 pub(super) fn check_rights(situation: &Situation<'_>, content: &Arc<Content>) -> Option<Plan> {
     match &situation.progress.lookups.missing_rights {
         None => Some(Plan::with(Stage::Inspect, vec![Step::CheckRights { content: content.clone() }])),
@@ -126,7 +126,7 @@ pub(super) fn check_rights(situation: &Situation<'_>, content: &Arc<Content>) ->
     }
 }
 
-/// The superset of what was and what will be is in the record before the first write.
+/// Records the union of old and new objects before the first write.
 pub(super) fn intend(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let complete = situation.record.is_some_and(|record| {
         record.sequence == content.sequence

@@ -1,5 +1,4 @@
-//! B1: Namespaces and definitions are there, and ready, before anything that needs them; and D1: the
-//! Namespaces that a failed delivery made go again.
+//! B1: Namespaces and definitions are applied, and ready, before anything that needs them.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +38,7 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
     Some(Plan::waiting(Stage::Prerequisites, what).wake(Some(deadline)))
 }
 
-/// An established definition takes a moment to show in discovery; before that its resources are answered 404.
+/// An established definition takes a moment to appear in discovery; until then its kinds are answered with 404.
 fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let mut plan = Plan::new(Stage::Prerequisites);
     for (name, definition) in &content.definitions {

@@ -1,4 +1,4 @@
-//! B5: after a complete apply, what the current deployment object no longer contains goes.
+//! B5: after a complete apply, objects that the deployment object no longer contains are deleted.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a
     record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
 }
 
-/// Whether something waits to be taken over by another stack, or was, and is not forgotten yet.
+/// Returns whether the record has objects that the content does not contain: they are being handed over.
 pub(super) fn lingers(record: &Record, content: &Content) -> bool {
     record.inventory.len() > content.objects.len()
 }

@@ -1,4 +1,4 @@
-//! F6: what was applied is not ready before it is seen to be. Reported when it changes, with the nearest cause.
+//! F6: readiness is observed, not assumed. It is reported when it changes, with the nearest cause.
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
@@ -12,7 +12,7 @@ use crate::health::HealthState;
 use crate::model::{Content, Record, SeenObject, Situation};
 use crate::resource::object_ref;
 
-/// The one resource to name of those that are not ready.
+/// The unready object to name in a report.
 pub(super) struct Worst {
     pub key: Key,
     pub reason: Reason,
@@ -22,7 +22,7 @@ pub(super) struct Worst {
     explained: bool,
 }
 
-/// How many are ready, and the worst of those that are not.
+/// Returns how many objects are ready, and the worst of the others.
 pub(super) fn of(situation: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
     let (mut ready, mut worst): (u32, Option<Worst>) = (0, None);
     for key in content.objects.keys() {
@@ -67,7 +67,7 @@ fn unready(situation: &Situation<'_>, key: &Key) -> Option<Worst> {
     }
 }
 
-/// What was found out in this very time of being unready.
+/// Returns the cause, if it was found since the object became unready.
 fn explained(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Worst> {
     let (asked, cause) = situation.progress.readiness.causes.get(key)?;
     let cause = cause
@@ -88,7 +88,7 @@ pub(super) struct HealthReport {
     pub unready: bool,
 }
 
-/// The transitions of the steady state: healthy, degraded, repaired.
+/// Reports the transitions of the steady state: healthy, degraded, repaired.
 pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record: &Record) -> HealthReport {
     let (ready, worst) = of(situation, content);
     let mut next = Record { session: situation.session, ready, ..record.clone() };

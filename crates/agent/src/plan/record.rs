@@ -1,4 +1,4 @@
-//! The record that goes with each transition: written before what it announces.
+//! The record of each transition.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{dispose, readiness};
 use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
 use crate::resource::is_prerequisite;
 
-/// What `brokkr.io/sequence` says: it changes only together with the checksum.
+/// Returns the value of `brokkr.io/sequence`: it changes only together with the checksum.
 pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> SequenceId {
     match record {
         Some(record) if record.checksum == Some(content.checksum) => record.stamp,
@@ -21,7 +21,7 @@ pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> Sequ
     }
 }
 
-/// The superset of what was and what will be.
+/// Returns the record with the union of old and new objects.
 pub(super) fn intention<'a>(
     situation: &Situation<'_>,
     content: &Content,
@@ -60,7 +60,7 @@ pub(super) fn intention<'a>(
             fields: None,
         });
         entry.kind = desired.kind.clone();
-        // Another object than the one that was applied: nothing is known of it but its uid.
+        // Not the object that was applied: only its uid is known.
         if let Some(seen) = seen
             && entry.uid.as_ref() != Some(&seen.uid)
         {
@@ -76,13 +76,13 @@ pub(super) fn intention<'a>(
     record
 }
 
-/// The record says that it will be created, or knows another object; this one was there before.
+/// Returns whether the object is not the recorded one, and not ours: it existed before.
 pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
     entry.uid.as_ref() != Some(&seen.uid)
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// D1 is done: the namespaces are gone, or had to be left, and are not taken back a second time.
+/// D1 is done: the namespaces are deleted, or were left, and are not deleted a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     for key in std::mem::take(&mut record.made.prerequisites) {
@@ -106,7 +106,7 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
     record
 }
 
-/// Everything is written and what had to go is gone.
+/// Returns the record of a complete delivery.
 pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
@@ -133,7 +133,7 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
     record
 }
 
-/// What another stack took over is no longer this one's.
+/// Returns the record without the objects that another stack took over.
 pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
@@ -162,13 +162,13 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
     let message = summary(&notes);
     // Objects that are left come first; deleted ones follow as far as the limit allows.
     let notes = [notes, gone].concat();
-    // The removal's own sequence id, which an untargeted stack may share with what was applied.
+    // The sequence id of the removal; for an untargeted stack it is the applied one.
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);
     report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
     record
 }
 
-/// The receipt for one resource: that it was seen to be gone, and which one it was. None for what never was.
+/// Returns the receipt for one deleted object; none if it never existed.
 fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
     let uid = entry.uid.as_ref()?;
     Some(note(key, Reason::Gone { uid: uid.to_string() }))

@@ -14,7 +14,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .record
         .filter(|record| record.removal == target.removal && record.sequence >= target.sequence_id)
     else {
-        // E4, E5: only what is stored starts a removal, and it is stored before the first deletion.
+        // E4, E5: only a stored removal starts a deletion.
         let record = record::removal_intention(situation);
         return Plan::with(Stage::Intend, vec![Step::WriteRecord(Box::new(record))]);
     };

@@ -1,4 +1,4 @@
-//! Reports: what is said about a stack, and when.
+//! The reports about a stack.
 //!
 //! A report is stored in the record, with its time, before it is sent: made again after a crash, it
 //! is the same report with the same id.
@@ -18,7 +18,7 @@ use crate::resource::{Kind, object_ref};
 
 pub(super) const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
-/// The most reports that are kept for a broker that cannot be reached.
+/// The maximum number of stored reports while the broker is unreachable.
 const KEPT_REPORTS: usize = 50;
 
 /// Returns the hops that the broker has announced.
@@ -31,7 +31,7 @@ pub(super) fn announced(target: &TargetStack) -> Hops {
     }
 }
 
-/// Reported once for each distinct reason.
+/// Reports a failure, once for each distinct reason.
 pub(super) fn failed(situation: &Situation<'_>, reason: &Reason, notes: Vec<ObjectNote>) -> Plan {
     let message = summary(&notes);
     report_once(situation, Stage::Stopped, Transition::Failed, reason, &message, notes)
@@ -66,7 +66,7 @@ pub(super) fn wait(
     }
 }
 
-/// Nothing can be said of these kinds before their watches are there.
+/// Waits for the watches of these kinds.
 pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
     let first = kinds.first().map(ToString::to_string).unwrap_or_default();
     let reason = Reason::CannotWatch { kind: first };
@@ -95,7 +95,7 @@ fn report_once(
     if already {
         return Plan::waiting(stage, message.clone());
     }
-    // The record may still be about the version before: its hops are not those of this one.
+    // The record may still be about the previous version, with other hops.
     let recorded = record.hops;
     if record.sequence != sequence || record.hops.published.is_none() {
         record.hops = so_far(situation);
@@ -105,12 +105,12 @@ fn report_once(
     Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
 }
 
-/// The hops of a version that nothing was intended of yet.
+/// Returns the hops of a version that is not recorded yet.
 fn so_far(situation: &Situation<'_>) -> Hops {
     let target = &situation.goal.target;
     let (fetched, verified) = match (&situation.goal.content, &situation.progress.failures.fetch) {
         (Some(content), _) => (Some(content.fetched), Some(content.verified)),
-        // Read, and its kinds are not to be had; or fetched, and not read.
+        // Parsed, but its kinds are unknown; or fetched, but not parsed.
         (None, Some(retry)) => match &retry.failure.reason {
             Reason::UnknownKind { .. } | Reason::DiscoveryFailed => (Some(retry.since), Some(retry.since)),
             Reason::Unreadable | Reason::ParsedDifferently | Reason::NotNamespaced { .. } => {
@@ -161,7 +161,7 @@ pub(super) fn report(
     }
     let message = &message.clipped(LONGEST_MESSAGE);
     let sequence = situation.goal.target.sequence_id;
-    // Each later than the one before, even within one decision: the order of times is the order of events.
+    // Each report is later than the one before, so that their times give their order.
     let at = record.reports.iter().map(|report| report.at + SignedDuration::from_micros(1)).max();
     let mut report = Report {
         id: EventId(Default::default()),
@@ -188,7 +188,7 @@ pub(super) fn report(
     }
 }
 
-/// The database keeps microseconds; a time that is cut on its way would change the derived id.
+/// The database stores microseconds; a truncated time would change the derived id.
 fn microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -30,51 +30,51 @@ pub struct ReconcilerState {
 
 /// The decision for one stack.
 pub struct Decided {
-    /// None if something is under way that has to be answered first.
+    /// None if running requests have to finish first.
     pub plan: Option<Plan>,
-    /// To be carried out now.
+    /// To be executed now.
     pub steps: Vec<Step>,
-    /// What they are for; none without a goal.
+    /// The target of the steps; none without a goal.
     pub target: Option<TargetStack>,
     /// What has to change before it can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
 }
 
-/// What an answer leads to outside the state.
+/// The effects of a result outside the state.
 #[derive(Default)]
 pub struct Finished {
-    /// In the record now, and so to be sent.
+    /// Reports that are stored in the record, and are to be sent.
     pub reports: Vec<Report>,
-    /// The stack is gone, and its record with it.
+    /// The stack and its record are gone.
     pub dropped: bool,
 }
 
 impl ReconcilerState {
-    /// What the last run left.
+    /// Resumes a stack of the last run.
     pub fn resume(&mut self, record: Record) {
         self.claims.hold(record.stack, record.inventory.keys());
         self.stacks.insert(record.stack, StackState::resumed(record));
     }
 
-    /// The stacks that something happened to, since they were last asked for.
+    /// Returns the stacks that changed since the last call.
     pub fn take_dirty(&mut self) -> BTreeSet<StackId> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Everything is to be thought over again, though nothing happened.
+    /// Plans all stacks again.
     pub fn mark_all_dirty(&mut self) {
         self.dirty.extend(self.stacks.keys());
     }
 
-    // ── what the broker says ──
+    // ── messages of the broker ──
 
-    /// The whole target state, of an agent that is ACTIVE.
+    /// Applies the whole target state of an ACTIVE agent.
     pub fn set_targets(&mut self, targets: Vec<TargetStack>, held: impl Fn(StackId) -> bool) {
         let mut mentioned = BTreeSet::new();
         for target in targets {
             let id = target.stack_id;
             mentioned.insert(id);
-            // Already gone and no longer held: the answer was made before the broker heard of it.
+            // Already removed and no longer held: the broker did not know it yet when it answered.
             if target.removal.is_some() && !self.stacks.contains_key(&id) && !held(id) {
                 continue;
             }
@@ -82,14 +82,14 @@ impl ReconcilerState {
         }
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
-                // E4: absence is never deletion. A removal that was stored is carried on with.
+                // E4: absence is never deletion. A stored removal continues.
                 stack.continue_removal();
             }
         }
         self.update_all_claims();
     }
 
-    /// A9: the broker cannot be reached at start. What the cluster holds is what should be.
+    /// A9: the broker is unreachable at start. The records are the target state.
     pub fn continue_without_broker(&mut self) {
         self.stacks.values_mut().for_each(StackState::set_target_from_record);
         self.update_all_claims();
@@ -147,7 +147,7 @@ impl ReconcilerState {
 
     // ── changes from the watches ──
 
-    /// Takes a change in. Answers whether something may be there that no record has.
+    /// Applies a change. Returns whether there may be orphaned objects.
     pub fn on_change(&mut self, change: Change) -> bool {
         self.on_record_changed(&change);
         let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
@@ -201,7 +201,7 @@ impl ReconcilerState {
         }
     }
 
-    /// Something happened to a definition or namespace: who waits for it tries again.
+    /// A definition or namespace changed: stacks that wait for it try again.
     pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
         for (id, stack) in
             self.stacks.iter_mut().filter(|(_, stack)| stack.blocked_on.contains(&prerequisite))
@@ -217,7 +217,7 @@ impl ReconcilerState {
         self.index.orphans(|key| self.claims.holders(key).next().is_some())
     }
 
-    // ── what the clock says ──
+    // ── time ──
 
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
@@ -242,11 +242,11 @@ impl ReconcilerState {
         self.stacks.values().flat_map(StackState::kinds).collect()
     }
 
-    // ── decisions and their answers ──
+    // ── decisions and results ──
 
-    /// Asks the plan what to do now for one stack.
+    /// Plans the next steps of one stack.
     pub fn advance(&mut self, id: StackId, context: AgentContext, now: Timestamp) -> Option<Decided> {
-        // Taken out, so that it can be changed while it looks at its neighbours.
+        // Removed from the map, so that it can change while it reads the other stacks.
         let mut stack = self.stacks.remove(&id)?;
         let other_stacks =
             OtherStacksView { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
@@ -261,7 +261,7 @@ impl ReconcilerState {
         if adopted {
             self.update_claims(id);
         }
-        // Claimed as soon as it is decided: a second stack that wants the same is refused, not faster.
+        // Claimed with the decision, so that a second stack that wants the same object is refused.
         for step in &steps {
             if let Step::WriteRecord(record) = step {
                 self.claims.hold(id, record.inventory.keys());
@@ -270,7 +270,7 @@ impl ReconcilerState {
         Some(Decided { plan, steps, target, blocked_on })
     }
 
-    /// Takes the answer to a step in.
+    /// Applies the result of a step.
     pub fn finish(&mut self, id: StackId, step: &Step, answer: &StepResult, now: Timestamp) -> Finished {
         if let (Step::Apply { desired, .. }, StepResult::Applied { seen, .. }) = (step, answer) {
             self.index.put(&desired.key, seen.clone());
@@ -315,7 +315,7 @@ impl ReconcilerState {
         self.claims.forget(id);
         self.unread.remove(&id);
         if let Some(stack) = self.stacks.remove(&id) {
-            // Wanted again in the meantime: starts from nothing.
+            // Targeted again in the meantime: starts from scratch.
             let desired = stack.next.or(stack.goal.map(|goal| goal.target));
             if let Some(target) = desired.filter(|target| target.removal.is_none()) {
                 self.stacks.entry(id).or_default().set_target(target);

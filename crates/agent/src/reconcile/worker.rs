@@ -1,4 +1,4 @@
-//! Carries steps out. Knows how to talk to the cluster and the broker, and decides nothing.
+//! Executes steps at the cluster and the broker. Decides nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// As whom to write for a stack: whatever was planned, without a grant nothing goes out.
+    /// Returns the identity to write with. Without a grant nothing is sent, whatever was planned.
     fn writes(&self, target: &TargetStack) -> Result<Writes, StepResult> {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
@@ -119,8 +119,8 @@ impl Worker {
             return StepResult::Failed(failure);
         }
         let mut record = record.clone();
-        // A record touched by hand (an annotation, say) only has a newer version; one written by a newer
-        // run of this agent means that this run is the stale one, and it loses here.
+        // A record with an edited annotation only has a newer version; one that was written by a newer
+        // run of this agent means that this run is stale.
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => {
@@ -144,7 +144,7 @@ impl Worker {
         StepResult::Failed(record_failure(&RecordError::Stale))
     }
 
-    /// The record goes last: whatever a crash leaves, it is still named.
+    /// Deletes the record last: after a crash it still names what is left.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
         if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
             return StepResult::Failed(content::not_cached(&error));
@@ -165,7 +165,7 @@ impl Worker {
     }
 }
 
-/// Whether writing the one over the other would forget what it owns.
+/// Returns whether overwriting the found record would lose entries of its inventory.
 fn forgets(record: &Record, found: &Record) -> bool {
     !found.inventory.keys().all(|key| record.inventory.contains_key(key))
 }
