@@ -1,7 +1,7 @@
 //! The listener for health checks and metrics. Off by default.
 //!
 //! It stores nothing: each request is answered by the reconciler, which
-//! owns it. So it costs nothing at rest, and an answer also says that the reconciler moves.
+//! owns the state. So it costs nothing when idle, and an answer also proves that the reconciler works.
 
 mod health;
 
@@ -27,20 +27,20 @@ use crate::metrics::{self, Metrics};
 use crate::reconcile::counts::Counts;
 use health::{Health, respond};
 
-/// Orchestrators and metric collectors are few.
+/// The maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// One request on each connection, from its first byte to its last.
+/// The deadline of a connection, with its one request.
 const WHOLE: Duration = Duration::from_secs(30);
 const HEAD: Duration = Duration::from_secs(10);
-/// The reconciler never waits for anything: so long without a word, and it is stuck.
+/// The reconciler never waits for requests: without an answer for this long it is stuck.
 const STUCK: Duration = Duration::from_secs(10);
-/// After an accept that failed, usually for want of file descriptors.
+/// The delay after a failed accept, usually for lack of file descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Who asks the reconciler, and waits for its answer.
+/// A request to the reconciler, with the channel for its answer.
 pub type Asked = oneshot::Sender<Counts>;
 
-/// What the listener shows. Cheap to clone, and then still the same.
+/// The state that the listener shows. Clones share it.
 #[derive(Clone)]
 pub struct Admin {
     metrics: Metrics,
@@ -57,7 +57,7 @@ impl Admin {
         Self { metrics, polling_interval, start, reconciler: Arc::default() }
     }
 
-    /// What the start is at now.
+    /// Sets what the start waits for.
     pub fn starting(&self, what: &'static str) {
         self.start.send_replace(what);
     }
@@ -101,7 +101,7 @@ impl Admin {
             let admin = self.clone();
             async move { Ok::<_, Infallible>(admin.answer(request.method(), request.uri().path()).await) }
         });
-        // One request a connection: a collector that comes twice a minute needs none to be kept.
+        // One request per connection: keep-alive is useless for a request every 30 seconds.
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -145,7 +145,7 @@ impl Admin {
             "1 once the agent has joined and reconciles its target state",
             usize::from(health.is_ready()),
         );
-        // Before the reconciler runs there are none, and still the same series.
+        // The same series before the reconciler runs, with the value zero.
         let counts = if let Health::Running(counts, _) = health { *counts } else { Counts::none() };
         metrics::register(&counts, &mut registry);
         this_process(&mut registry, env!("CARGO_PKG_VERSION"));

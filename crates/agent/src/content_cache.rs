@@ -1,7 +1,7 @@
-//! The contents that are in force, kept in the cluster, so that an agent which starts while the broker
-//! is away still knows what it has to put back (A9).
+//! A cache of the applied contents in the cluster, so that an agent that starts while the broker
+//! is unreachable can still repair them (A9).
 //!
-//! A content lies in Secrets of the agent's namespace, because manifests may hold secrets: compressed, cut
+//! A content is stored in Secrets of the agent's namespace, because manifests may hold secrets: compressed, split
 //! into parts, each part but the first in a shard of its own. The head holds the first part and names
 //! the shards with their digests; nearly every content is a head alone. Shards are written first and the
 //! head last, so that a crash in between leaves nothing that looks whole.
@@ -11,8 +11,7 @@
 //!
 //! | file   | what it is                                              |
 //! |--------|---------------------------------------------------------|
-//! | `head` | a content cut into Secrets, and put together again      |
-//! | `own`  | requests for the agent's own objects, and their labels  |
+//! | `head` | splits a content into Secrets, and joins them again     |
 
 mod head;
 
@@ -31,11 +30,11 @@ use head::{CONTENT_OF, ContentNames, Cut, Head, SEQUENCE};
 pub struct ContentCache {
     api: Api<Secret>,
     agent: AgentId,
-    /// Keeping and forgetting take locks: a shard without a head may be one that is just being written.
+    /// Storing and evicting are exclusive: a shard without a head may be one that is just being written.
     locks: StackLocks,
 }
 
-/// A content as it was kept, its checksum verified.
+/// A cached content with a verified checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedContent {
     pub checksum: Checksum,
@@ -57,7 +56,7 @@ impl ContentCache {
         Self { api: Api::namespaced(client.clone(), namespace), agent, locks: StackLocks::default() }
     }
 
-    /// Keeps a content that was verified. Kept already, it writes nothing.
+    /// Stores a verified content. Writes nothing if it is already cached.
     pub async fn store(
         &self,
         stack: StackId,
@@ -81,7 +80,7 @@ impl ContentCache {
         Ok(put(&self.api, &head).await?)
     }
 
-    /// What was kept, if it is whole; a damaged or partial one counts as absent.
+    /// Returns a cached content; a damaged or incomplete one counts as absent.
     pub async fn load(
         &self,
         stack: StackId,
@@ -104,8 +103,8 @@ impl ContentCache {
         Ok(Some(CachedContent { checksum: head.checksum, parsed_digest: head.parsed_digest, bytes }))
     }
 
-    /// Removes what is kept of a stack, but for these sequence ids and what they need. With none, all of
-    /// it: to be called before the stack's record is dropped, so that a crash in between is found again.
+    /// Removes the cached contents of a stack, except these sequence ids. With none, all of
+    /// them: to be called before the stack's record is deleted, so that a crash in between leaves nothing behind.
     pub async fn evict(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;
@@ -115,7 +114,7 @@ impl ContentCache {
         Ok(())
     }
 
-    /// At start: removes what is kept of stacks that have no record. A crash may have come between the
+    /// At start: removes cached contents of stacks without a record. A crash may have come between the
     /// content and the record, and then nothing else would remove it.
     pub async fn evict_unknown_stacks(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}", self.agent)).await?;

@@ -1,7 +1,7 @@
 //! The agent's side of its fence (`deploy/fence.yaml`): it registers its id, once, and checks that the fence is active.
 //!
 //! The fence has to know which agent an account acts for, and an agent has no id before it joined. So the agent writes
-//! its id into the fence's ConfigMap itself; the fence lets exactly one such write pass. Whether it is active is
+//! its id into the fence's ConfigMap itself; the fence allows exactly one such write. Whether it is active is
 //! tested with dry runs of a ConfigMap that is never created: nothing is written to a cluster without a fence.
 
 use anyhow::{Context as _, bail, ensure};
@@ -59,7 +59,7 @@ async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> any
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
-    /// With the fence's own words.
+    /// With the message of the fence.
     Refused(String),
 }
 
@@ -70,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// Asks by a dry run, as this client or as another user, what would become of an object with this label.
+/// Tests with a dry run, as this client or as another user, whether an object with this label would be accepted.
 pub async fn probe(
     client: &Client,
     namespace: &str,
@@ -97,7 +97,7 @@ pub async fn probe(
     }
 }
 
-/// What the fence said, if a refusal of the API server is the fence's.
+/// Returns the message of the fence, if a refusal comes from it.
 #[must_use]
 pub fn refusal_message(message: &str) -> Option<&str> {
     let words = message.split_once("ValidatingAdmissionPolicy 'brokkr-fence")?.1;

@@ -1,8 +1,8 @@
-//! What a project may do in this cluster, and as whom (design §5), checked at the last hop.
+//! What a project may do in this cluster, and with which account, checked at the last hop.
 //!
-//! An administrator writes grants; a stack cannot choose. A grant that is narrowed or withdrawn *freezes* what it
-//! covered: nothing is written and nothing is deleted until it is given again, or the stack is taken care of otherwise.
-//! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
+//! An administrator defines grants; a stack cannot choose. Narrowing or withdrawing a grant *freezes* what it
+//! covered: nothing is written and nothing is deleted until it is granted again.
+//! Pure: the plan checks it before each decision, and the worker before each request.
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::reason::{Reason, Uncovered};
@@ -15,7 +15,7 @@ use crate::resource::object_ref;
 /// The agent applies the stacks of this project with its own role.
 pub const DEFAULT_PROJECT: &str = "default";
 
-/// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.
+/// The identity for requests about a stack. Only [`acting`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ActingAs(As);
 
@@ -39,7 +39,7 @@ impl ActingAs {
     }
 }
 
-/// As whom this agent acts for a stack, or why it does nothing for it.
+/// Returns the identity for a stack, or why there is none.
 pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
@@ -56,10 +56,10 @@ pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     }
 }
 
-/// Objects that the grant does not cover.
+/// Returns notes about the objects that the grant does not cover.
 ///
 /// No grant at all leaves the decision to [`acting`] and to RBAC. In a grant each list says what is allowed, and
-/// an empty list allows nothing: a grant that lost its lines on the way must not become a wider one. `*` allows
+/// an empty list allows nothing: a truncated grant must not become a wider one. `*` allows
 /// everything. Namespaces are names; a cluster-scoped object needs `*` there, but for a Namespace, which
 /// is covered by its own name. Kinds are `Kind` for the core group and `Kind.group` for the others, or `*.group`.
 #[must_use]

@@ -1,6 +1,6 @@
-//! Values that thousands of things have in common, kept once.
+//! Stores values that thousands of objects share only once.
 //!
-//! Ten thousand live objects are of a few dozen kinds and of a few dozen states of health. Each holds a pointer.
+//! Ten thousand live objects have a few dozen kinds and states of health. Each holds a pointer.
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -1,7 +1,7 @@
-//! What this agent counts, and what it says about itself when it is asked.
+//! The metrics of the agent.
 //!
-//! Nothing here has a label per stack or object: the number of series depends on this program alone, not on what it
-//! was given to do. Counting is all that happens at rest; current values are collected on request (see
+//! No metric has a label per stack or object: the number of series does not depend on what the agent
+//! manages. Current values are collected on request (see
 //! `admin.rs`). `docs/metrics.md` explains each; a test compares.
 
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::model::{ApplyReason, FailureClass, Step, StepResult};
 use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
-/// Seconds. A pass may wait for a namespace that comes tomorrow.
+/// Seconds. A reconciliation may wait for a namespace for days.
 const PASSES: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
-/// Seconds. A request is given up after 30.
+/// Seconds. A request is abandoned after 30.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -55,7 +55,7 @@ struct Said {
     status: String,
 }
 
-/// The counters. Cheap to clone, and then still the same counters.
+/// The counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     started: Instant,
@@ -99,7 +99,7 @@ impl Metrics {
         self.durations.observe(took.as_secs_f64());
     }
 
-    /// A step was carried out, or was not.
+    /// Counts an executed step.
     pub fn carried_out(&self, step: &Step, answer: &StepResult) {
         let outcome = match answer {
             StepResult::Failed(failure) => class(failure.class),
@@ -130,7 +130,7 @@ impl Metrics {
         self.answered.store(since, Ordering::Relaxed);
     }
 
-    /// A poll was not answered, or not with what was asked for.
+    /// A poll failed.
     pub fn unheard(&self) {
         self.polls_failed.inc();
     }
@@ -139,17 +139,17 @@ impl Metrics {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// How old a key may become.
+    /// Sets the lifetime of the key.
     pub fn key_life(&self, life: Duration) {
         self.key_life.set(i64::try_from(life.as_secs()).unwrap_or(i64::MAX));
     }
 
-    /// The agent has its key since then.
+    /// Sets the time at which the agent got its key.
     pub fn key_since(&self, since: Timestamp) {
         self.key_since.set(since.as_second());
     }
 
-    /// How long the broker has said nothing; since the start if it never did.
+    /// Returns the time since the last answer of the broker, or since the start.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let answered = Duration::from_millis(self.answered.load(Ordering::Relaxed));
@@ -206,7 +206,7 @@ impl Metrics {
     }
 }
 
-/// What the reconciler said of itself.
+/// Registers the counts of the reconciler.
 pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     let stacks = Family::<InState, Gauge>::default();
     for (state, count) in &counts.stacks {
@@ -241,7 +241,7 @@ fn class(class: FailureClass) -> &'static str {
     }
 }
 
-/// Conflicts and refusals for the pace are expected, and so apart from other refusals.
+/// Conflicts and overload are expected, and counted apart from other refusals.
 fn status_class(status: Option<StatusCode>) -> &'static str {
     match status.map(|status| status.as_u16()) {
         None => "none",

@@ -1,4 +1,4 @@
-//! The agent's own objects in its namespace: how they are labelled, and how they are asked for.
+//! The agent's own objects in its namespace: their labels, and the requests for them.
 //!
 //! Each request has a deadline and is made once: the caller decides what a failure means.
 
@@ -15,15 +15,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// On everything that the agent keeps for itself. Not `brokkr.io/agent`, which watches select by.
+/// The label of the agent's own objects. Not `brokkr.io/agent`, which watches select by.
 pub const KEPT_BY: &str = "brokkr.io/kept-by";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
-/// Stacks that share a turn wait for each other; more locks would only cost memory.
+/// The number of locks. Stacks that share a lock wait for each other.
 const TURNS: usize = 64;
 
-/// Why the API server did not do what was asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("the API server refused, or cannot be reached")]
@@ -48,13 +48,13 @@ pub async fn with_deadline<T>(
     }
 }
 
-/// What every kept object of a stack is labelled with; `of` says what it is a part of.
+/// Returns the labels of the agent's own objects for a stack; `of` is the label with the id of the stack.
 #[must_use]
 pub fn labels(agent: AgentId, of: &str, stack: StackId) -> BTreeMap<String, String> {
     [(KEPT_BY.to_owned(), agent.to_string()), (of.to_owned(), stack.to_string())].into()
 }
 
-/// The last part of an id: the head of a time-ordered one is shared by everything of the same moment.
+/// Returns the last part of an id: the first part is a timestamp, which ids of the same moment share.
 #[must_use]
 pub fn tail(stack: StackId) -> String {
     let id = stack.0.simple().to_string();
@@ -77,11 +77,11 @@ impl StackLocks {
     }
 }
 
-/// One sort of object in the agent's namespace.
+/// A namespaced kind of the agent's own objects.
 pub trait Own: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug {}
 impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug> Own for K {}
 
-/// Creates it, or replaces what is there under its name.
+/// Creates the object, or replaces the one with its name.
 pub async fn put<K: Own + Serialize + DeserializeOwned>(
     api: &Api<K>,
     object: &K,
@@ -95,7 +95,7 @@ pub async fn put<K: Own + Serialize + DeserializeOwned>(
     }
 }
 
-/// Deletes it; what is gone already is gone.
+/// Deletes the object; succeeds if it is already gone.
 pub async fn remove<K: Own + DeserializeOwned>(api: &Api<K>, name: &str) -> Result<(), RequestError> {
     match with_deadline(api.delete(name, &DeleteParams::default())).await {
         Err(error) if error.is(404) => Ok(()),
@@ -103,7 +103,7 @@ pub async fn remove<K: Own + DeserializeOwned>(api: &Api<K>, name: &str) -> Resu
     }
 }
 
-/// Everything with these labels, without its data.
+/// Lists the objects with these labels, metadata only.
 pub async fn list<K: Own + DeserializeOwned>(
     api: &Api<K>,
     labels: &str,

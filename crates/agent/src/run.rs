@@ -1,4 +1,4 @@
-//! The wiring: who this agent is, what the cluster remembers, and the tasks that run. Reads top to bottom.
+//! The wiring: identity, stored state and tasks. Reads top to bottom.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,15 +28,15 @@ use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
 use crate::{fence, proxy};
 
-/// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
+/// The capacity of the channel for changes: a flood slows the watches down instead of filling the memory.
 const CHANGES: usize = 4096;
-/// An earlier run of this agent that is still there has come to the end of what it was writing by then.
+/// An earlier run of this agent has finished its writes by then.
 const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
-    // From the first moment on: the first process of a container gets no signal that it does not ask for, and a start that
-    // waits would be waited for until it is killed.
+    // From the beginning: the first process of a container gets only signals that it handles, and a start that
+    // waits could only be killed.
     tokio::select! {
         done = Box::pin(work(arguments)) => done,
         signal = stopped() => {
@@ -51,7 +51,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let admin = Admin::new(metrics.clone(), arguments.polling_interval);
     if let Some(address) = arguments.admin_listen {
         let listener = Admin::bind(address).await?;
-        // Before anything is waited for: what the start waits for can be asked.
+        // Before the start waits for anything: /readyz shows what it waits for.
         tokio::spawn(admin.clone().serve(listener));
     }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
@@ -78,7 +78,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let known =
         start.retry_until_done(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
     let memory = Memory::new(&requests, &arguments.namespace);
-    // Should the memory have been lost, the records still know how often this agent started.
+    // If the stored state was lost, the records still have the session count.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
     let remembered =
         start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
@@ -156,7 +156,7 @@ fn start_logging(json: bool) {
     if json { builder.json().init() } else { builder.init() }
 }
 
-/// Retries are made where they are seen: the client itself makes none.
+/// The client makes no retries: callers do.
 pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -169,7 +169,7 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
     };
     proxy::past_no_proxy(&mut config);
     config.default_retry = false;
-    // So that the API server's audit log names us.
+    // For the audit log of the API server.
     let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, name));
     kube::Client::try_from(config).context("make a client of the API server")

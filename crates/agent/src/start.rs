@@ -56,7 +56,7 @@ impl Start {
 
     /// Deletes the start status, if there is one.
     pub async fn done(&self) {
-        // Looked for first: a start that meets nothing wrong writes nothing.
+        // Read first: a start without problems writes nothing.
         let left = match with_deadline(self.maps.get_opt(CONFIG_MAP)).await {
             Ok(None) => return,
             Ok(Some(_)) => {
@@ -105,7 +105,7 @@ fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
     told.unwrap_or(otherwise)
 }
 
-/// The error with its causes, each said once: some repeat theirs.
+/// Returns the error with its causes, without repetitions.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

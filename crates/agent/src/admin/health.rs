@@ -1,7 +1,7 @@
-//! Is the process alive, and is it at work.
+//! Liveness and readiness of the agent.
 //!
-//! A broker that is away makes an agent neither dead nor unready: it keeps and repairs what is there, and starting it
-//! again would gain nothing. It is listed as a cause instead, in the form of the broker's own
+//! An unreachable broker makes an agent neither dead nor unready: it keeps and repairs the last known state, and restarting it
+//! would not help. It is listed as a cause instead, in the form of the broker's own
 //! `/readyz`.
 
 use std::time::Duration;
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::reconcile::counts::Counts;
 
-/// Polls wait for up to five minutes: a broker that was silent for longer is away.
+/// Polls wait for up to five minutes: a broker that was silent for longer is unreachable.
 const AWAY: Duration = Duration::from_secs(360);
 
-/// How the agent is.
+/// The health of the agent.
 pub(super) enum Health {
     /// What it waits for.
     Starting(&'static str),
@@ -28,12 +28,12 @@ pub(super) enum Health {
 }
 
 impl Health {
-    /// Alive: if not, it has to be started again. Waiting for broker or cluster is no reason to.
+    /// Alive: if not, it has to be restarted. Waiting for the broker or the cluster is no reason for that.
     pub(super) fn livez(&self) -> Response<Full<Bytes>> {
         self.told(!matches!(self, Self::Stuck))
     }
 
-    /// Ready: it has joined, and what it should have is being carried out.
+    /// Ready: it has joined, and reconciles its target state.
     pub(super) fn readyz(&self) -> Response<Full<Bytes>> {
         self.told(self.is_ready())
     }
@@ -51,7 +51,7 @@ impl Health {
         respond(status, "application/json", body.to_string())
     }
 
-    /// The part that is in trouble, and what that means.
+    /// Returns the components with problems, and the problems.
     fn causes(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Starting(what) => vec![("start", format!("not at work yet: it has to {what} first"))],

@@ -1,4 +1,4 @@
-//! A content as it lies in Secrets: cut into parts, the first one in the head, which names the others.
+//! A content in Secrets: split into parts, the first one in the head, which names the others.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -12,13 +12,13 @@ use crate::own_objects::{labels, tail};
 pub const CONTENT_OF: &str = "brokkr.io/content-of";
 /// The sequence id of the content. Only heads have it.
 pub const SEQUENCE: &str = "brokkr.io/sequence";
-/// The head's table of contents. Among the metadata, so that tidying up reads no contents.
+/// The list of parts. An annotation of the head, so that eviction needs only metadata.
 const CONTENT: &str = "brokkr.io/content";
 const SECRET_TYPE: &str = "brokkr.io/content";
 const PART: &str = "part";
 /// A Secret may hold 1 MiB, its name and labels included.
 const PART_BYTES: usize = 900 * 1024;
-/// What a content may unpack to: far above what the broker takes in.
+/// The maximum size of an unpacked content: far above what the broker accepts.
 const LARGEST: usize = 64 * 1024 * 1024;
 const LEVEL: i32 = 3;
 
@@ -27,9 +27,9 @@ const LEVEL: i32 = 3;
 pub struct Head {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
-    /// Of the content as it was submitted.
+    /// The size of the content as submitted.
     bytes: usize,
-    /// The part that lies in the head itself.
+    /// The digest of the part in the head itself.
     first: Checksum,
     /// The Secrets with the others, in order. Their names carry the digest of what is in them.
     pub shards: Vec<Shard>,
@@ -41,13 +41,13 @@ pub struct Shard {
     digest: Checksum,
 }
 
-/// A content cut up, ready to be written: the shards first, the head last.
+/// A split content: the shards are written first, the head last.
 pub struct Cut {
     pub head: Secret,
     pub shards: Vec<Secret>,
 }
 
-/// Where a content lies.
+/// The names of the Secrets of a content.
 #[derive(Clone, Copy)]
 pub struct ContentNames {
     pub agent: AgentId,
@@ -108,13 +108,13 @@ impl ContentNames {
 }
 
 impl Head {
-    /// `None` if it is no head, or not one that can be read.
+    /// Reads the head; `None` if it is not a readable head.
     #[must_use]
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         serde_json::from_str(metadata.annotations.as_ref()?.get(CONTENT)?).ok()
     }
 
-    /// The content, if all parts are there and as they were written.
+    /// Joins the content, if all parts are complete and unchanged.
     #[must_use]
     pub fn join(&self, first: Secret, shards: Vec<Secret>) -> Option<Vec<u8>> {
         let mut packed = part(first, self.first)?;

@@ -1,5 +1,5 @@
-//! An inventory, or a part of one, as bytes: JSON with the kinds in a table, then zstd. Opaque to people,
-//! who have the columns of the record.
+//! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. People read
+//! the columns of the record instead.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Entry, Fingerprint, Origin, Uid};
 use crate::resource::Kind;
 
-/// What packed bytes may unpack to: far above any inventory, far below what would hurt.
+/// The maximum size of an unpacked inventory: far above any real one.
 const LARGEST: usize = 64 * 1024 * 1024;
 const LEVEL: i32 = 3;
 

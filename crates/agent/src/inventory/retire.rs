@@ -1,5 +1,5 @@
-//! E5: a record is never gone before another is there. The finalizer holds one that was deleted by hand
-//! until its copy exists; what is in it starts no deletion, only a stored removal does.
+//! E5: a record never disappears before its copy exists. The finalizer holds a record that someone deleted
+//! until then. Deleting a record deletes no object; only a stored removal does.
 
 use brokkr_api::AgentId;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
@@ -10,7 +10,7 @@ use super::choose::is_deleting;
 use super::wire::{FINALIZER, object, other_name};
 use crate::own_objects::{RequestError, with_deadline};
 
-/// Lets the others go, and copies the chosen one if it is on its way out, too.
+/// Releases the others, and copies the chosen one if it is being deleted too.
 pub async fn keep_one(
     api: &Api<DynamicObject>,
     agent: AgentId,
@@ -35,7 +35,7 @@ pub async fn keep_one(
     Ok(copy)
 }
 
-/// Takes our finalizer off this very version, and deletes it unless that was asked for already.
+/// Removes our finalizer from exactly this version, and deletes it unless it is already being deleted.
 pub async fn release(api: &Api<DynamicObject>, object: DynamicObject) -> Result<(), RequestError> {
     let name = object.name_any();
     let others: Vec<&String> =

@@ -1,4 +1,4 @@
-//! Where the shards lie: ConfigMaps in the agent's namespace.
+//! The shards of inventories: ConfigMaps in the agent's namespace.
 //!
 //! A shard never changes and its name is never used again, so that a late deletion of one cannot
 //! hit another. It is garbage when no record names it.
@@ -17,10 +17,10 @@ use super::shard::{Part, Shard};
 use crate::own_objects::{KEPT_BY, RequestError, labels, list, remove, tail, with_deadline};
 
 pub const INVENTORY_OF: &str = "brokkr.io/inventory-of";
-/// Which run of the agent wrote it.
+/// The session that wrote it.
 const SESSION: &str = "brokkr.io/session";
 const PART: &str = "part";
-/// Requests under way at a time: the machine belongs to others, too.
+/// The maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
 
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl ShardStore {
         with_deadline(self.api.create(&PostParams::default(), &map)).await.map(|_| ())
     }
 
-    /// What the shards hold, in their order; the name of the first that is missing or damaged.
+    /// Returns the contents of the shards in order, or the name of the first one that is missing or damaged.
     pub async fn read(&self, shards: &[Shard]) -> Result<Result<Vec<Vec<u8>>, String>, RequestError> {
         let requests: Vec<_> = shards.iter().map(|shard| self.part(shard)).collect();
         let parts: Vec<Option<Vec<u8>>> = stream::iter(requests).buffered(AT_ONCE).try_collect().await?;
@@ -91,7 +91,7 @@ impl ShardStore {
         Ok(part.filter(|part| Checksum::of(part) == shard.digest))
     }
 
-    /// Removes what no record names any more; answers what is left of it.
+    /// Deletes shards that no record names; returns those that could not be deleted.
     pub async fn discard(&self, garbage: Vec<Shard>) -> Vec<Shard> {
         let requests: Vec<_> = garbage.iter().map(|shard| remove(&self.api, &shard.name)).collect();
         let done: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
@@ -111,7 +111,7 @@ impl ShardStore {
         Ok(())
     }
 
-    /// The shards of runs before this one.
+    /// Returns the shards of earlier runs.
     pub async fn older_than(&self, session: i64) -> Result<Vec<OldShard>, RequestError> {
         let maps = list(&self.api, &format!("{KEPT_BY}={},{INVENTORY_OF}", self.agent)).await?;
         let old = |labels: &BTreeMap<String, String>| {

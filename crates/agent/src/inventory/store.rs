@@ -1,7 +1,7 @@
 //! Reading and writing records at the API server.
 //!
-//! Shards are written first and the record, which names them, last; what it no longer names goes after
-//! that. So at each moment the record that is there is whole.
+//! Shards are written first, then the record, which names them; shards that it no longer names are deleted after
+//! that. So the record is complete at every moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use super::{choose, retire};
 use crate::model::Record;
 use crate::own_objects::{RequestError, StackLocks, with_deadline};
 
-/// How often a record is read again when its shards were replaced while they were read.
+/// The number of reads of a record, if its shards are replaced while they are read.
 const READS: usize = 3;
 
 #[derive(Clone)]
@@ -31,15 +31,15 @@ pub struct Records {
     known: Arc<Mutex<HashMap<StackId, Known>>>,
 }
 
-/// What is known of a record in the cluster.
+/// What is known about a record in the cluster.
 #[derive(Clone, Debug, Default)]
 struct Known {
     name: String,
     /// None if there is no record, as far as is known.
     version: Option<String>,
-    /// What the record of this version names.
+    /// The shards that this version of the record names.
     shards: Vec<Shard>,
-    /// Shards of ours that it does not name: written for a record that was not, or not removed yet.
+    /// Shards that it does not name: their record was not written, or they are not deleted yet.
     loose: Vec<Shard>,
 }
 
@@ -78,8 +78,8 @@ impl Records {
         }
     }
 
-    /// Everything this agent owns, as the cluster knows it. What is being deleted, because someone
-    /// deleted it by hand, is made again.
+    /// Loads all records of this agent. A record that is being deleted, because someone
+    /// deleted it, is created again.
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
         for (stack, objects) in self.list().await? {
@@ -96,13 +96,13 @@ impl Records {
         Ok(records)
     }
 
-    /// The stacks that have a record here, readable or not: all of them are held.
+    /// Returns the stacks with a record, readable or not: all of them are held.
     #[must_use]
     pub fn stacks(&self) -> BTreeSet<StackId> {
         self.known().iter().filter(|(_, known)| known.version.is_some()).map(|(stack, _)| *stack).collect()
     }
 
-    /// The record as it is in the cluster. One that is on its way out is made again.
+    /// Reads a record. One that is being deleted is created again.
     pub async fn fetch(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
         let _lock = self.locks.lock(stack).await;
         self.find(stack_name, stack).await
@@ -112,7 +112,7 @@ impl Records {
         let name = record_name(stack_name, stack);
         let names = [wire::other_name(&name), name];
         let mut objects = Vec::new();
-        // Twice if need be: it may move from one name to the other while it is looked for.
+        // Twice if necessary: it may move from one name to the other meanwhile.
         for _ in 0..2 {
             for name in &names {
                 let found = with_deadline(self.api.get_opt(name)).await?;
@@ -125,14 +125,14 @@ impl Records {
         self.settle(stack, objects).await
     }
 
-    /// Leaves one record of those that were found, makes it again if it is on its way out, and reads it.
+    /// Keeps one of the records that were found, creates it again if it is being deleted, and reads it.
     async fn settle(
         &self,
         stack: StackId,
         objects: Vec<DynamicObject>,
     ) -> Result<Option<Record>, RecordError> {
         let Some((chosen, others)) = choose::choose(objects) else {
-            // Its shards, if any, go after the next record is written, or with the next run.
+            // Its shards are deleted after the next write, or by the next run.
             if let Some(known) = self.known().get_mut(&stack) {
                 known.version = None;
                 known.loose.append(&mut known.shards);
@@ -166,11 +166,11 @@ impl Records {
         Err(RecordError::Stale)
     }
 
-    /// Creates or replaces it; answers the new resourceVersion.
+    /// Creates or replaces the record; returns the new resourceVersion.
     pub async fn write(&self, record: &Record) -> Result<String, RecordError> {
         let _lock = self.locks.lock(record.stack).await;
         let mut known = self.known().get(&record.stack).cloned().unwrap_or_default();
-        // The API server would say so, too, but only after the shards were written.
+        // The API server would refuse it too, but only after the shards are written.
         if record.version != known.version {
             return Err(RecordError::Stale);
         }
@@ -202,7 +202,7 @@ impl Records {
         let mut shards = Vec::new();
         let mut new = Vec::new();
         for part in parts {
-            // What the record names that is about to be replaced is there, and is not removed before.
+            // A shard of the record that is being replaced exists, and is not deleted before.
             let there = known.shards.iter().find(|shard| shard.digest == part.digest);
             let shard = there.cloned().unwrap_or_else(|| {
                 let name = ShardStore::name(record.stack, record.session, part);
@@ -212,7 +212,7 @@ impl Records {
             });
             shards.push(shard);
         }
-        // Ours from here on, whatever becomes of the record.
+        // Tracked from here on, even if the record is not written.
         known.loose.extend(new.iter().map(|(shard, _)| shard.clone()));
         self.known().insert(record.stack, known.clone());
         self.shard_store.write(record.stack, record.session, &new).await?;
@@ -223,7 +223,7 @@ impl Records {
         let written = match &record.version {
             None => with_deadline(self.api.create(&PostParams::default(), &object)).await?,
             Some(_) => match with_deadline(self.api.replace(name, &PostParams::default(), &object)).await {
-                // Gone, its finalizer torn off: made again, unless it is there under its other name.
+                // Deleted without its finalizer: created again, unless it exists under its other name.
                 Err(error) if error.is(404) => {
                     if with_deadline(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
                         return Err(RecordError::Stale);
@@ -238,7 +238,7 @@ impl Records {
         Ok(written.resource_version().unwrap_or_default())
     }
 
-    /// Drops the record of a stack of which nothing is left: takes the finalizer off, and deletes it if
+    /// Deletes the record of a removed stack: removes the finalizer, and deletes it if
     /// no one wrote since. Its shards are deleted after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
         let _lock = self.locks.lock(stack).await;
@@ -263,8 +263,8 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the shards of earlier runs that no record names: a crash came between them and the record.
-    /// Waits first, so that an earlier run which is just about to end can still name what it wrote.
+    /// Deletes the shards of earlier runs that no record names: a crash came between them and the record.
+    /// Waits first, so that an earlier run that is about to end can still write its record.
     pub async fn sweep(&self, session: i64, grace: Duration) -> Result<(), RecordError> {
         let candidates = self.shard_store.older_than(session).await?;
         if candidates.is_empty() {
@@ -290,7 +290,7 @@ impl Records {
         Ok(self.shard_store.remove_all(&orphans).await?)
     }
 
-    /// Every record of this agent. Not by label: one that lost it is still a record.
+    /// Lists all records of this agent. Not by label: a record without it still counts.
     async fn list(&self) -> Result<BTreeMap<StackId, Vec<DynamicObject>>, RecordError> {
         let mut found: BTreeMap<StackId, Vec<DynamicObject>> = BTreeMap::new();
         let mut page = ListParams::default().limit(100);

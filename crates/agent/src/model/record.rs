@@ -63,7 +63,7 @@ pub struct Record {
     pub total: u32,
     /// Reports that the broker has not acknowledged yet.
     pub reports: Vec<Report>,
-    /// Which run of the agent wrote it.
+    /// The session that wrote it.
     pub session: i64,
     /// The resourceVersion to be replaced; none before the record was created.
     pub version: Option<String>,
