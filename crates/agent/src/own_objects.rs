@@ -72,7 +72,7 @@ impl Default for StackLocks {
 }
 
 impl StackLocks {
-    pub async fn take(&self, stack: StackId) -> MutexGuard<'_, ()> {
+    pub async fn lock(&self, stack: StackId) -> MutexGuard<'_, ()> {
         self.0[usize::from(stack.0.as_bytes()[15]) % TURNS].lock().await
     }
 }

@@ -87,7 +87,7 @@ impl HeldStacks {
     }
 
     /// Sends the whole set to the broker.
-    pub async fn tell(&self) -> Result<(), ClientError> {
+    pub async fn report(&self) -> Result<(), ClientError> {
         let _lock = self.order.lock().await;
         let stacks = self.held.borrow().stacks.clone();
         let details: Vec<HeldStack> =

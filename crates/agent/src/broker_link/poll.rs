@@ -27,7 +27,7 @@ pub enum BrokerMessage {
     StopWriting(&'static str),
     ResumeWriting,
     /// The broker has not answered since this run began, and the agent was ACTIVE before.
-    Silence,
+    BrokerUnreachable,
 }
 
 pub struct BrokerLink {

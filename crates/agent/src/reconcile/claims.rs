@@ -38,7 +38,7 @@ impl Claims {
 
     /// Sets the objects in the newest content of this stack.
     pub fn desire_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
-        self.desired.retain(|(_, stack)| *stack != stack);
+        self.desired.retain(|(_, other)| *other != stack);
         for key in keys {
             self.desired.insert((self.hash(key), stack));
         }

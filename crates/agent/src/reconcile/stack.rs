@@ -131,7 +131,7 @@ impl StackState {
 
     /// Returns its phase.
     #[must_use]
-    pub fn state(&self) -> StackPhase {
+    pub fn phase(&self) -> StackPhase {
         let fails = !self.progress.failures.objects.is_empty()
             || self.progress.failures.fetch.is_some()
             || self.retry_after_failure.is_some();
