@@ -24,10 +24,10 @@ pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> 
     let asked = |label| probe(client, namespace, None, label);
     ensure!(
         asked(None).await?.is_refused(),
-        "no fence stands in this cluster: run `brokkr-agent install` again; nothing is written before"
+        "the fence is not active in this cluster; run `brokkr-agent install` again (nothing is written before)"
     );
     if let Verdict::Refused(message) = asked(Some(&agent.to_string())).await? {
-        bail!("the fence does not let this agent pass yet: {message}");
+        bail!("the fence does not accept this agent yet: {message}");
     }
     Ok(())
 }
@@ -43,13 +43,13 @@ async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> any
             let patch = json!({"data": {AGENT_ID: agent.to_string()}});
             maps.patch(FENCE, &PatchParams::default(), &Patch::Merge(patch))
                 .await
-                .context("introduce this agent to its fence")?;
+                .context("register this agent's id with its fence")?;
             Ok(())
         }
         known if known == agent.to_string() => Ok(()),
         known => bail!(
-            "the fence in namespace {namespace} is that of agent {known}, and this is agent {agent}. If it joined \
-             anew on purpose, an administrator runs: kubectl -n {namespace} patch configmap {FENCE} --type json \
+            "the fence in namespace {namespace} belongs to agent {known}, but this is agent {agent}. If it joined \
+             again on purpose, run as an administrator: kubectl -n {namespace} patch configmap {FENCE} --type json \
              -p '[{{\"op\": \"remove\", \"path\": \"/data/{AGENT_ID}\"}}]'"
         ),
     }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_are_one_and_what_nobody_holds_is_thrown_out() {
+    fn equal_values_are_one_and_what_has_no_holder_is_dropped() {
         let interner = Interner::default();
         let held = interner.intern("held".to_owned());
         for number in 0..10 * SMALL {

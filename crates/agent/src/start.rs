@@ -47,7 +47,7 @@ impl Start {
                     let hop = hop(&error, step);
                     let reason = one_line(&error);
                     tracing::warn!(%hop, "failed to {what}: {reason}; retrying in {pause:?}");
-                    self.tell(Progress { hop, reason, at: Timestamp::now() }).await;
+                    self.publish(Progress { hop, reason, at: Timestamp::now() }).await;
                 }
             }
             tokio::time::sleep(pause).await;
@@ -69,7 +69,7 @@ impl Start {
         }
     }
 
-    async fn tell(&self, progress: Progress) {
+    async fn publish(&self, progress: Progress) {
         let map = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(CONFIG_MAP.to_owned()),
@@ -79,16 +79,16 @@ impl Start {
             data: Some(progress.data()),
             ..ConfigMap::default()
         };
-        let told =
+        let written =
             match with_deadline(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map)))
                 .await
             {
                 Err(error) if error.is(404) => {
                     with_deadline(self.maps.create(&PostParams::default(), &map)).await
                 }
-                told => told,
+                other => other,
             };
-        if let Err(error) = told {
+        if let Err(error) = written {
             tracing::debug!(%error, "failed to write the start status ConfigMap");
         }
     }
@@ -96,13 +96,13 @@ impl Start {
 
 /// Returns the hop at which it failed; `otherwise` if the error does not show it.
 fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
-    let told = error.chain().find_map(|cause| {
+    let hop = error.chain().find_map(|cause| {
         if let Some(error) = cause.downcast_ref::<ClientError>() {
             return Some(at_broker(error));
         }
         cause.downcast_ref::<kube::Error>().map(|_| Hop::Rights)
     });
-    told.unwrap_or(otherwise)
+    hop.unwrap_or(otherwise)
 }
 
 /// Returns the error with its causes, without repetitions.
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(hop(&unreachable(stage, Some("proxy:3128")), Hop::Token), hop_behind_a_proxy);
         }
         assert_eq!(hop(&anyhow!("no fence stands"), Hop::Fence), Hop::Fence);
-        let told = one_line(&unreachable(Stage::Connect, None));
-        assert_eq!(told, "join the broker: cannot reach https://brokkr.example/: so");
+        let line = one_line(&unreachable(Stage::Connect, None));
+        assert_eq!(line, "join the broker: cannot reach https://brokkr.example/: so");
     }
 }

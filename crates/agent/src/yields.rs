@@ -130,7 +130,7 @@ mod tests {
     const REPLICAS: &str = "spec.replicas";
 
     #[test]
-    fn what_somebody_else_has_taken_over_is_left_out() {
+    fn fields_that_another_manager_has_taken_over_are_left_out() {
         let manifest = manifest(REPLICAS, json!({"replicas": 2, "paused": false}));
         let ours = entry(FIELD_MANAGER, json!({"f:spec": {"f:paused": {}}}));
         let scaler = entry("autoscaler", json!({"f:spec": {"f:replicas": {}}}));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_owns_or_what_is_gone_is_left_alone() {
+    fn fields_without_an_owner_and_missing_fields_are_not_sent() {
         let manifest = manifest(REPLICAS, json!({"replicas": 5}));
         assert_eq!(sends(&manifest, &live(json!({"replicas": 1}), &[])), Value::Null);
         assert_eq!(sends(&manifest, &live(json!({}), &[])), Value::Null);

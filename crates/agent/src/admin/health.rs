@@ -30,19 +30,19 @@ pub(super) enum Health {
 impl Health {
     /// Alive: if not, it has to be restarted. Waiting for the broker or the cluster is no reason for that.
     pub(super) fn livez(&self) -> Response<Full<Bytes>> {
-        self.told(!matches!(self, Self::Stuck))
+        self.respond(!matches!(self, Self::Stuck))
     }
 
     /// Ready: it has joined, and reconciles its target state.
     pub(super) fn readyz(&self) -> Response<Full<Bytes>> {
-        self.told(self.is_ready())
+        self.respond(self.is_ready())
     }
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_suspended.is_none())
     }
 
-    fn told(&self, well: bool) -> Response<Full<Bytes>> {
+    fn respond(&self, well: bool) -> Response<Full<Bytes>> {
         let causes = self.causes();
         let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let causes: Vec<_> =

@@ -54,7 +54,7 @@ async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn it_is_ready_once_it_was_told_what_should_be_here_and_not_while_another_serves() {
+async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_serves() {
     let rig = Rig::start().await;
     rig.answering(Counts { has_target_state: true, active: true, ..Counts::none() });
     let ready = rig.get("/readyz").await;

@@ -95,7 +95,7 @@ impl HeldStacks {
         let position = match self.put(&stacks, details).await {
             // An older broker does not know these details.
             Err(error) if error.code() == Some(ErrorCode::BRK2003) => self.put(&stacks, Vec::new()).await?,
-            told => told?,
+            other => other?,
         };
         self.held.send_modify(|held| held.position = held.position.max(position));
         Ok(())

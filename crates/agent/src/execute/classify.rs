@@ -214,7 +214,7 @@ mod tests {
 
     /// Bodies as a real API server of 1.36 answers them, cut to what matters.
     #[test]
-    fn refusals_are_told_apart_narrowly() {
+    fn refusals_are_classified_narrowly() {
         use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
         let immutable = json!({"reason": "Invalid", "message": "Deployment.apps \"web\" is invalid: spec.selector: \
             Invalid value: {}: field is immutable", "details": {"causes": [{"reason": "FieldValueInvalid",

@@ -96,8 +96,8 @@ impl Rights {
             let verbs = self.lacking(writes, kind, place).await?;
             lacking.insert((kind, place), verbs);
         }
-        let told = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
-        Ok(told.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
+        let missing = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
+        Ok(missing.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
     }
 
     async fn lacking(
@@ -228,14 +228,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_verb_by_verb() {
-        let told = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
+        let missing = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
         assert_eq!(
-            told.message.to_string(),
+            missing.message.to_string(),
             "this agent may not create or patch deployments.apps in namespace shop"
         );
-        let told = note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
+        let missing =
+            note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
         assert_eq!(
-            told.message.to_string(),
+            missing.message.to_string(),
             "this agent, acting as system:serviceaccount:a:brokkr-b, may not patch namespaces in the cluster"
         );
     }

@@ -27,7 +27,7 @@ pub(super) fn ingress(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if has_address(object.status) {
         Health::ready("Ready", "has an address")
     } else {
-        Health::ready("WaitingForAddress", "applied; no controller has told its address yet")
+        Health::ready("WaitingForAddress", "applied; no controller has reported an address yet")
     }
 }
 

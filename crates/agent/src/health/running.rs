@@ -60,12 +60,12 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
         return Health::failed("CrashLoopBackOff", format!("container {container} keeps crashing"));
     }
     if waits_for_a_node(object) {
-        let told = find(object, "PodScheduled")
+        let words = find(object, "PodScheduled")
             .map_or("no node fits", |scheduled| scheduled.message_or("no node fits"));
         return if in_grace(object, SCHEDULING_GRACE, now) {
-            Health::progressing("Unschedulable", told)
+            Health::progressing("Unschedulable", words)
         } else {
-            Health::failed("Unschedulable", told)
+            Health::failed("Unschedulable", words)
         };
     }
     if text(status, "phase") == "Running" && find_true(object, "Ready").is_some() {

@@ -46,7 +46,7 @@ struct Known {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Another writer changed it since: read it again.
-    #[error("the record was changed by somebody else")]
+    #[error("the record was changed by another writer")]
     Stale,
     #[error("the record cannot be read or written at the API server")]
     Request(#[source] RequestError),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_list_finds_what_no_event_told() {
+    fn f1_a_list_finds_what_no_event_reported() {
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
         let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
         let mut index = Index::default();

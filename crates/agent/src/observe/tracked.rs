@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wrote_after_us_is_named_and_nobody_else() {
+    fn the_manager_that_wrote_after_us_is_named() {
         let entry = |manager: &str, operation: &str, subresource: &str, time: &str| {
             json!({"manager": manager, "operation": operation, "subresource": subresource,
                 "time": time, "apiVersion": "v1", "fieldsV1": {}})

@@ -81,7 +81,7 @@ impl StackState {
         let older = highest.is_some_and(|highest| target.sequence_id < highest);
         if older {
             tracing::warn!(
-                stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
+                stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
                 "refused an older deployment object than the recorded one"
             );
             // A run without any other target keeps and repairs what the record says.

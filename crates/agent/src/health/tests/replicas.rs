@@ -231,7 +231,7 @@ fn a_daemon_set_is_ready_on_every_node_that_wants_it() {
 }
 
 #[test]
-fn a_replica_set_is_ready_with_all_its_replicas_and_tells_why_it_is_not() {
+fn a_replica_set_is_ready_with_all_its_replicas_and_says_why_it_is_not() {
     let done = json!({
         "observedGeneration": 2, "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
     });

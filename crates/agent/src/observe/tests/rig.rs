@@ -20,7 +20,7 @@ pub struct Rig {
     pub watches: Watches,
     pub index: Index,
     /// The changes so far, in order, in a few words each.
-    pub told: Vec<String>,
+    pub changes_seen: Vec<String>,
     changes: mpsc::Receiver<Change>,
 }
 
@@ -61,7 +61,7 @@ impl Rig {
         let server = Server::new();
         let (to, changes) = mpsc::channel(64);
         let watches = Watches::with_timing(server.client(), AgentId::generate(), scope, to, timing);
-        Self { server, watches, index: Index::default(), told: Vec::new(), changes }
+        Self { server, watches, index: Index::default(), changes_seen: Vec::new(), changes }
     }
 
     /// Applies changes until a condition holds.
@@ -73,13 +73,13 @@ impl Rig {
                 // Some conditions are about the server alone.
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
-            let told = &self.told;
-            assert!(tokio::time::Instant::now() < deadline, "not {what}; told so far: {told:#?}");
+            let seen = &self.changes_seen;
+            assert!(tokio::time::Instant::now() < deadline, "not {what}; changes so far: {seen:#?}");
         }
     }
 
     fn take(&mut self, change: Change) {
-        self.told.push(match &change {
+        self.changes_seen.push(match &change {
             Change::Listing(_) => "listing".into(),
             Change::Listed(_) => "listed".into(),
             Change::Present(key, _) => format!("present {}", key.name),
@@ -121,7 +121,7 @@ impl Rig {
         self.index.seen(&key)
     }
 
-    pub fn times(&self, told: &str) -> usize {
-        self.told.iter().filter(|line| *line == told).count()
+    pub fn times(&self, change: &str) -> usize {
+        self.changes_seen.iter().filter(|line| *line == change).count()
     }
 }

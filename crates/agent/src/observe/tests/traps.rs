@@ -67,13 +67,13 @@ async fn a_watch_that_cannot_be_resumed_starts_over_from_a_list() {
 }
 
 #[tokio::test]
-async fn f2_losing_the_label_is_told_as_gone_with_the_uid_to_ask_about() {
+async fn f2_losing_the_label_is_reported_as_gone_with_its_uid() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
     // The server sends DELETED for an object that is there and no longer selected.
     rig.server.world().delete(MAPS, "settings");
-    rig.until("gone", |rig| rig.told.contains(&"gone settings 1".to_owned())).await;
+    rig.until("gone", |rig| rig.changes_seen.contains(&"gone settings 1".to_owned())).await;
     assert!(!rig.knows(&maps(), "settings"));
 }
 

@@ -28,11 +28,11 @@ async fn a_server_that_streams_lists_is_asked_once() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_watched_is_told_with_the_reason_and_asked_for_again() {
+async fn what_may_not_be_watched_is_reported_with_the_reason_and_retried() {
     let mut rig = Rig::new();
     rig.server.world().forbidden = true;
     rig.watches.ensure([&maps()]);
-    rig.until("told", |rig| rig.times("unwatchable as scripted") == 1).await;
+    rig.until("reported", |rig| rig.times("unwatchable as scripted") == 1).await;
     rig.until("asked again", |rig| rig.server.asked(Ask::List) >= 3).await;
     assert!(!rig.synced(&maps()));
     assert_eq!(rig.times("unwatchable as scripted"), 1, "said once");
@@ -56,7 +56,7 @@ async fn a_kind_is_known_when_all_listed_namespaces_are() {
 }
 
 #[tokio::test]
-async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
+async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
@@ -64,9 +64,9 @@ async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
     rig.watches.retain(&BTreeSet::new());
     rig.watches.ensure([&maps()]);
     rig.until("ended and begun", |rig| rig.times("unwatched") == 1 && rig.times("listed") == 2).await;
-    let ended = rig.told.iter().position(|told| told == "unwatched").unwrap();
+    let ended = rig.changes_seen.iter().position(|change| change == "unwatched").unwrap();
     assert!(
-        rig.told[ended..].contains(&"listing".to_owned()),
+        rig.changes_seen[ended..].contains(&"listing".to_owned()),
         "its last word comes before the new first one"
     );
     assert!(rig.synced(&maps()) && rig.knows(&maps(), "settings"));

@@ -114,7 +114,7 @@ fn f5_a_stack_that_is_as_it_should_be() {
 }
 
 #[test]
-fn f5_accepted_tells_whether_the_content_was_taken() {
+fn f5_accepted_says_whether_the_content_is_valid() {
     let unread = ConditionInputs { content: ContentState::NotYet(None), ..well(Stage::Fetch) };
     says(&unread, ConditionKind::Accepted, Unknown, "NotFetched", "fetching the content");
     let words = Message::new("connection refused");
@@ -131,7 +131,7 @@ fn f5_accepted_tells_whether_the_content_was_taken() {
 }
 
 #[test]
-fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
+fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
     for (stage, reason) in [
         (Stage::Fetch, "Fetching"),
         (Stage::Prerequisites, "WaitingForPrerequisites"),
