@@ -115,7 +115,7 @@ pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&
                 FailureClass::Permanent => "final",
                 FailureClass::Missing => "missing",
                 FailureClass::Immutable => "immutable",
-                FailureClass::Conflict => "look again",
+                FailureClass::Conflict => "read again",
             };
             format!("{class}: {}", failure.reason.code())
         }
@@ -270,7 +270,7 @@ const LINES: &[Line] = &[
     }),
     ("apply a change", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Right)),
     ("apply a change, naming another uid", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Wrong)),
-    ("apply over what is somebody's", foreign, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
+    ("apply over what another owns", foreign, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
     ("apply over what is somebody's, naming its uid", foreign, |home| {
         CorpusRequest::Apply(home.map.clone(), Uid::Right)
     }),
@@ -318,7 +318,7 @@ const LINES: &[Line] = &[
     }),
     ("apply of an unknown kind", nothing, |home| CorpusRequest::Apply(home.widget.clone(), Uid::None)),
     ("dry run of an unknown kind", nothing, |home| CorpusRequest::DryRun(home.widget.clone(), Uid::None)),
-    ("look at an unknown kind", nothing, |home| CorpusRequest::ReadObject(home.widget.key.clone())),
+    ("read an unknown kind", nothing, |home| CorpusRequest::ReadObject(home.widget.key.clone())),
     ("delete of an unknown kind", nothing, |home| CorpusRequest::Delete(home.widget.key.clone(), Uid::Wrong)),
     (
         "apply of a kind that is known by now",
@@ -332,8 +332,8 @@ const LINES: &[Line] = &[
     ("apply of a definition that ends", Home::ending_definition, |home| {
         CorpusRequest::Apply(home.definition.clone(), Uid::Right)
     }),
-    ("look at what is absent", nothing, |home| CorpusRequest::ReadObject(home.map.key.clone())),
-    ("look at what is somebody's", foreign, |home| CorpusRequest::ReadObject(home.map.key.clone())),
+    ("read what is absent", nothing, |home| CorpusRequest::ReadObject(home.map.key.clone())),
+    ("read what another owns", foreign, |home| CorpusRequest::ReadObject(home.map.key.clone())),
     ("delete", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Right)),
     ("delete, naming another uid", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
     ("delete what is absent", nothing, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
@@ -352,18 +352,14 @@ const LINES: &[Line] = &[
     ("release", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
     ("release, naming another uid", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
     ("release what is absent", nothing, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
-    ("release what is somebody's", foreign, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
+    ("release what another owns", foreign, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
     ("release what is on its way out", Home::leaving, |home| {
         CorpusRequest::Release(home.map.key.clone(), Uid::Right)
     }),
-    ("look inside an empty namespace", nothing, |home| {
-        CorpusRequest::ListContained(namespace_key(&home.name))
-    }),
-    ("look inside a namespace with things", foreign, |home| {
-        CorpusRequest::ListContained(namespace_key(&home.name))
-    }),
+    ("list an empty namespace", nothing, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
+    ("list a namespace with things", foreign, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
     (
-        "look inside a namespace with a child",
+        "list a namespace with a child",
         |home| {
             let (child, owner) = (home.other.key.clone(), home.map.key.clone());
             vec![Given::Foreign(home.map.clone()), Given::Child(child, owner)]
@@ -371,7 +367,7 @@ const LINES: &[Line] = &[
         |home| CorpusRequest::ListContained(namespace_key(&home.name)),
     ),
     (
-        "look inside a definition",
+        "list a definition",
         |home| Home::ending_definition(home)[..2].to_vec(),
         |home| CorpusRequest::ListContained(home.definition.key.clone()),
     ),

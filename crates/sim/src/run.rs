@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use brokkr_agent::model::{Observed as _, Plan, Prerequisite, Record, SeenObject, Step, StepResult};
 use brokkr_agent::observe::Change;
-use brokkr_agent::reconcile::state::{AgentContext, ReconcilerState};
+use brokkr_agent::reconcile::stack::AgentContext;
+use brokkr_agent::reconcile::state::ReconcilerState;
 use brokkr_agent::resource::{Kind, KindName, is_prerequisite};
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::Report;

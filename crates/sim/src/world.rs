@@ -208,7 +208,7 @@ impl World {
             self.note(|| format!("{stack} waits, {:?}: {what}", plan.stage));
         }
         for request in &self.run.requests[from..] {
-            self.invariants.hear(&self.run, request)?;
+            self.invariants.on_planned(&self.run, request)?;
         }
         Ok(())
     }
