@@ -46,7 +46,7 @@ pub async fn webhook_notify_reports_on_conn(
     let mut stacks: Vec<StackId> = reports.iter().map(|report| report.stack_id).collect();
     stacks.sort_unstable();
     stacks.dedup();
-    let stacks = told_stacks_on_conn(connection, &stacks).await?;
+    let stacks = stacks_with_webhooks_on_conn(connection, &stacks).await?;
     if stacks.is_empty() {
         return Ok(false);
     }
@@ -98,7 +98,7 @@ pub async fn webhook_notify_alarms_on_conn(
         kept.alarm = alarm;
         webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
         let Some(notice) = notice else { continue };
-        let stack = told_stacks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
+        let stack = stacks_with_webhooks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
         let agent = agent_on_conn(connection, key.agent).await?;
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
             let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
@@ -163,7 +163,7 @@ async fn notify_on_conn(
 }
 
 /// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
-async fn told_stacks_on_conn(
+async fn stacks_with_webhooks_on_conn(
     connection: &mut PgConnection,
     stacks: &[StackId],
 ) -> Result<HashMap<StackId, (String, NamedStack)>, StoreError> {
