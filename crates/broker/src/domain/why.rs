@@ -22,7 +22,7 @@ use brokkr_api::why::{Broken, Cause, Hop, Presence};
 use self::advice::advised;
 pub use self::advice::widened_grant;
 pub use self::agent::{AgentContact, Refused, agent_trouble};
-use super::envelope::wanted;
+use super::envelope::desired;
 use super::facts::{AgentFacts, StackFacts};
 use super::status::{LastReport, state};
 use super::targeting::{reaches, released_to};
@@ -58,7 +58,7 @@ pub struct Verdict {
 /// Explains the state of a stack on an agent.
 #[must_use]
 pub fn why(case: &Case<'_>) -> Verdict {
-    let wanted = wanted(case.agent, case.stack);
+    let wanted = desired(case.agent, case.stack);
     let goal = wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
     let state = state(goal, case.report.map(|report| (report.sequence_id, &report.transition)));
     let about = case

@@ -23,7 +23,7 @@ pub(super) fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String>
     if stack.selectors.is_empty() {
         let others = stack.targets.len();
         return vec![if others == 0 {
-            "the stack targets nobody".to_owned()
+            "the stack has no targets".to_owned()
         } else {
             format!("the stack targets {others} other agents by name, and none by selector")
         }];

@@ -42,7 +42,7 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
 }
 
 #[test]
-fn f7_a_failure_that_lasts_is_told_once_and_its_end_once() {
+fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
     use Transition::{Applied, Degraded, Failed, Healthy};
     // Healed within the grace: nobody is told.
     assert_eq!(play(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
@@ -63,7 +63,7 @@ fn f7_a_failure_that_lasts_is_told_once_and_its_end_once() {
 }
 
 #[test]
-fn f7_drift_that_repeats_is_told_once_with_the_count_and_its_end_once() {
+fn f7_drift_that_repeats_is_announced_once_with_the_count_and_its_end_once() {
     use Transition::{Healthy, Removed, Repaired};
     assert_eq!(play(AlarmKind::Drift, &[(0, Repaired)], 9999), [], "put back once, and it stayed");
     assert_eq!(play(AlarmKind::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
@@ -76,7 +76,7 @@ fn f7_drift_that_repeats_is_told_once_with_the_count_and_its_end_once() {
 
 proptest! {
     #[test]
-    fn f7_in_any_story_what_lasts_and_its_end_are_told_in_turn(
+    fn f7_in_any_history_alarms_and_their_ends_are_announced_in_turn(
         story in prop::collection::vec((0i64..400, 0usize..7), 0..40), drift in any::<bool>(),
     ) {
         let all = Transition::KNOWN;
