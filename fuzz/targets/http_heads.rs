@@ -1,4 +1,4 @@
-//! Heads of requests as the lobby reads them: however they come in pieces, they are read the same.
+//! Request heads: the result does not depend on how they are split into packets.
 #![no_main]
 
 use brokkr_broker::listener::head::{Visit, visit};
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(request.uri().path().ends_with("/target-state"));
         assert!(!request.headers().contains_key("content-length"));
     }
-    // As if it had come in two pieces.
+// As if it had arrived in two packets.
     let first = bytes.len() / 2;
     if matches!(visit(&bytes[..first], 0), Visit::Incomplete) {
         assert_eq!(kind(&visit(bytes, first)), kind(&whole));
