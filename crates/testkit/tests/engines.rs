@@ -71,10 +71,10 @@ async fn an_api_only_cluster_verifies_authorises_and_survives_a_kill() -> Result
 
     // A service account without permissions cannot read secrets.
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(admin.clone(), "default");
-    let nobody = serde_json::from_value(serde_json::json!({"metadata": {"name": "nobody"}}))?;
-    accounts.create(&PostParams::default(), &nobody).await?;
-    let nobody = cluster.client_for("default", "nobody").await?;
-    let secrets: Api<Secret> = Api::namespaced(nobody, "default");
+    let unprivileged = serde_json::from_value(serde_json::json!({"metadata": {"name": "nobody"}}))?;
+    accounts.create(&PostParams::default(), &unprivileged).await?;
+    let unprivileged = cluster.client_for("default", "nobody").await?;
+    let secrets: Api<Secret> = Api::namespaced(unprivileged, "default");
     let refused = secrets.list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
 

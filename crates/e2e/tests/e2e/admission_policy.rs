@@ -140,7 +140,7 @@ fn refused(answer: Result<impl std::fmt::Debug, kube::Error>) -> String {
         Err(kube::Error::Api(status)) if status.code == 422 => {
             fence::said(&status.message).unwrap_or_else(|| panic!("not the fence: {status:?}")).to_owned()
         }
-        other => panic!("the fence let it pass, or somebody else refused: {other:?}"),
+        other => panic!("the admission policy did not refuse it: {other:?}"),
     }
 }
 
@@ -192,7 +192,7 @@ async fn c5_the_admission_policy_allows_adopting_unmanaged_objects_and_never_del
     refused(fixture.apply("new", Marks::default()).await);
     let uid = fixture.uid("foreign").await?;
     fixture.apply("foreign", labelled(&mine)).await?;
-    assert_eq!(fixture.uid("foreign").await?, uid, "adopted, not made anew");
+    assert_eq!(fixture.uid("foreign").await?, uid, "adopted, not recreated");
     Ok(())
 }
 
@@ -253,8 +253,8 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
     assert!(matches!(answer, Answer::DeleteAccepted), "{answer:?}");
 
     fixture.put("mine", labelled(&mine)).await?;
-    let nobody = fixture.acting_as("brokkr-other")?;
-    let Answer::Failed(failure) = nobody.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
+    let other = fixture.acting_as("brokkr-other")?;
+    let Answer::Failed(failure) = other.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
     else {
         panic!("acted as an account that was not installed");
     };

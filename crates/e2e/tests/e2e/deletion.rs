@@ -17,7 +17,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     let history = world.fleet.get(&format!("/api/v1/stacks/{stack}/deployment-objects")).await?;
     assert_eq!(history["items"][0]["is_deletion_marker"], true, "E1: {history}");
-    assert!(world.config_map("one").await?.is_some(), "nobody is there to delete it");
+    assert!(world.config_map("one").await?.is_some(), "the agent is down");
 
     world.agent.start()?;
     let status =

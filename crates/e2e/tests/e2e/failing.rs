@@ -95,7 +95,7 @@ async fn d3_a_change_of_an_immutable_field_is_refused_unless_the_manifest_allows
         .fleet
         .apply("load", "env=prod", &job(&world.namespace, "a:2", "brokkr.io/replace: recreate"))
         .await?;
-    assert_ne!(jobs.get("load").await?.metadata.uid, uid, "made anew");
+    assert_ne!(jobs.get("load").await?.metadata.uid, uid, "recreated");
     Ok(())
 }
 

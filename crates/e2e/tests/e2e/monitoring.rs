@@ -195,7 +195,7 @@ async fn every_panel_and_alert_has_data_in_a_prometheus_that_scrapes_a_fleet_und
     assert_eq!(tried.len(), alerts()?.len());
     for rule in &tried {
         assert_eq!(rule["health"], "ok", "{rule}");
-        assert_ne!(rule["state"], "firing", "what lasts for a minute wakes nobody: {rule}");
+        assert_ne!(rule["state"], "firing", "a problem of a minute fires no alert: {rule}");
     }
     Ok(())
 }

@@ -67,7 +67,8 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
                     ));
                 }
                 (true, None) => typed += 1,
-                (_, None) => wrong.push(format!("{place}: nobody runs this; say why: <!-- not run: … -->")),
+                (_, None) => wrong
+                    .push(format!("{place}: this block is not run; give the reason: <!-- not run: … -->")),
                 (_, Some(_)) if ["sh", "console"].contains(&block.language()) => commands_not_typed += 1,
                 (_, Some(_)) => {}
             }

@@ -151,7 +151,7 @@ async fn the_brokers_chart_contains_the_alerts_and_dashboards_of_deploy() -> Res
     assert_eq!(of_kind("ConfigMap")?["metadata"]["labels"], json!({"grafana_dashboard": "1"}));
 
     let without = render("brokkr", &["evaluation.enabled=true"]).await?.ok()?.stdout;
-    assert!(!without.contains("PrometheusRule") && !without.contains("grafana"), "asked for by nobody");
+    assert!(!without.contains("PrometheusRule") && !without.contains("grafana"), "disabled by default");
     Ok(())
 }
 

@@ -35,10 +35,10 @@ async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Re
     // By name, because the API server is at the address.
     let broker = format!("localhost:{}", site.fleet.broker.port());
     let url = format!("https://{broker}");
-    let (nobody, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
+    let (unused, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
     let guarded = ForwardProxy::start(ProxyAccess::Password("shop:s3cret".into())).await?;
     let cases = [
-        (format!("localhost:{}", nobody.number()), "refused"),
+        (format!("localhost:{}", unused.number()), "refused"),
         (closed.address(), "the proxy was asked for a way there, and refused it"),
         (guarded.address(), "the proxy wants a user and a password"),
     ];
