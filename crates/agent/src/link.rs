@@ -8,11 +8,9 @@
 //! | `memory`   | the highest position seen, kept in the cluster                              |
 //! | `poll`     | the long poll: what changed                                                 |
 //! | `content`  | one deployment object: fetched, verified, parsed, resolved                  |
-//! | `hand_over`| contents that the broker lost in a restore                                  |
 //! | `report`   | reports until they are acknowledged                                         |
 
 pub mod content;
-pub mod hand_over;
 pub mod holds;
 pub mod identity;
 pub mod keys;

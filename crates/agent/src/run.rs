@@ -118,11 +118,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
         rights: Rights::new(scope.clone()),
-        content: ContentSource {
-            broker: broker.clone(),
-            contents: contents.clone(),
-            kinds: Kinds::default(),
-        },
+        content: ContentSource { broker: broker.clone(), kinds: Kinds::default() },
         holds: holds.clone(),
     };
     let watches = Watches::new(watching, agent, scope, changes_in);

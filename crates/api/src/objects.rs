@@ -24,7 +24,69 @@ pub struct DeploymentObject {
     pub resources: i32,
     /// The name of the token that submitted it.
     pub submitted_by: String,
+    /// Why it was submitted, as the submitter wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The Git commit that its content comes from, in lower-case hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     pub created_at: Timestamp,
+}
+
+/// A message and a Git commit to record with a version.
+///
+/// They are sent as the headers `brokkr-message` (percent-encoded) and `brokkr-commit`, because the body of a submission is
+/// the manifest itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    message: Option<String>,
+    commit: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadProvenance {
+    #[error("the message is longer than {} characters", Provenance::MESSAGE_CHARACTERS)]
+    LongMessage,
+    #[error("the message contains control characters")]
+    ControlCharacter,
+    #[error("the commit is not 7 to {} hexadecimal digits", Provenance::COMMIT_DIGITS)]
+    BadCommit,
+}
+
+impl Provenance {
+    pub const MESSAGE_CHARACTERS: usize = 1024;
+    pub const COMMIT_DIGITS: usize = 64;
+
+    /// Trims and checks both. An empty message counts as none.
+    pub fn new(message: Option<&str>, commit: Option<&str>) -> Result<Self, BadProvenance> {
+        let message = message.map(str::trim).filter(|message| !message.is_empty());
+        if let Some(message) = message {
+            if message.chars().count() > Self::MESSAGE_CHARACTERS {
+                return Err(BadProvenance::LongMessage);
+            }
+            if message.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+                return Err(BadProvenance::ControlCharacter);
+            }
+        }
+        let commit = commit.map(|commit| commit.trim().to_ascii_lowercase());
+        if let Some(commit) = &commit {
+            let is_hex = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if !is_hex || !(7..=Self::COMMIT_DIGITS).contains(&commit.len()) {
+                return Err(BadProvenance::BadCommit);
+            }
+        }
+        Ok(Self { message: message.map(ToOwned::to_owned), commit })
+    }
+
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    #[must_use]
+    pub fn commit(&self) -> Option<&str> {
+        self.commit.as_deref()
+    }
 }
 
 /// An entry of the plain target state: the object with the complete YAML as submitted.
@@ -109,4 +171,22 @@ pub struct FieldDiff {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub after: Option<serde_json::Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provenance_is_trimmed_and_bounded() {
+        let good = Provenance::new(Some("  fix the probe\n"), Some("ABCDEF1234")).unwrap();
+        assert_eq!((good.message(), good.commit()), (Some("fix the probe"), Some("abcdef1234")));
+        assert_eq!(Provenance::new(Some("  "), None), Ok(Provenance::default()));
+        assert!(Provenance::new(Some(&"ä".repeat(1024)), None).is_ok());
+        assert_eq!(Provenance::new(Some(&"ä".repeat(1025)), None), Err(BadProvenance::LongMessage));
+        assert_eq!(Provenance::new(Some("a\u{1b}[2J"), None), Err(BadProvenance::ControlCharacter));
+        for bad in ["", "abc", "abcdefg", &"a".repeat(65)] {
+            assert_eq!(Provenance::new(None, Some(bad)), Err(BadProvenance::BadCommit), "{bad}");
+        }
+    }
 }

@@ -49,16 +49,18 @@ pub mod header {
     pub const WANTS: &str = "brokkr-wants";
     /// Makes a write repeatable: the same key gets the first result again.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// Why a version is submitted, percent-encoded UTF-8: see [`crate::objects::Provenance`].
+    pub const MESSAGE: &str = "brokkr-message";
+    /// The Git commit that a submitted version comes from.
+    pub const COMMIT: &str = "brokkr-commit";
     /// Names one request in logs and problem documents.
     pub const REQUEST_ID: &str = "x-request-id";
 }
 
-/// Value of [`header::WANTS`]: one thing at a time, the first of these that is wanted.
+/// Value of [`header::WANTS`]: what the broker asks the agent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Want {
-    /// Contents that the broker lost, and this agent keeps.
-    Contents,
     /// A new key in place of the agent's.
     Key,
 }

@@ -187,6 +187,9 @@ pub struct WhoAmI {
     pub project: String,
     pub role: Role,
     pub expires_at: Option<Timestamp>,
+    /// The version of the broker that answered. Empty from a broker that does not send it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server_version: String,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use brokkr_api::SequenceId;
+use brokkr_api::objects::Provenance;
 use brokkr_api::report::Hops;
 use brokkr_api::stacks::{PutStack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
@@ -100,7 +101,8 @@ impl Environment {
     pub async fn submit(&self, stack: &str, yaml: String) -> Result<Submission> {
         let mark = self.cluster.audit().mark()?;
         let (at, started) = (Timestamp::now(), Instant::now());
-        let object = self.broker.submit(stack, yaml, &IdempotencyKey::generate()).await?;
+        let object =
+            self.broker.submit(stack, yaml, &Provenance::default(), &IdempotencyKey::generate()).await?;
         let accepted_s = started.elapsed().as_secs_f64();
         Ok(Submission { sequence: object.sequence_id, at, started, accepted_s, mark })
     }

@@ -1,22 +1,20 @@
-//! Who is calling, and what may they do.
+//! Who is calling, and what they may do.
 //!
-//! | module       | what lives there                                                        |
-//! |--------------|-------------------------------------------------------------------------|
-//! | `permission` | what a route asks for                                                   |
-//! | `guard`      | the one place where it is checked                                       |
-//! | `caller`     | who it turned out to be                                                 |
-//! | `limits`     | how often somebody may ask                                              |
-//! | `origin`     | where a request comes from                                              |
-//! | `audit`      | what goes into the audit log, and its chain                             |
-//! | `tokens`     | who a token is, remembered for seconds                                  |
-//! | `secret`     | tokens as people see them: prefix, randomness, checksum                 |
-//! | `assertion`  | the signed assertions of agents                                         |
-//! | `keys`       | the keys of agents that are not, or not yet, in the index               |
+//! | module       | contents                                                    |
+//! |--------------|-------------------------------------------------------------|
+//! | `permission` | what a route requires, and whether a caller has it          |
+//! | `caller`     | the authenticated caller                                    |
+//! | `limits`     | rate limits                                                 |
+//! | `origin`     | the address a request comes from                            |
+//! | `audit`      | the audit entry of a request                                |
+//! | `tokens`     | a cache of API tokens                                       |
+//! | `secret`     | the format of tokens: prefix, randomness, checksum          |
+//! | `assertion`  | the signed assertions of agents                             |
+//! | `keys`       | a cache of agent keys that are not, or not yet, in the index |
 
 pub mod assertion;
 pub mod audit;
 pub mod caller;
-pub mod guard;
 pub mod keys;
 pub mod limits;
 pub mod origin;
@@ -26,3 +24,18 @@ pub mod tokens;
 
 pub use caller::Caller;
 pub use permission::Permission;
+
+use assertion::Assertions;
+use ipnet::IpNet;
+use limits::RateLimits;
+use tokens::Tokens;
+
+/// The state that authentication and rate limits need.
+#[derive(Debug)]
+pub struct Access {
+    pub assertions: Assertions,
+    pub tokens: Tokens,
+    pub limits: RateLimits,
+    /// Proxies that may name the address of the caller.
+    pub trusted_proxies: Vec<IpNet>,
+}

@@ -1,38 +1,42 @@
-//! The broker: the server that holds what should run, and tells each agent.
+//! The broker: the server that stores what should run and delivers it to each agent.
 //!
-//! A request walks through the rooms in this order, and none looks into a room further on:
+//! A module depends only on modules below it; `tests/architecture.rs` checks this table.
 //!
-//! | room         | what happens there                                                              |
-//! |--------------|---------------------------------------------------------------------------------|
-//! | [`listener`] | sockets, TLS, deadlines                                                         |
-//! | [`router`]   | the one table of route × permission                                             |
-//! | [`access`]   | who is calling, what may they do                                                |
-//! | [`http`]     | one file an endpoint: read, call, map                                           |
-//! | [`domain`]   | rules without IO                                                                |
-//! | [`store`]    | all SQL, one file a noun                                                        |
-//! | [`index`]    | the in-memory picture that answers polls                                        |
-//! | [`metrics`], [`admin`] | what it says about itself, and to whom                                    |
-//! | [`tasks`]    | what runs beside requests: the outbox tail that feeds the index, flushing, tidying |
+//! | layer, top to bottom                       | contents                                                       |
+//! |--------------------------------------------|----------------------------------------------------------------|
+//! | [`commands`], [`serve`], [`config`], [`args`] | entry point, flags, wiring; `serve.rs` reads top to bottom  |
+//! | [`admin`]                                  | health checks and metrics on a listener of their own           |
+//! | [`router`]                                 | one table: route, permission, handler                          |
+//! | [`listener`]                               | accept loop, TLS, deadlines, limits per address                |
+//! | [`http`]                                   | handlers, one file per noun: read, call, map                   |
+//! | [`tasks`]                                  | background loops                                               |
+//! | [`state`]                                  | what handlers and tasks share                                  |
+//! | [`access`]                                 | who is calling, and what they may do                           |
+//! | [`index`]                                  | in-memory snapshot that answers polls                          |
+//! | [`metrics`]                                | counters of this replica, figures about the fleet              |
+//! | [`store`]                                  | all SQL, one file per noun                                     |
+//! | [`domain`]                                 | rules without I/O                                              |
+//! | [`telemetry`]                              | log lines and traces                                           |
+//! | [`error`]                                  | the API error                                                  |
 //!
-//! A submission is written by `http/deployment_objects/submit.rs` through `store`, with a doorbell in the
-//! outbox; `tasks/outbox_tail.rs` hears it and shows it to the `index`; `http/agents/target_state.rs`
-//! answers the agents that waited. [`serve`] wires it all, and reads from top to bottom.
+//! A submission is written by `http` through `store`, together with an outbox row. `tasks/outbox_tail.rs` reads the outbox
+//! and updates the `index`, which wakes the long polls of the affected agents.
 
 pub mod access;
 pub mod admin;
 pub mod args;
-pub mod broker;
 pub mod commands;
 pub mod config;
 pub mod domain;
+pub mod error;
 pub mod http;
 pub mod index;
-mod limits;
 pub mod listener;
 pub mod metrics;
+mod open_files;
 pub mod router;
-pub mod seeded;
 pub mod serve;
+pub mod state;
 pub mod store;
 pub mod tasks;
 pub mod telemetry;

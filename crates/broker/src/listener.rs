@@ -1,36 +1,36 @@
-//! The accept loop: every wait of a connection has a deadline, so that silent sockets do not live for ever.
+//! The accept loop. Every wait of a connection has a deadline, so that silent sockets do not live forever.
 //!
-//! | wait                                               | at most                                  |
-//! |----------------------------------------------------|------------------------------------------|
-//! | TLS handshake                                      | [`HANDSHAKE`]                            |
-//! | first byte of the first request                    | [`HEAD`]                                 |
-//! | head of a request, from its first byte to its last | [`HEAD`]                                 |
-//! | first byte of the next request                     | [`IDLE`]                                 |
-//! | next request on HTTP/2 while none is open          | [`IDLE`] to twice that                   |
-//! | a peer on HTTP/2 that no longer answers pings      | [`PING`] twice                           |
-//! | a peer that takes nothing of what we send          | [`STALLED`]                              |
-//! | a request body                                     | 30 s, see `http/change.rs`               |
-//! | the end, once told to stop                         | `drain` of the configuration             |
+//! | wait                                                | at most                              |
+//! |-----------------------------------------------------|--------------------------------------|
+//! | TLS handshake                                       | [`HANDSHAKE`]                        |
+//! | first byte of the first request                     | [`HEAD`]                             |
+//! | head of a request, from its first byte to its last  | [`HEAD`]                             |
+//! | first byte of the next request                      | [`IDLE`]                             |
+//! | next request on HTTP/2 while none is open           | [`IDLE`] to twice that               |
+//! | a peer on HTTP/2 that no longer answers pings       | [`PING`] twice                       |
+//! | a peer that does not read the response              | [`STALLED`]                          |
+//! | a request body                                      | 30 s, see `http/change.rs`           |
+//! | the end of open requests after a stop               | `drain` of the configuration         |
 //!
-//! | module     | what lives there                                                              |
-//! |------------|-------------------------------------------------------------------------------|
-//! | `lobby`    | HTTP/1: reads heads, holds polls that wait without hyper's buffers            |
-//! | `head`     | is a head complete, is it a poll                                              |
-//! | `answer`   | writes the answer to a poll                                                   |
-//! | `exchange` | any other request on HTTP/1: once through hyper                               |
-//! | `http2`    | HTTP/2                                                                        |
-//! | `paced`    | a socket whose peer has to read                                               |
-//! | `rewind`   | a stream of which something was read already                                  |
-//! | `crowd`    | connections per address                                                       |
+//! | module              | contents                                                               |
+//! |---------------------|------------------------------------------------------------------------|
+//! | `http1`             | HTTP/1: reads heads, holds waiting polls without hyper's buffers       |
+//! | `head`              | parses the head of a poll                                              |
+//! | `response`          | writes the response to a poll                                          |
+//! | `exchange`          | any other request on HTTP/1: one request through hyper                 |
+//! | `http2`             | HTTP/2                                                                 |
+//! | `write_timeout`     | a socket that fails if the peer does not read                          |
+//! | `rewind`            | a stream that first returns bytes that were already read               |
+//! | `per_address_limit` | the number of connections per address                                  |
 
-mod answer;
-mod crowd;
 mod exchange;
 pub mod head;
+mod http1;
 mod http2;
-mod lobby;
-mod paced;
+mod per_address_limit;
+mod response;
 mod rewind;
+mod write_timeout;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -49,42 +49,45 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crowd::{Crowd, Place};
-use lobby::{Desk, Settled};
-use paced::Paced;
+use crate::state::shutdown::Shutdown;
+use http1::Protocol;
+use per_address_limit::{AddressPermit, PerAddressLimit};
+use write_timeout::WriteTimeout;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEAD: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(75);
 const PING: Duration = Duration::from_secs(20);
 const STALLED: Duration = Duration::from_secs(20);
-/// After an accept that failed, usually for want of file descriptors.
-const BREATH: Duration = Duration::from_millis(50);
+/// The pause after a failed accept, usually because no file descriptor is free.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    #[error("cannot listen on {address}")]
+    #[error("failed to listen on {address}")]
     Bind { address: SocketAddr, source: std::io::Error },
-    #[error("cannot read {path}")]
+    #[error("failed to read {path}")]
     Pem { path: String, source: rustls::pki_types::pem::Error },
-    #[error("cannot use the certificate and key")]
+    #[error("failed to use the certificate and key")]
     Tls(#[from] rustls::Error),
 }
 
-/// Connections, at most.
+/// The largest numbers of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub connections: usize,
     pub per_address: usize,
 }
 
-/// How a listener is told that the end is near.
-#[derive(Clone, Debug, Default)]
-pub struct End {
-    /// Answers send their callers elsewhere.
-    pub leaving: CancellationToken,
-    /// Nobody comes in any more; connections on which nothing happens end.
-    pub stop: CancellationToken,
+/// What serving a connection needs.
+#[derive(Clone, Debug)]
+struct ConnectionContext {
+    router: Router,
+    peer: SocketAddr,
+    /// Responses close the connection: other replicas serve now.
+    leaving: CancellationToken,
+    /// Idle connections close.
+    draining: CancellationToken,
 }
 
 pub struct Listener {
@@ -92,14 +95,14 @@ pub struct Listener {
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     connections: Arc<Semaphore>,
-    crowd: Arc<Crowd>,
+    per_address: Arc<PerAddressLimit>,
     tasks: TaskTracker,
 }
 
-/// What a connection takes up, until it has ended.
-struct Room {
+/// What a connection occupies until it ends.
+struct ConnectionPermits {
     _permit: OwnedSemaphorePermit,
-    _place: Place,
+    _address: AddressPermit,
 }
 
 impl Listener {
@@ -113,41 +116,48 @@ impl Listener {
         let address = socket.local_addr().map_err(failed)?;
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let connections = Arc::new(Semaphore::new(limits.connections));
-        let crowd = Crowd::new(limits.per_address);
-        Ok(Self { socket, address, tls, connections, crowd, tasks: TaskTracker::new() })
+        let per_address = PerAddressLimit::new(limits.per_address);
+        Ok(Self { socket, address, tls, connections, per_address, tasks: TaskTracker::new() })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections there are, now and later.
+    /// Returns a counter of open connections.
     pub fn connections(&self) -> Connections {
         Connections(self.tasks.clone())
     }
 
-    /// Serves until told to stop; then lets requests finish for a while.
-    pub async fn run(self, router: Router, end: End, drain: Duration) {
-        while let Some((stream, peer, room)) = self.next(&end.stop).await {
-            let desk =
-                Desk { router: router.clone(), peer, leaving: end.leaving.clone(), stop: end.stop.clone() };
+    /// Serves until the shutdown drains; then lets requests finish for a while.
+    pub async fn run(self, router: Router, shutdown: Shutdown, drain: Duration) {
+        while let Some((stream, peer, permits)) = self.next(&shutdown.draining).await {
+            let context = ConnectionContext {
+                router: router.clone(),
+                peer,
+                leaving: shutdown.leaving.clone(),
+                draining: shutdown.draining.clone(),
+            };
             let tls = self.tls.clone();
             self.tasks.spawn(async move {
-                connection(stream, tls, desk).await;
-                drop(room);
+                connection(stream, tls, context).await;
+                drop(permits);
             });
         }
         drop(self.socket);
         self.tasks.close();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "not every connection ended in time");
+            tracing::warn!(
+                connections = self.tasks.len(),
+                "connections were still open at the end of the drain"
+            );
         }
     }
 
-    /// The next one that gets in. None when told to stop.
-    async fn next(&self, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr, Room)> {
+    /// Returns the next connection within the limits, or none once draining.
+    async fn next(&self, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr, ConnectionPermits)> {
         loop {
-            // Beyond the limit, peers wait in the backlog of the kernel.
+            // Beyond the limit, peers wait in the kernel's backlog.
             let permit = tokio::select! {
                 () = stop.cancelled() => return None,
                 permit = Arc::clone(&self.connections).acquire_owned() => permit.ok()?,
@@ -157,20 +167,26 @@ impl Listener {
                 accepted = self.socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match self.crowd.enter(peer.ip()) {
-                    Some(place) => return Some((stream, peer, Room { _permit: permit, _place: place })),
-                    None => tracing::debug!(%peer, "an address has as many connections as it may"),
+                Ok((stream, peer)) => match self.per_address.acquire(peer.ip()) {
+                    Some(address) => {
+                        return Some((
+                            stream,
+                            peer,
+                            ConnectionPermits { _permit: permit, _address: address },
+                        ));
+                    }
+                    None => tracing::debug!(%peer, "refused a connection: too many from this address"),
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(BREATH).await;
+                    tracing::warn!(%error, "failed to accept a connection; retrying");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
         }
     }
 }
 
-/// Counts connections.
+/// A counter of open connections.
 #[derive(Clone, Debug)]
 pub struct Connections(TaskTracker);
 
@@ -181,21 +197,24 @@ impl Connections {
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, desk: Desk) {
-    // Small answers are not to wait for more.
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, context: ConnectionContext) {
+    // Small responses are sent at once.
     let _ = stream.set_nodelay(true);
-    let stream = Paced::new(stream, STALLED);
-    let Some(tls) = tls else { return lobby::serve(stream, Settled::Open, desk).await };
-    // Boxed: what a handshake needs is not carried along afterwards.
+    let stream = WriteTimeout::new(stream, STALLED);
+    let Some(tls) = tls else { return http1::serve(stream, Protocol::Undecided, context).await };
+    // Boxed: the memory of the handshake is freed afterwards.
     let Some(stream) = Box::pin(handshake(tls, stream)).await else { return };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(http2::serve(stream, Bytes::new(), desk)).await;
+        Box::pin(http2::serve(stream, Bytes::new(), context)).await;
     } else {
-        lobby::serve(stream, Settled::Http1, desk).await;
+        http1::serve(stream, Protocol::Http1, context).await;
     }
 }
 
-async fn handshake(tls: TlsAcceptor, stream: Paced<TcpStream>) -> Option<Box<TlsStream<Paced<TcpStream>>>> {
+async fn handshake(
+    tls: TlsAcceptor,
+    stream: WriteTimeout<TcpStream>,
+) -> Option<Box<TlsStream<WriteTimeout<TcpStream>>>> {
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {
@@ -203,7 +222,7 @@ async fn handshake(tls: TlsAcceptor, stream: Paced<TcpStream>) -> Option<Box<Tls
             None
         }
         Err(_) => {
-            tracing::debug!("TLS handshake took too long");
+            tracing::debug!("TLS handshake timed out");
             None
         }
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use secrecy::ExposeSecret as _;
 use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,35 +12,40 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::limits::RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
-use crate::broker::Broker;
-use crate::http::contents::Contents;
-use crate::http::quota::Usage;
 use crate::index::Index;
-use crate::listener::{End, Limits, ListenError, Listener, tls_config};
+use crate::listener::{Limits, ListenError, Listener, tls_config};
 use crate::metrics::{FleetCount, Metrics};
 use crate::router::router;
+use crate::state::Broker;
+use crate::state::contents::Contents;
+use crate::state::presence::Presence;
+use crate::state::quota::Usage;
+use crate::state::refusals::Refusals;
+use crate::state::restore::RestoreState;
+use crate::state::shutdown::Shutdown;
+use crate::state::streams::Streams;
+use crate::state::tail_notifier::TailNotifier;
+use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::installation::installation_fetch;
 use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
-use crate::tasks::event_tail::Streams;
-use crate::tasks::outbox_tail::{OutboxTail, Poke};
-use crate::tasks::presence::Presence;
-use crate::tasks::refusals::Refusals;
-use crate::tasks::standing::Standing;
-use crate::tasks::webhooks::{WebhookSetupError, Webhooks};
-use crate::tasks::{audit_chain, retention, silence, tidy};
+use crate::tasks::outbox_tail::OutboxTail;
+use crate::tasks::{
+    audit_chain, cleanup, event_tail, presence, refusals, restore_state, retention, silent_agents, webhooks,
+};
 
-/// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
+/// Tasks have their own connections, so that requests cannot delay them.
 const TASK_CONNECTIONS: u32 = 7;
-/// Receivers may be many; what they do must not hold up the tail.
+/// Webhooks have their own connections, so that slow receivers cannot delay the outbox tail.
 const WEBHOOK_CONNECTIONS: u32 = 3;
-/// A database that starts at the same time as the broker is waited for.
-const DATABASE_WITHIN: Duration = Duration::from_secs(30);
+/// How long to wait for a database that starts at the same time as the broker.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -51,13 +57,13 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
-    #[error("`tls_cert` and `tls_key` belong together: only one of them is set")]
+    #[error("`tls_cert` and `tls_key` have to be set together")]
     HalfTls,
-    #[error("the outbox is no longer read")]
+    #[error("the outbox tail has ended")]
     Tail(#[source] Option<JoinError>),
 }
 
-/// A broker that serves.
+/// A running broker.
 #[derive(Debug)]
 pub struct Server {
     pub address: SocketAddr,
@@ -77,60 +83,59 @@ impl Server {
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
-        let webhooks = Arc::new(Webhooks::new(&args.webhooks)?);
+        let webhooks = Arc::new(Webhooks::new(args.webhooks.options())?);
         let url = args.database.database_url.expose_secret();
-        let pool = connect_patiently(url, args.database_connections).await?;
+        let pool = connect_with_retry(url, args.database_connections).await?;
         schema_check(&pool).await?;
         let task_pool = connect(url, TASK_CONNECTIONS).await?;
+        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
 
         let installation = installation_fetch(&pool).await?;
         let index = Arc::new(Index::new(installation));
-        let poke = Poke::default();
-        let tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), poke.clone());
-        let cursor = tail.load().await?;
+        let notifier = TailNotifier::default();
+        let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
+        let cursor = outbox_tail.load().await?;
+        let restore = RestoreState::default();
+        restore.refresh(&pool).await?;
+        let (refusals, refusal_queue) = Refusals::new();
 
-        let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
-        let presence = Presence::default();
-        let standing = Standing::default();
-        standing.look(&pool).await?;
-        tasks.spawn(standing.clone().run(task_pool.clone(), stop_tasks.clone()));
-        let tail = tasks.spawn(tail.run(cursor, stop_tasks.clone()));
-        tasks.spawn(presence.clone().run(task_pool.clone(), stop_tasks.clone()));
-        let (refusals, told) = Refusals::new();
-        tasks.spawn(told.run(task_pool.clone(), stop_tasks.clone()));
-        tasks.spawn(audit_chain::run(task_pool.clone(), stop_tasks.clone()));
-        let streams = Streams::default();
-        tasks.spawn(retention::run(task_pool.clone(), args.retention, stop_tasks.clone()));
-        tasks.spawn(streams.clone().run(task_pool.clone(), Arc::clone(&index), stop_tasks.clone()));
-        tasks.spawn(silence::run(task_pool.clone(), stop_tasks.clone()));
-        tasks.spawn(tidy::run(task_pool, stop_tasks.clone()));
-        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
-        tasks.spawn(Arc::clone(&webhooks).run(webhook_pool, stop_tasks.clone()));
-        tasks.close();
-
-        let end = End::default();
         let broker = Arc::new(Broker {
-            pool,
             installation,
+            pool,
             index,
-            poke,
-            presence,
-            standing,
-            streams,
-            assertions: Assertions::new(installation),
-            tokens: Tokens::default(),
-            limits: RateLimits::new(args.rate_limits),
-            usage: Usage::default(),
+            tail: notifier,
+            access: Access {
+                assertions: Assertions::new(installation),
+                tokens: Tokens::default(),
+                limits: RateLimits::new(args.rate_limits),
+                trusted_proxies: args.trusted_proxies,
+            },
             refusals,
-            trusted_proxies: args.trusted_proxies,
+            presence: Presence::default(),
+            restore,
+            streams: Streams::default(),
             contents: Contents::default(),
+            usage: Usage::default(),
             webhooks,
             metrics: Metrics::default(),
             fleet: FleetCount::default(),
-            leaving: end.leaving.clone(),
-            draining: end.stop.clone(),
-            drain_spread: args.drain / 2,
+            shutdown: Shutdown::new(args.drain / 2),
         });
+
+        let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
+        let (pool, stop) = (|| task_pool.clone(), || stop_tasks.clone());
+        let tail = tasks.spawn(outbox_tail.run(cursor, stop()));
+        tasks.spawn(restore_state::run(broker.restore.clone(), pool(), stop()));
+        tasks.spawn(presence::run(broker.presence.clone(), pool(), stop()));
+        tasks.spawn(refusals::run(refusal_queue, pool(), stop()));
+        tasks.spawn(audit_chain::run(pool(), stop()));
+        tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
+        tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
+        tasks.spawn(silent_agents::run(pool(), stop()));
+        tasks.spawn(cleanup::run(pool(), stop()));
+        tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
+        tasks.close();
+
         let encrypted = tls.is_some();
         let limits =
             Limits { connections: args.max_connections, per_address: args.max_connections_per_address };
@@ -143,27 +148,28 @@ impl Server {
         let admin_address = admin.as_ref().map(Listener::address);
         if let Some(admin) = admin {
             let router = admin_router(Arc::clone(&broker), listener.connections());
-            // Until the process ends: whoever asks sees how it drains.
-            tokio::spawn(admin.run(router, End::default(), Duration::ZERO));
+            // Serves until the process ends, so that metrics show the drain.
+            tokio::spawn(admin.run(router, Shutdown::default(), Duration::ZERO));
         }
-        let listening = tokio::spawn(listener.run(router(Arc::clone(&broker)), end, args.drain));
+        let listening =
+            tokio::spawn(listener.run(router(Arc::clone(&broker)), broker.shutdown.clone(), args.drain));
         tracing::info!(%address, admin = ?admin_address, tls = encrypted, %installation, "serving");
         let drain_grace = args.drain_grace;
         Ok(Self { address, admin_address, broker, stop_tasks, listening, tasks, tail, drain_grace })
     }
 
-    /// Waits until told to stop, or until it can no longer serve.
-    pub async fn until(&mut self, told_to_stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        unless_it_ends(&mut self.tail, told_to_stop).await
+    /// Waits until a stop is requested, or until the broker can no longer serve.
+    pub async fn until(&mut self, stop_requested: impl Future<Output = ()>) -> Result<(), ServeError> {
+        unless_tail_ends(&mut self.tail, stop_requested).await
     }
 
-    /// Says that it is no longer ready; then answers what waits, lets requests finish, stores what is in memory.
+    /// Reports that it is not ready, then answers long polls, lets requests finish, and stores what is in memory.
     pub async fn stop(self) {
         tracing::info!(grace = ?self.drain_grace, "stopping");
-        self.broker.leaving.cancel();
+        self.broker.shutdown.leaving.cancel();
         tokio::time::sleep(self.drain_grace).await;
-        self.broker.draining.cancel();
-        // A listener that panicked has nothing left to drain.
+        self.broker.shutdown.draining.cancel();
+        // A listener that panicked has nothing to drain.
         let _ = self.listening.await;
         self.stop_tasks.cancel();
         self.tasks.wait().await;
@@ -172,29 +178,37 @@ impl Server {
     }
 }
 
-/// Without the tail every answer would be the same for ever: another process has to load anew.
-async fn unless_it_ends(
+/// Fails when the outbox tail ends: without it the index never changes again, and the process has to restart.
+async fn unless_tail_ends(
     tail: &mut JoinHandle<()>,
-    told_to_stop: impl Future<Output = ()>,
+    stop_requested: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     tokio::select! {
-        () = told_to_stop => Ok(()),
+        () = stop_requested => Ok(()),
         ended = tail => {
             let error = ServeError::Tail(ended.err());
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot go on serving");
+            tracing::error!(error = &error as &dyn std::error::Error, "failed to continue serving");
             Err(error)
         }
     }
 }
 
-async fn connect_patiently(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let until = tokio::time::Instant::now() + DATABASE_WITHIN;
+/// Connects to the database; retries while it is unavailable, for a limited time.
+async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+    let until = tokio::time::Instant::now() + DATABASE_TIMEOUT;
+    let mut delays = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(Duration::from_secs(2))
+        .with_jitter()
+        .without_max_times()
+        .build();
     loop {
         match connect(url, connections).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "the database is waited for");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                let delay = delays.next().unwrap_or(DATABASE_TIMEOUT);
+                tracing::warn!(error, ?delay, "waiting for the database");
+                tokio::time::sleep(delay).await;
             }
             connected => return connected,
         }
@@ -202,7 +216,7 @@ async fn connect_patiently(url: &str, connections: u32) -> Result<PgPool, StoreE
 }
 
 /// SIGTERM or SIGINT.
-pub async fn told_to_stop() {
+pub async fn stop_requested() {
     let mut terminate = signal(SignalKind::terminate()).ok();
     let terminated = async {
         match &mut terminate {
@@ -223,14 +237,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_tail_that_ended_ends_the_broker_with_an_error() {
+    async fn a_tail_that_ends_stops_the_broker_with_an_error() {
         let mut running = tokio::spawn(std::future::pending());
-        assert!(unless_it_ends(&mut running, async {}).await.is_ok());
+        assert!(unless_tail_ends(&mut running, async {}).await.is_ok());
         let mut ended = tokio::spawn(async {});
-        let error = unless_it_ends(&mut ended, std::future::pending()).await;
+        let error = unless_tail_ends(&mut ended, std::future::pending()).await;
         assert!(matches!(error, Err(ServeError::Tail(None))));
         let mut panicked = tokio::spawn(async { panic!("as a tail might") });
-        let error = unless_it_ends(&mut panicked, std::future::pending()).await;
+        let error = unless_tail_ends(&mut panicked, std::future::pending()).await;
         assert!(matches!(error, Err(ServeError::Tail(Some(_)))));
     }
 }

@@ -1,14 +1,16 @@
-//! All SQL, one file a noun, noun-first names. Functions that end in `_on_conn` run inside the caller's
-//! transaction. Rows never leave this folder: what comes out are API types or domain facts.
+//! All SQL: one file per noun, noun-first names. Functions that end in `_on_conn` run inside the caller's
+//! transaction. Rows never leave this folder: functions return API types or domain facts.
 
 pub mod agent_keys;
-pub mod agent_leave;
+pub mod agent_retirement;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;
 pub mod barred_contents;
+pub mod content_retention;
 mod copy;
 pub mod deployment_objects;
+mod error;
 pub mod events;
 pub mod facts;
 pub mod failures;
@@ -16,26 +18,24 @@ pub mod fingerprints;
 pub mod fleet;
 pub mod grants;
 pub mod holds;
+pub mod hops;
 pub mod idempotency_keys;
 pub mod installation;
 pub mod join_tokens;
 pub mod leases;
 pub mod outbox;
+pub mod partitions;
+pub mod presence;
 pub mod projects;
+pub mod prune_approvals;
+pub mod reasons;
 pub mod restore;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
-
-pub mod content_retention;
-pub mod duties;
-pub mod hops;
-pub mod partitions;
-pub mod presence;
-pub mod prune_approvals;
-pub mod reasons;
 pub mod status_counts;
+pub mod task_claims;
 pub mod webhook_alarms;
 pub mod webhook_deliveries;
 pub mod webhook_notices;
@@ -48,67 +48,7 @@ use brokkr_api::ids::Checksum;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgPool};
 
-/// A statement that failed, by the action that it was for.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action}")]
-pub struct StoreError {
-    pub action: &'static str,
-    #[source]
-    pub source: sqlx::Error,
-}
-
-impl StoreError {
-    /// Whether the database, rather than the statement, is the problem: the same may succeed later.
-    #[must_use]
-    pub fn is_unavailable(&self) -> bool {
-        match &self.source {
-            sqlx::Error::Io(_)
-            | sqlx::Error::Tls(_)
-            | sqlx::Error::PoolTimedOut
-            | sqlx::Error::PoolClosed
-            | sqlx::Error::WorkerCrashed => true,
-            sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-                // Connection trouble, resources, operator intervention, lock timeout, read-only, conflicts.
-                ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
-                    || ["55P03", "25006", "25P03"].contains(&code.as_ref())
-            }),
-            _ => false,
-        }
-    }
-
-    /// Whether rows elsewhere still refer to what was to be deleted.
-    #[must_use]
-    pub fn is_referred_to(&self) -> bool {
-        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
-    }
-
-    /// Whether a text was given that PostgreSQL cannot hold: one with a NUL in it.
-    #[must_use]
-    pub fn is_unwritable(&self) -> bool {
-        let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        code.is_some_and(|code| code == "22021")
-    }
-
-    /// Whether a unique index refused the row.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
-        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
-    }
-}
-
-/// Names the action of a statement that failed.
-pub trait Doing<T> {
-    fn doing(self, action: &'static str) -> Result<T, StoreError>;
-}
-
-impl<T> Doing<T> for Result<T, sqlx::Error> {
-    fn doing(self, action: &'static str) -> Result<T, StoreError> {
-        self.map_err(|source| {
-            failures::count(action);
-            StoreError { action, source }
-        })
-    }
-}
+pub use error::{Doing, StoreError};
 
 /// How the broker talks to PostgreSQL: an open write transaction stalls every replica's outbox tail, so
 /// nothing may stay open for long.

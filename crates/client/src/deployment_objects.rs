@@ -1,11 +1,12 @@
 //! Deployment objects: submitting, history, and their exact bytes.
 
 use brokkr_api::SequenceId;
-use brokkr_api::objects::{DeploymentObject, Diff};
+use brokkr_api::objects::{DeploymentObject, Diff, Provenance};
 use brokkr_api::page::Page;
-use brokkr_api::protocol::{SUBMISSION_BYTES, YAML_MEDIA_TYPE};
+use brokkr_api::protocol::{SUBMISSION_BYTES, YAML_MEDIA_TYPE, header};
 use bytes::Bytes;
 use http::Method;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::builder::Client;
 use crate::error::ClientError;
@@ -13,19 +14,26 @@ use crate::page::PageQuery;
 use crate::retry::IdempotencyKey;
 
 impl Client {
-    /// Submits the next version of a stack, by name or id. Use one key for one intent: the same key again
-    /// answers with the first result.
+    /// Submits the next version of a stack, given by name or id. Repeating a request with the same key returns the first
+    /// result.
     pub async fn submit(
         &self,
         stack: &str,
         content: impl Into<Bytes>,
+        provenance: &Provenance,
         key: &IdempotencyKey,
     ) -> Result<DeploymentObject, ClientError> {
-        let call = self
+        let mut call = self
             .call(Method::POST, &["stacks", stack, "deployment-objects"])
             .accept("application/json")
             .idempotent(key)
             .bytes(YAML_MEDIA_TYPE, content.into());
+        if let Some(message) = provenance.message() {
+            call = call.brokkr_header(header::MESSAGE, utf8_percent_encode(message, NON_ALPHANUMERIC));
+        }
+        if let Some(commit) = provenance.commit() {
+            call = call.brokkr_header(header::COMMIT, commit);
+        }
         self.send(call).await?.json()
     }
 

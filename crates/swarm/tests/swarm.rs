@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use brokkr_api::objects::Provenance;
 use brokkr_api::stacks::{PutStack, StackTargets};
 use brokkr_api::{InstallationId, Labels};
 use brokkr_client::{Client, Credential, IdempotencyKey, RetryPolicy};
@@ -44,7 +45,9 @@ impl Fixture {
         self.admin.put_stack(stack, &PutStack::default()).await?;
         let targets = StackTargets { agents: Vec::new(), selectors: vec![selector.parse()?] };
         self.admin.put_stack_targets(stack, &targets).await?;
-        self.admin.submit(stack, yaml.to_owned(), &IdempotencyKey::generate()).await?;
+        self.admin
+            .submit(stack, yaml.to_owned(), &Provenance::default(), &IdempotencyKey::generate())
+            .await?;
         Ok(())
     }
 

@@ -11,11 +11,9 @@ use brokkr_client::{Client as Broker, ClientError, Poll, PollRequest};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, watch};
 
-use super::hand_over::hand_over;
 use super::holds::{Held, HeldStacks};
 use super::keys::Keys;
 use super::memory::{Memory, open_session};
-use crate::keep::Contents;
 use crate::keep::own::RequestError;
 use crate::metrics::Metrics;
 
@@ -41,7 +39,6 @@ pub struct Link {
     pub interval: Duration,
     pub news: mpsc::UnboundedSender<News>,
     pub holds: HeldStacks,
-    pub contents: Contents,
     pub keys: Keys,
     pub metrics: Metrics,
 }
@@ -176,12 +173,6 @@ impl Link {
     /// What the broker asks for; and a new key, if it is time for one.
     async fn give(&mut self, wanted: Option<Want>) {
         self.keys.look(wanted == Some(Want::Key)).await;
-        if wanted != Some(Want::Contents) {
-            return;
-        }
-        if let Err(error) = hand_over(&self.broker, self.agent, &self.contents).await {
-            tracing::warn!(%error, "what the broker asked for was not handed over; trying again with the next poll");
-        }
     }
 
     async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {

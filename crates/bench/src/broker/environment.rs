@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::ids::Checksum;
+use brokkr_api::objects::Provenance;
 use brokkr_api::protocol::holds_digest;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{InstallationId, Labels, Position, SequenceId};
@@ -171,7 +172,11 @@ impl<'a> Environment<'a> {
     }
 
     pub async fn submit(&self, stack: &str, yaml: String) -> Result<SequenceId> {
-        Ok(self.admin.submit(stack, yaml, &IdempotencyKey::generate()).await?.sequence_id)
+        Ok(self
+            .admin
+            .submit(stack, yaml, &Provenance::default(), &IdempotencyKey::generate())
+            .await?
+            .sequence_id)
     }
 
     /// Returns the statements that this database has executed so far.

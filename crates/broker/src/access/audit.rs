@@ -1,32 +1,14 @@
-//! What goes into the audit log, and how its chain is computed. Pure; SQL is in `store/audit.rs`.
+//! The audit entry of a request: the caller, the origin and the outcome.
 
-use brokkr_api::audit::{AuditEntry, AuditKind};
-use brokkr_api::ids::Checksum;
+use brokkr_api::audit::AuditKind;
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
-use sha2::{Digest as _, Sha256};
 
 use super::caller::Caller;
 use super::origin::Origin;
+use crate::domain::audit::AuditRecord;
 
-/// What an entry says, before it is written.
-#[derive(Clone, Debug)]
-pub struct Deed {
-    pub kind: AuditKind,
-    pub project: String,
-    pub principal: String,
-    pub name: String,
-    pub method: String,
-    pub route: String,
-    pub path: String,
-    pub address: String,
-    pub status: u16,
-    pub request_id: String,
-    pub before: Option<Checksum>,
-    pub after: Option<Checksum>,
-}
-
-impl Deed {
+impl AuditRecord {
     #[must_use]
     pub fn new(kind: AuditKind, caller: Option<&Caller>, origin: &Origin, status: StatusCode) -> Self {
         let (project, principal, name) = match caller {
@@ -52,118 +34,5 @@ impl Deed {
             before: None,
             after: None,
         }
-    }
-
-    /// What somebody with the database in their hands did, by a command of the broker.
-    #[must_use]
-    pub fn by_operator(name: &str, command: &str) -> Self {
-        Self {
-            kind: AuditKind::Change,
-            project: DEFAULT_PROJECT.to_owned(),
-            principal: "operator".to_owned(),
-            name: name.to_owned(),
-            method: String::new(),
-            route: format!("brokkr-broker {command}"),
-            path: String::new(),
-            address: String::new(),
-            status: StatusCode::OK.as_u16(),
-            request_id: String::new(),
-            before: None,
-            after: None,
-        }
-    }
-}
-
-/// What the first link of a chain follows.
-pub const ROOT: Checksum = Checksum([0; 32]);
-
-/// The link of an entry that follows `previous`. Every field with its length, so that no two entries look alike.
-#[must_use]
-pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
-    let mut hash = Sha256::new();
-    hash.update(b"brokkr audit 1\0");
-    hash.update(previous.0);
-    hash.update(entry.id.to_be_bytes());
-    hash.update(entry.at.as_microsecond().to_be_bytes());
-    hash.update(entry.status.to_be_bytes());
-    let kind = entry.kind.to_string();
-    for text in [
-        &entry.project,
-        &kind,
-        &entry.principal,
-        &entry.name,
-        &entry.method,
-        &entry.route,
-        &entry.path,
-        &entry.address,
-        &entry.request_id,
-    ] {
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text.as_bytes());
-    }
-    for digest in [entry.before, entry.after] {
-        hash.update([u8::from(digest.is_some())]);
-        hash.update(digest.map_or([0; 32], |digest| digest.0));
-    }
-    Checksum(hash.finalize().into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry() -> AuditEntry {
-        AuditEntry {
-            id: 7,
-            at: jiff::Timestamp::from_second(1_700_000_000).unwrap(),
-            project: "default".into(),
-            kind: AuditKind::Change,
-            principal: "token:1".into(),
-            name: "ci".into(),
-            method: "PUT".into(),
-            route: "/api/v1/stacks/{stack}".into(),
-            path: "/api/v1/stacks/web".into(),
-            address: "192.0.2.1".into(),
-            status: 200,
-            request_id: "r".into(),
-            before: None,
-            after: Some(Checksum([1; 32])),
-        }
-    }
-
-    #[test]
-    fn every_field_is_in_the_link() {
-        let link_of = |change: &dyn Fn(&mut AuditEntry)| {
-            let mut entry = entry();
-            change(&mut entry);
-            link(ROOT, &entry)
-        };
-        let changes: [&dyn Fn(&mut AuditEntry); 15] = [
-            &|_| {},
-            &|entry| entry.id = 8,
-            &|entry| entry.at = jiff::Timestamp::UNIX_EPOCH,
-            &|entry| entry.project = "shop".into(),
-            &|entry| entry.kind = AuditKind::Refused,
-            &|entry| entry.principal = "token:2".into(),
-            &|entry| entry.name = "cj".into(),
-            &|entry| entry.method = "PUTT".into(),
-            &|entry| entry.route = "/".into(),
-            &|entry| entry.path = "/".into(),
-            &|entry| entry.address = String::new(),
-            &|entry| entry.status = 201,
-            &|entry| entry.request_id = "s".into(),
-            &|entry| entry.before = Some(Checksum([1; 32])),
-            &|entry| entry.after = None,
-        ];
-        let links: std::collections::HashSet<Checksum> =
-            changes.iter().map(|change| link_of(change)).collect();
-        assert_eq!(links.len(), changes.len());
-        // Moving a letter from one field to the next is another entry.
-        let moved = link_of(&|entry| {
-            entry.principal = "token:1c".into();
-            entry.name = "i".into();
-        });
-        assert!(!links.contains(&moved));
-        assert_ne!(link(Checksum([9; 32]), &entry()), link(ROOT, &entry()));
     }
 }

@@ -1,4 +1,4 @@
-//! Who a request comes from, as the guard found out. Project and agent come from here, never from a body.
+//! The authenticated caller of a request. Project and agent are taken from here, never from a body.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use brokkr_api::tokens::WhoAmI;
 use brokkr_api::{AgentId, ErrorCode};
 use http::request::Parts;
 
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 #[derive(Clone, Debug)]
 pub enum Caller {
@@ -19,16 +19,16 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The agent's key when the assertion was verified; a long poll looks whether it still is.
+    /// The agent's key when the assertion was verified; a long poll checks that it still is.
     pub public_key: Arc<[u8]>,
-    /// The key that signed: the same, or the one before while an agent changes its key.
+    /// The key that signed: the same, or the previous one while the agent rotates its key.
     pub signed_with: Arc<[u8]>,
-    /// When the assertion expires, or the old key that signed it: in seconds of the clock.
+    /// When the assertion, or the old key that signed it, expires (Unix seconds).
     pub until: i64,
 }
 
 impl Caller {
-    /// The project that a token acts in. An agent has none: what it does goes by the project of the stack.
+    /// Returns the project that a token acts in. An agent has none: its requests belong to the project of the stack.
     pub fn project(&self) -> &str {
         match self {
             Self::Token(token) => &token.project,
@@ -36,7 +36,7 @@ impl Caller {
         }
     }
 
-    /// Names the caller in keys and logs.
+    /// Returns the name of the caller in keys and logs.
     pub fn principal(&self) -> String {
         match self {
             Self::Token(token) => format!("token:{}", token.token_id),
@@ -44,7 +44,7 @@ impl Caller {
         }
     }
 
-    /// Whether the values of Secrets may be shown. An agent gets only what is meant for it, and needs them.
+    /// Returns whether values of Secrets may be shown. An agent only gets its own objects, and needs the values.
     pub fn reads_secrets(&self) -> bool {
         match self {
             Self::Token(token) => token.role.reads_secrets(),
@@ -52,19 +52,19 @@ impl Caller {
         }
     }
 
-    /// The token, where a route is open to tokens only.
+    /// Returns the token, for routes that are open to tokens only.
     pub fn token(&self) -> Result<&WhoAmI, ApiError> {
         match self {
             Self::Token(token) => Ok(token),
-            Self::Agent(_) => Err(ApiError::new(ErrorCode::BRK1002, "this is for API tokens")),
+            Self::Agent(_) => Err(ApiError::new(ErrorCode::BRK1002, "only API tokens may do this")),
         }
     }
 
-    /// The agent, where a route is open to agents only.
+    /// Returns the agent, for routes that are open to agents only.
     pub fn agent(&self) -> Result<&AgentCaller, ApiError> {
         match self {
             Self::Agent(agent) => Ok(agent),
-            Self::Token(_) => Err(ApiError::new(ErrorCode::BRK1002, "this is for the agent itself")),
+            Self::Token(_) => Err(ApiError::new(ErrorCode::BRK1002, "only the agent itself may do this")),
         }
     }
 }
@@ -73,11 +73,11 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        // Only the guard puts a caller there: a route without one is denied.
+        // Only the guard inserts a caller: a route without a guard is denied.
         parts
             .extensions
             .get()
             .cloned()
-            .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "nobody is known to call"))
+            .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request is not authenticated"))
     }
 }

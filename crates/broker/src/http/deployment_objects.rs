@@ -1,6 +1,269 @@
-//! Deployment objects: submitted, listed, fetched.
+//! Deployment objects: versions of a stack, submitted, listed and read.
 
-pub mod content;
 pub mod diff;
-pub mod list;
-pub mod submit;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::audit::AuditKind;
+use brokkr_api::ids::Checksum;
+use brokkr_api::objects::{DeploymentObject, Provenance};
+use brokkr_api::page::Page;
+use brokkr_api::protocol::{YAML_MEDIA_TYPE, header};
+use brokkr_api::webhooks::WebhookEvent;
+use brokkr_api::{AgentId, ErrorCode, SequenceId};
+use brokkr_manifest::{Budget, ManifestErrors, redacted};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use utoipa::IntoParams;
+
+use crate::access::Caller;
+use crate::access::origin::Origin;
+use crate::domain::envelope::desired;
+use crate::domain::webhooks::happening::{Happening, NamedStack};
+use crate::error::ApiError;
+use crate::http::barred_contents::refusal;
+use crate::http::change::Change;
+use crate::http::headers::{has_already, position, text};
+use crate::http::manifest_pool;
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::precondition;
+use crate::http::stacks::{find_stack, lock_existing_stack};
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::state::contents::present;
+use crate::store::barred_contents::barred_content_find_on_conn;
+use crate::store::deployment_objects::{
+    NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
+};
+use crate::store::outbox::OutboxNotification;
+use crate::store::stacks::{LockedStack, stack_advance_on_conn};
+
+/// Checksums and size of a parsed manifest.
+pub struct Reading {
+    pub checksum: Checksum,
+    pub parsed_digest: Checksum,
+    pub resources: i32,
+}
+
+/// Stores the object as the newest version of the stack and notifies every replica.
+pub async fn publish(
+    write: &mut Write<'_>,
+    stack: &LockedStack,
+    new: &NewObject<'_>,
+) -> Result<DeploymentObject, ApiError> {
+    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
+    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
+    Ok(object)
+}
+
+/// Notifies the project's webhooks of a published object.
+pub async fn announce(
+    write: &mut Write<'_>,
+    event: WebhookEvent,
+    stack: &LockedStack,
+    object: &DeploymentObject,
+) -> Result<(), ApiError> {
+    let named = NamedStack { id: stack.id, name: stack.name.clone() };
+    let happening = Happening::to_stack(event, object.created_at, named, object.sequence_id);
+    write.notify_webhooks(&stack.project, &happening).await
+}
+
+/// Documents the headers that carry a [`Provenance`].
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct ProvenanceHeaders {
+    /// Why the version is submitted: percent-encoded UTF-8, at most 1024 characters.
+    #[param(rename = "brokkr-message")]
+    _message: Option<String>,
+    /// The Git commit that the content comes from: 7 to 64 hexadecimal digits.
+    #[param(rename = "brokkr-commit")]
+    _commit: Option<String>,
+}
+
+/// Submit a new version of a stack.
+///
+/// The body is the complete YAML. It is stored byte for byte.
+#[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, ProvenanceHeaders),
+    request_body(content = String, content_type = "application/yaml"),
+    responses((status = 201, body = DeploymentObject)))]
+pub async fn submit_deployment_object(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
+    let provenance = provenance(&change.headers)?;
+    if let Some(again) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
+        return Ok(again);
+    }
+    let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
+    broker.usage.submission(&broker.pool, project, bytes).await?;
+    let reading = read(change.body.clone()).await?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+        precondition::stack(&mut write, &change, &locked).await?;
+        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
+            return Err(refusal(&bar));
+        }
+        let new = NewObject {
+            checksum: reading.checksum,
+            parsed_digest: reading.parsed_digest,
+            is_deletion_marker: false,
+            keeps_resources: false,
+            resources: reading.resources,
+            content: &change.body,
+            submitted_by: &token.name,
+            provenance: provenance.clone(),
+        };
+        let object = publish(&mut write, &locked, &new).await?;
+        write.audit_digests(None, Some(object.checksum));
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
+        write.finish(StatusCode::CREATED, &object).await
+    })
+    .await
+}
+
+fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
+    let text = |name: &'static str| -> Result<Option<String>, ApiError> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let decoded = percent_encoding::percent_decode(value.as_bytes()).decode_utf8();
+        let text = decoded.map_err(|_| ApiError::unreadable(format!("the header {name} is not UTF-8")))?;
+        Ok(Some(text.into_owned()))
+    };
+    let (message, commit) = (text(header::MESSAGE)?, text(header::COMMIT)?);
+    Provenance::new(message.as_deref(), commit.as_deref())
+        .map_err(|error| ApiError::unreadable(error.to_string()))
+}
+
+pub async fn read(body: Bytes) -> Result<Reading, ApiError> {
+    let read = manifest_pool::run("failed to parse the manifest", move || {
+        brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
+            checksum: Checksum::of(&body),
+            parsed_digest: Checksum(manifest.digest()),
+            resources: i32::try_from(manifest.objects.len()).unwrap_or(i32::MAX),
+        })
+    });
+    read.await?.map_err(|errors| refused(&errors))
+}
+
+fn refused(errors: &ManifestErrors) -> ApiError {
+    let count = errors.len();
+    let detail = if count == 1 {
+        "the manifest has an error".to_owned()
+    } else {
+        format!("the manifest has {count} errors")
+    };
+    ApiError::new(ErrorCode::BRK2004, detail).with_errors(errors.iter().map(ToString::to_string).collect())
+}
+
+/// List the versions of a stack, newest first.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
+    params(("stack" = String, Path, description = "Name or id"), Paging),
+    responses((status = 200, body = Page<DeploymentObject>)))]
+pub async fn list_deployment_objects(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<DeploymentObject>>, ApiError> {
+    let project = caller.project();
+    let stack = find_stack(&broker, project, &stack).await?;
+    let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
+    let objects = deployment_object_list(&broker.pool, project, stack.id, below, limit).await?;
+    Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))
+}
+
+/// Get the content of a deployment object, byte for byte as submitted.
+///
+/// The content never changes. Callers without permission to submit get the parsed objects with the values of Secrets
+/// hidden.
+#[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
+    params(("sequence_id" = i64, Path, description = "Sequence id")),
+    responses((status = 200, body = serde_json::Value, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
+pub async fn deployment_object_content(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(sequence_id): Path<String>,
+    Extension(origin): Extension<Arc<Origin>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let missing = || ApiError::not_found("deployment object");
+    let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
+    let stored = broker.contents.get(&broker.pool, sequence_id).await?.ok_or_else(missing)?;
+    match &caller {
+        Caller::Token(_) if caller.project() == stored.object.project => {}
+        Caller::Token(_) => return Err(missing()),
+        Caller::Agent(agent) => {
+            // Only a refusal can be wrong because this replica is behind.
+            if !concerns(&broker, agent.id, &stored) {
+                broker.catch_up_for(&caller, position(&headers)?).await?;
+                if !concerns(&broker, agent.id, &stored) {
+                    return Err(missing());
+                }
+            }
+        }
+    }
+    present(&stored)?;
+    if matches!(caller, Caller::Token(_))
+        && let Some(shown) = without_secrets(Arc::clone(&stored)).await?
+    {
+        if caller.reads_secrets() {
+            broker.note(AuditKind::SecretsRead, &caller, &origin).await?;
+            let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+            return Ok((headers, stored.content.clone()).into_response());
+        }
+        let headers = [(CONTENT_TYPE, YAML_MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+        return Ok((headers, shown).into_response());
+    }
+    let etag = format!("\"{}\"", stored.object.checksum);
+    let mut response = if has_already(&headers, &etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Body::from(stored.content.clone()).into_response()
+    };
+    let answer = response.headers_mut();
+    answer.insert(CONTENT_TYPE, HeaderValue::from_static(YAML_MEDIA_TYPE));
+    answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
+    answer.insert(ETAG, text(&etag));
+    Ok(response)
+}
+
+/// Returns the objects with the values of Secrets hidden; none if there are none to hide.
+async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, ApiError> {
+    if stored.object.is_deletion_marker {
+        return Ok(None);
+    }
+    let failed = "failed to hide the values of Secrets";
+    let shown = manifest_pool::run(failed, move || {
+        let manifest = brokkr_manifest::parse(&stored.content, &Budget::default())?;
+        let shown: Vec<_> = manifest.objects.iter().map(|object| redacted(&object.body)).collect();
+        let hidden = manifest.objects.iter().zip(&shown).any(|(object, shown)| object.body != *shown);
+        // JSON is valid YAML.
+        let text = shown.iter().map(|shown| format!("---\n{shown:#}\n")).collect::<String>();
+        Ok::<_, ManifestErrors>(hidden.then_some(text))
+    });
+    shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
+}
+
+/// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
+/// holds.
+fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
+    let snapshot = broker.index.snapshot();
+    let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
+        return false;
+    };
+    let targeted = snapshot
+        .stack(stored.object.stack_id)
+        .and_then(|stack| desired(agent, stack))
+        .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
+    targeted || agent.holds(stored.object.stack_id)
+}

@@ -1,3 +1,71 @@
-//! Errors over the fleet, grouped by what they have in common.
+//! Errors across the fleet, grouped by cause: of a project, or of one stack.
 
-pub mod list;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::StackId;
+use brokkr_api::page::Page;
+use brokkr_api::status::ErrorGroup;
+
+use crate::access::Caller;
+use crate::error::ApiError;
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::stacks::find_stack;
+use crate::state::Broker;
+use crate::store::status_counts::{GroupCursor, error_group_list};
+
+/// List current errors of all stacks and agents, grouped by cause.
+///
+/// Each group has its number of occurrences and a few examples; the largest group comes first.
+#[utoipa::path(get, path = "/api/v1/errors", tag = "events", params(Paging),
+    responses((status = 200, body = Page<ErrorGroup>)))]
+pub async fn list_errors(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+    list(&broker, caller.project(), None, &paging).await
+}
+
+/// List current errors of a stack, grouped by cause.
+///
+/// Each group has its number of agents and a few examples; the largest group comes first.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}/errors", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id"), Paging),
+    responses((status = 200, body = Page<ErrorGroup>)))]
+pub async fn list_stack_errors(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
+    list(&broker, caller.project(), Some(stack.id), &paging).await
+}
+
+async fn list(
+    broker: &Broker,
+    project: &str,
+    stack: Option<StackId>,
+    paging: &Paging,
+) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+    let after = paging.after.as_deref().map(read).transpose()?;
+    let groups = error_group_list(&broker.pool, project, stack, after, paging.limit()).await?;
+    let page = Page::cut(groups, paging.limit(), |(place, _)| written(place));
+    Ok(Json(page.map(|(_, group)| group)))
+}
+
+fn written(place: &GroupCursor) -> String {
+    format!("{}.{}", place.count, URL_SAFE_NO_PAD.encode(&place.key))
+}
+
+fn read(text: &str) -> Result<GroupCursor, ApiError> {
+    let bad = || ApiError::unreadable("invalid `after`");
+    let (count, key) = text.split_once('.').ok_or_else(bad)?;
+    let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;
+    let key = URL_SAFE_NO_PAD.decode(key).map_err(|_| bad())?;
+    Ok(GroupCursor { count, key })
+}

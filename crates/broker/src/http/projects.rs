@@ -1,6 +1,111 @@
-//! Projects: who owns stacks, tokens and webhooks.
+//! Projects: owners of stacks, tokens and webhooks, with their quotas.
 
-pub mod delete;
-pub mod get;
-pub mod list;
-pub mod put;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::names::{BadName, DEFAULT_PROJECT};
+use brokkr_api::page::Page;
+use brokkr_api::projects::{Project, PutProject};
+use brokkr_api::{ErrorCode, Name};
+use http::StatusCode;
+
+use crate::access::Caller;
+use crate::error::ApiError;
+use crate::http::change::Change;
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::write::{self, ResultStorage};
+use crate::state::Broker;
+use crate::store::projects::{
+    Deleted, project_delete_on_conn, project_fetch, project_list, project_put_on_conn,
+};
+
+/// Create a project, or change its quotas.
+///
+/// Quotas that are not given stay as they are. A quota below the current use removes nothing; it only refuses more.
+#[utoipa::path(put, path = "/api/v1/projects/{project}", tag = "projects", request_body = PutProject,
+    params(("project" = String, Path, description = "Name")),
+    responses((status = 200, body = Project, description = "Changed"), (status = 201, body = Project, description = "Created")))]
+pub async fn put_project(
+    State(broker): State<Arc<Broker>>,
+    Path(project): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let request: PutProject = change.json_or_default()?;
+    let name: Name = project.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
+            write.audit_before(&before);
+        }
+        let created = project_put_on_conn(write.conn(), name.as_str(), &request.allowed).await?;
+        let project = project_fetch(write.conn(), name.as_str()).await?;
+        let project: Project = project.ok_or_else(|| ApiError::not_found("project"))?;
+        write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &project).await
+    })
+    .await
+}
+
+/// List the projects that the caller may see, by name.
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(Paging),
+    responses((status = 200, body = Page<Project>)))]
+pub async fn list_projects(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<Project>>, ApiError> {
+    let token = caller.token()?;
+    let only = (!token.role.is_over_installation()).then_some(token.project.as_str());
+    let limit = paging.limit();
+    let projects = project_list(&broker.pool, only, paging.after.as_deref(), limit).await?;
+    Ok(Json(Page::cut(projects, limit, |project| project.name.to_string())))
+}
+
+/// Get a project with its quotas and current use.
+#[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects",
+    params(("project" = String, Path, description = "Name")), responses((status = 200, body = Project)))]
+pub async fn get_project(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(project): Path<String>,
+) -> Result<Json<Project>, ApiError> {
+    let missing = || ApiError::not_found("project");
+    let token = caller.token()?;
+    if !token.role.is_over_installation() && token.project != project {
+        return Err(missing());
+    }
+    project_fetch(&broker.pool, &project).await?.map(Json).ok_or_else(missing)
+}
+
+/// Delete a project.
+///
+/// Refused while it has stacks, valid tokens, webhooks or grants.
+#[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
+    params(("project" = String, Path, description = "Name")), responses((status = 204, description = "Deleted")))]
+pub async fn delete_project(
+    State(broker): State<Arc<Broker>>,
+    Path(project): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let in_use = |what: &str| ApiError::new(ErrorCode::BRK1008, format!("the project {project} has {what}"));
+    if project == DEFAULT_PROJECT {
+        return Err(in_use("all agents, and cannot be deleted"));
+    }
+    if change.caller()?.project() == project {
+        return Err(ApiError::unreadable("a token cannot delete the project that it acts in"));
+    }
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        if let Some(before) = project_fetch(write.conn(), &project).await? {
+            write.audit_before(&before);
+        }
+        match project_delete_on_conn(write.conn(), &project).await? {
+            Deleted::Gone => {}
+            Deleted::Absent => return Err(ApiError::not_found("project")),
+            Deleted::InUse(what) => return Err(in_use(what)),
+        }
+        let response = write.finish_empty().await?;
+        broker.access.tokens.forget_project(&project).await;
+        Ok(response)
+    })
+    .await
+}

@@ -1,11 +1,167 @@
-//! Stacks: made, changed, targeted, deleted, and how they are doing.
+//! Stacks: created, changed, targeted, deleted, and their status.
 
-pub mod delete;
-pub mod get;
 pub mod list;
-pub mod put;
-pub mod put_targets;
-pub mod roll_back;
+pub mod rollback;
 pub mod status;
-pub mod summary;
+pub mod targets;
 pub mod why;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::stacks::{PutStack, Stack};
+use brokkr_api::webhooks::WebhookEvent;
+use brokkr_api::{ErrorCode, Name, StackId};
+use http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Caller;
+use crate::error::ApiError;
+use crate::http::change::{Change, check_metadata};
+use crate::http::deployment_objects::{announce, publish};
+use crate::http::paging::QueryParams;
+use crate::http::precondition;
+use crate::http::precondition::tagged;
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::state::quota::{Added, quota_check_on_conn};
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_on_conn};
+use crate::store::outbox::OutboxNotification;
+use crate::store::stacks::{
+    LockedStack, StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
+};
+
+/// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
+pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> Result<Stack, ApiError> {
+    let found = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
+    found.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id.
+pub async fn lock_stack(write: &mut Write<'_>, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
+    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(stack)).await?;
+    locked.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id, unless it is deleted.
+pub async fn lock_existing_stack(
+    write: &mut Write<'_>,
+    project: &str,
+    stack: &str,
+) -> Result<LockedStack, ApiError> {
+    let locked = lock_stack(write, project, stack).await?;
+    match locked.deleted_at {
+        Some(_) => Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name))),
+        None => Ok(locked),
+    }
+}
+
+/// Fetches the stack as it is now in the transaction.
+pub async fn changed_stack(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
+    let stack = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
+    stack.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Get a stack.
+///
+/// A deleted stack is found by id, or by name if no other stack has the name. Use its `ETag` as `If-Match` of a
+/// change.
+#[utoipa::path(get, path = "/api/v1/stacks/{stack}", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = Stack)))]
+pub async fn get_stack(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+) -> Result<Response, ApiError> {
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
+    Ok(tagged(&stack))
+}
+
+/// Create or change a stack.
+///
+/// The name of a deleted stack can be used again: it names a new stack then.
+#[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
+    params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
+    responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
+pub async fn put_stack(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let request: PutStack = change.json_or_default()?;
+    check_metadata(request.labels.as_ref(), request.annotations.as_ref())?;
+    let named = StackRef::read(&stack);
+    let project = change.caller()?.project();
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let created = match &named {
+            StackRef::Id(_) => false,
+            StackRef::Name(name) => {
+                let name: Name = name
+                    .parse()
+                    .map_err(|error: brokkr_api::names::BadName| ApiError::unreadable(error.to_string()))?;
+                stack_insert_on_conn(write.conn(), project, StackId::generate(), name.as_str()).await?
+            }
+        };
+        if created {
+            quota_check_on_conn(write.conn(), project, Added::Stack).await?;
+        }
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+        if !created {
+            precondition::stack_itself(&mut write, &change, &locked).await?;
+        }
+        stack_change_on_conn(write.conn(), &locked, &request).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        let stack = changed_stack(&mut write, &locked).await?;
+        write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await
+    })
+    .await
+}
+
+/// How to delete a stack.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteStackQuery {
+    /// Keep its resources in the clusters: agents only remove Brokkr's metadata from them.
+    #[serde(default)]
+    pub keep_resources: bool,
+}
+
+/// Delete a stack.
+///
+/// Agents that hold it remove its resources. The response is the deletion marker; deleting again returns the same
+/// one.
+#[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, DeleteStackQuery), responses((status = 200, body = DeploymentObject)))]
+pub async fn delete_stack(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    QueryParams(query): QueryParams<DeleteStackQuery>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_stack(&mut write, project, &stack).await?;
+        if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
+            let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
+            let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
+            return write.finish(StatusCode::OK, &marker).await;
+        }
+        precondition::stack_itself(&mut write, &change, &locked).await?;
+        let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
+        let marker = publish(&mut write, &locked, &marker).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            sequence_id = %marker.sequence_id,
+            "stack deleted"
+        );
+        announce(&mut write, WebhookEvent::StackDeleted, &locked, &marker).await?;
+        write.finish(StatusCode::OK, &marker).await
+    })
+    .await
+}

@@ -1,7 +1,273 @@
-//! The installation as a whole, and what a restore left to settle.
+//! The installation as a whole, the hold after a restore, and stacks that need settling then.
 
-pub mod ahead;
-pub mod get;
-pub mod hold;
-pub mod settle;
-pub mod unknown;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use brokkr_api::objects::{DeploymentObject, Provenance};
+use brokkr_api::page::Page;
+use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
+use brokkr_api::system::{Holder, Settled, Settlement, System, UnsettledStack};
+use brokkr_api::{ErrorCode, Name, StackId};
+use http::StatusCode;
+use sqlx::PgConnection;
+
+use crate::access::Caller;
+use crate::domain::hold::is_allowed_on_hold;
+use crate::error::ApiError;
+use crate::http::change::Change;
+use crate::http::deployment_objects::publish;
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::store::Doing as _;
+use crate::store::agents::agent_versions;
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_content};
+use crate::store::installation::{installation_raised, installation_state};
+use crate::store::outbox::OutboxNotification;
+use crate::store::restore::{
+    ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
+    restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
+};
+use crate::store::stacks::{LockedStack, StackRef, stack_lock_on_conn};
+
+/// The number of agent versions that are listed.
+const VERSIONS: i64 = 20;
+
+/// Show the installation: epoch, hold, and what is left to settle after a restore.
+#[utoipa::path(get, path = "/api/v1/system", tag = "system", responses((status = 200, body = System)))]
+pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System>, ApiError> {
+    let state = installation_state(&broker.pool).await?;
+    let counts = restore_count(&broker.pool).await?;
+    Ok(Json(System {
+        installation: broker.installation,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: PROTOCOL_VERSION,
+        oldest_protocol: OLDEST_PROTOCOL_VERSION,
+        epoch: state.epoch,
+        position: broker.index.position().to_string(),
+        hold: state.hold,
+        agents_to_tell: counts.to_report.cast_unsigned(),
+        stacks_ahead: counts.ahead.cast_unsigned(),
+        stacks_unknown: counts.unknown.cast_unsigned(),
+        targets_kept: counts.kept.cast_unsigned(),
+        raised: installation_raised(&broker.pool).await?,
+        agent_versions: agent_versions(&broker.pool, VERSIONS).await?,
+    }))
+}
+
+/// List stacks of which agents hold a newer version than the restored database.
+#[utoipa::path(get, path = "/api/v1/system/ahead", tag = "system", params(Paging),
+    responses((status = 200, body = Page<UnsettledStack>)))]
+pub async fn list_ahead(
+    State(broker): State<Arc<Broker>>,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+    list(&broker, Unsettled::Ahead, &paging).await
+}
+
+/// List stacks that agents hold and the restored database does not know.
+#[utoipa::path(get, path = "/api/v1/system/unknown", tag = "system", params(Paging),
+    responses((status = 200, body = Page<UnsettledStack>)))]
+pub async fn list_unknown(
+    State(broker): State<Arc<Broker>>,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+    list(&broker, Unsettled::Unknown, &paging).await
+}
+
+async fn list(
+    broker: &Broker,
+    unsettled: Unsettled,
+    paging: &Paging,
+) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+    let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
+    let stacks = restore_list(&broker.pool, unsettled, after, limit).await?;
+    Ok(Json(Page::cut(stacks, limit, |stack: &UnsettledStack| stack.stack_id.to_string())))
+}
+
+/// List every agent that holds an unsettled stack, by name: the agents that a settlement reaches.
+#[utoipa::path(get, path = "/api/v1/system/stacks/{stack}/holders", tag = "system",
+    params(("stack" = String, Path, description = "Id, or name in the project of the token"), Paging),
+    responses((status = 200, body = Page<Holder>)))]
+pub async fn list_holders(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(stack): Path<String>,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<Holder>>, ApiError> {
+    let mut connection = broker.pool.acquire().await.doing("get a connection")?;
+    let (id, _) = find(&mut connection, caller.project(), &stack).await?;
+    drop(connection);
+    let limit = paging.limit();
+    let holders = restore_holders(&broker.pool, id, paging.after.as_deref(), limit).await?;
+    Ok(Json(Page::cut(holders, limit, |holder: &Holder| holder.agent_name.to_string())))
+}
+
+/// Settle a stack on which agents and the restored database differ. `publish_restored` publishes the restored content
+/// as a new object. `recreate` creates a stack that the database does not know under its old id, without content, for
+/// the agents that hold it: they keep what they have until a new object is submitted. `delete` removes such a stack
+/// from every agent that holds it.
+#[utoipa::path(post, path = "/api/v1/system/stacks/{stack}/settlement", tag = "system", request_body = Settlement,
+    params(("stack" = String, Path, description = "Id, or name in the project of the token")),
+    responses((status = 200, body = Settled)))]
+pub async fn settle_stack(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let settlement: Settlement = change.json()?;
+    let caller = change.caller()?;
+    let (project, by) = (caller.project(), caller.token()?.name.as_str());
+    if broker.restore.hold().is_some() {
+        return Err(broker.held());
+    }
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let (id, known) = find(write.conn(), project, &stack).await?;
+        let settled = match (settlement, known) {
+            (Settlement::PublishRestored, Some(project)) => {
+                publish_restored(&mut write, &project, id, by).await?
+            }
+            (Settlement::PublishRestored, None) => {
+                return Err(unfit("the database does not know this stack: recreate or delete it"));
+            }
+            (Settlement::Recreate | Settlement::Delete, Some(_)) => {
+                return Err(unfit("the database knows this stack: publish the restored content, or submit"));
+            }
+            (Settlement::Recreate, None) => recreate(&mut write, id).await?,
+            (Settlement::Delete, None) => delete(&mut write, id, by).await?,
+        };
+        tracing::info!(
+            stack_id = %id,
+            by,
+            ?settlement,
+            targets = settled.targets,
+            "stack settled after a restore"
+        );
+        write.finish(StatusCode::OK, &settled).await
+    })
+    .await
+}
+
+/// Finds the one unsettled stack of this id or name. Returns its project, too, if the database knows the stack.
+async fn find(
+    connection: &mut PgConnection,
+    project: &str,
+    stack: &str,
+) -> Result<(StackId, Option<String>), ApiError> {
+    let mut found = restore_find_on_conn(connection, project, &StackRef::read(stack)).await?;
+    match found.len() {
+        0 => Err(unfit("agents and database do not differ on this stack, or there is no such stack")),
+        1 => Ok(found.remove(0)),
+        _ => Err(unfit("several stacks have this name: use the id")
+            .with_errors(found.iter().map(|(id, _)| id.to_string()).collect())),
+    }
+}
+
+/// Publishes the restored content with a sequence id above the ones that agents hold.
+async fn publish_restored(
+    write: &mut Write<'_>,
+    project: &str,
+    id: StackId,
+    by: &str,
+) -> Result<Settled, ApiError> {
+    let stack = lock(write, project, id).await?;
+    let none = || unfit("the database has no version of this stack: submit one");
+    let newest = stack.newest.ok_or_else(none)?;
+    let stored = deployment_object_fetch_content(write.conn(), newest).await?.ok_or_else(none)?;
+    let new = NewObject {
+        checksum: stored.object.checksum,
+        parsed_digest: stored.object.parsed_digest,
+        is_deletion_marker: stored.object.is_deletion_marker,
+        keeps_resources: stored.object.keeps_resources,
+        resources: stored.object.resources,
+        content: &stored.content,
+        submitted_by: by,
+        provenance: Provenance::default(),
+    };
+    let object = publish(write, &stack, &new).await?;
+    Ok(settled(&stack, Some(object), 0))
+}
+
+/// Creates the stack under its old id with its holders as targets. Without an object, agents are sent nothing about
+/// it, and keep what they have.
+async fn recreate(write: &mut Write<'_>, id: StackId) -> Result<Settled, ApiError> {
+    let reported = reported(write, id).await?;
+    insert(write, id, &reported, false).await?;
+    let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
+    let stack = lock(write, &reported.project, id).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(id)).await?;
+    Ok(settled(&stack, None, targets))
+}
+
+/// Creates the stack as a deleted one, so that agents that hold it remove it.
+async fn delete(write: &mut Write<'_>, id: StackId, by: &str) -> Result<Settled, ApiError> {
+    let reported = reported(write, id).await?;
+    insert(write, id, &reported, true).await?;
+    let stack = lock(write, &reported.project, id).await?;
+    let marker = NewObject::deletion_marker(by, false);
+    let marker = publish(write, &stack, &marker).await?;
+    Ok(settled(&stack, Some(marker), 0))
+}
+
+/// Reads the stack's project and name. They come from an agent and are checked like any other input.
+async fn reported(write: &mut Write<'_>, id: StackId) -> Result<ReportedStack, ApiError> {
+    let reported = restore_reported_on_conn(write.conn(), id).await?;
+    let reported = reported.ok_or_else(|| unfit("no agent reported the name of this stack: upgrade one"))?;
+    for name in [&reported.project, &reported.stack_name] {
+        if name.parse::<Name>().is_err() {
+            return Err(unfit("the reported name of the stack or its project is not a valid name"));
+        }
+    }
+    Ok(reported)
+}
+
+async fn insert(
+    write: &mut Write<'_>,
+    id: StackId,
+    reported: &ReportedStack,
+    deleted: bool,
+) -> Result<(), ApiError> {
+    let inserted = restore_stack_on_conn(write.conn(), id, reported, deleted).await;
+    inserted.map_err(|error| match error.is_taken() {
+        true => {
+            let detail = format!("there is another stack {} by now", reported.stack_name);
+            ApiError::new(ErrorCode::BRK2002, detail).because(error)
+        }
+        false => error.into(),
+    })
+}
+
+async fn lock(write: &mut Write<'_>, project: &str, id: StackId) -> Result<LockedStack, ApiError> {
+    let stack = stack_lock_on_conn(write.conn(), project, &StackRef::Id(id)).await?;
+    stack.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+fn settled(stack: &LockedStack, object: Option<DeploymentObject>, targets: u64) -> Settled {
+    let (project, stack_name) = (stack.project.clone(), stack.name.clone());
+    Settled { project, stack_id: stack.id, stack_name, object, targets }
+}
+
+fn unfit(detail: &str) -> ApiError {
+    ApiError::new(ErrorCode::BRK3006, detail)
+}
+
+/// Refuses changes by people while the broker is on hold. Runs inside the guard of every route.
+///
+/// Agents pass: the broker needs to learn what they hold. A new route is refused by default.
+pub async fn refuse_while_on_hold(
+    State(broker): State<Arc<Broker>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
+    if person
+        && !is_allowed_on_hold(request.method(), request.uri().path())
+        && broker.restore.hold().is_some()
+    {
+        return Err(broker.held());
+    }
+    Ok(next.run(request).await)
+}

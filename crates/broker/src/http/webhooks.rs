@@ -1,28 +1,40 @@
-//! Webhooks of a project. Owners change them; viewers see them, without what is secret.
+//! Webhooks of a project. Owners change them; viewers see them without secrets.
 
-pub mod create;
-pub mod delete;
 pub mod deliveries;
-pub mod get;
-pub mod list;
-pub mod patch;
-pub mod resend;
-pub mod rotate_secret;
-pub mod test;
 
-use brokkr_api::ErrorCode;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::page::Page;
 use brokkr_api::tokens::Role;
-use brokkr_api::webhooks::{Webhook, WebhookFilter};
+use brokkr_api::webhooks::{
+    CreateWebhook, RotateSecret, Webhook, WebhookFilter, WebhookPatch, WebhookWithSecret,
+};
+use brokkr_api::{ErrorCode, WebhookId};
+use http::StatusCode;
 use url::Url;
+use uuid::Uuid;
 
 use crate::access::Caller;
-use crate::broker::Broker;
 use crate::domain::webhooks::filter;
-use crate::domain::webhooks::vault::Vault;
-use crate::http::error::ApiError;
-use crate::store::webhooks::{WebhookRef, webhook_fetch};
+use crate::domain::webhooks::signature::WebhookSecret;
+use crate::domain::webhooks::vault::{SecretOwner, Vault};
+use crate::error::ApiError;
+use crate::http::change::Change;
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::write::{self, ResultStorage};
+use crate::state::Broker;
+use crate::state::quota::{Added, quota_check_on_conn};
+use crate::store::webhook_deliveries::webhook_delivery_give_up_on_conn;
+use crate::store::webhooks::{
+    NewWebhook, WebhookRef, webhook_count_on_conn, webhook_delete_on_conn, webhook_fetch,
+    webhook_insert_on_conn, webhook_list, webhook_patch_on_conn, webhook_secret_insert_on_conn,
+    webhook_secrets_retire_on_conn,
+};
 
-/// The path of an address often is a secret: whoever may not change a webhook sees only where it goes.
+/// Hides the path of the URL, which often is a secret, from callers that may not change the webhook.
 fn shown(caller: &Caller, mut webhook: Webhook) -> Result<Webhook, ApiError> {
     if !caller.token()?.role.includes(Role::Owner) {
         let origin = Url::parse(&webhook.url).map(|url| url.origin().ascii_serialization());
@@ -37,7 +49,7 @@ async fn find(broker: &Broker, caller: &Caller, named: &str) -> Result<Webhook, 
 }
 
 fn check_url(broker: &Broker, url: &str) -> Result<(), ApiError> {
-    let checked = broker.webhooks.guard.url(url).map(|_| ());
+    let checked = broker.webhooks.policy.url(url).map(|_| ());
     checked.map_err(|refusal| ApiError::new(ErrorCode::BRK2016, refusal.to_string()))
 }
 
@@ -46,10 +58,162 @@ fn check_filter(filter: &WebhookFilter) -> Result<(), ApiError> {
 }
 
 fn vault(broker: &Broker) -> Result<&Vault, ApiError> {
-    let missing = "the broker was started without a secret key, so the secret of a webhook cannot be kept";
+    let missing = "the broker runs without a secret key and cannot store the secret of a webhook";
     broker.webhooks.vault.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK2017, missing))
 }
 
 fn cannot_seal(error: crate::domain::webhooks::vault::VaultError) -> ApiError {
-    ApiError::new(ErrorCode::BRK9001, "the secret cannot be sealed").because(error)
+    ApiError::new(ErrorCode::BRK9001, "failed to encrypt the secret").because(error)
+}
+
+/// The maximum number of webhooks of a project: each is checked for every event of the project.
+const MOST: i64 = 50;
+
+/// Create a webhook.
+///
+/// The response contains its secret, which is not shown again.
+#[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = CreateWebhook,
+    responses((status = 201, body = WebhookWithSecret)))]
+pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+    let request: CreateWebhook = change.json()?;
+    let (project, name) = (change.caller()?.project(), request.name.as_str());
+    if name.parse::<Uuid>().is_ok() {
+        return Err(ApiError::unreadable("the name of a webhook must not be a UUID"));
+    }
+    check_url(&broker, &request.url)?;
+    check_filter(&request.filter)?;
+    let vault = vault(&broker)?;
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
+        if webhook_count_on_conn(write.conn(), project).await? >= MOST {
+            let detail = format!("the project already has {MOST} webhooks, the maximum");
+            return Err(ApiError::new(ErrorCode::BRK2018, detail));
+        }
+        let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
+        let sealed =
+            vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
+        let new = NewWebhook { project, id, name, url: &request.url, filter: &request.filter };
+        let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
+            Err(error) if error.is_taken() => {
+                return Err(ApiError::new(ErrorCode::BRK2002, format!("webhook {name} already exists")));
+            }
+            inserted => inserted?,
+        };
+        webhook_secret_insert_on_conn(write.conn(), project, id, &sealed).await?;
+        quota_check_on_conn(write.conn(), project, Added::Webhook).await?;
+        write.finish(StatusCode::CREATED, &WebhookWithSecret { webhook, secret: secret.expose() }).await
+    })
+    .await
+}
+
+/// List the webhooks of the project, by name.
+#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(Paging),
+    responses((status = 200, body = Page<Webhook>)))]
+pub async fn list_webhooks(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    QueryParams(paging): QueryParams<Paging>,
+) -> Result<Json<Page<Webhook>>, ApiError> {
+    let limit = paging.limit();
+    let webhooks = webhook_list(&broker.pool, caller.project(), paging.after.as_deref(), limit).await?;
+    let webhooks = webhooks.into_iter().map(|webhook| shown(&caller, webhook)).collect::<Result<_, _>>()?;
+    Ok(Json(Page::cut(webhooks, limit, |webhook| webhook.name.to_string())))
+}
+
+/// Get a webhook.
+///
+/// Its secret is never shown, its full URL only to owners.
+#[utoipa::path(get, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
+    params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
+pub async fn get_webhook(
+    State(broker): State<Arc<Broker>>,
+    caller: Caller,
+    Path(webhook): Path<String>,
+) -> Result<Json<Webhook>, ApiError> {
+    let webhook = find(&broker, &caller, &webhook).await?;
+    shown(&caller, webhook).map(Json)
+}
+
+/// Change a webhook.
+///
+/// Fields that are not given stay as they are.
+#[utoipa::path(patch, path = "/api/v1/webhooks/{webhook}", tag = "webhooks", request_body = WebhookPatch,
+    params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
+pub async fn patch_webhook(
+    State(broker): State<Arc<Broker>>,
+    Path(webhook): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let patch: WebhookPatch = change.json()?;
+    let project = change.caller()?.project();
+    patch.url.as_deref().map_or(Ok(()), |url| check_url(&broker, url))?;
+    patch.filter.as_ref().map_or(Ok(()), check_filter)?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
+        let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
+        write.audit_before(&before);
+        let webhook =
+            webhook_patch_on_conn(write.conn(), project, &named, &patch).await?.ok_or_else(missing)?;
+        if !webhook.enabled {
+            webhook_delivery_give_up_on_conn(write.conn(), project, webhook.id, "the webhook was disabled")
+                .await?;
+        }
+        write.finish(StatusCode::OK, &webhook).await
+    })
+    .await
+}
+
+/// Delete a webhook.
+#[utoipa::path(delete, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
+    params(("webhook" = String, Path, description = "Name or id")), responses((status = 204)))]
+pub async fn delete_webhook(
+    State(broker): State<Arc<Broker>>,
+    Path(webhook): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let project = change.caller()?.project();
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
+        let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
+        write.audit_before(&before);
+        if !webhook_delete_on_conn(write.conn(), project, &named).await? {
+            return Err(missing());
+        }
+        write.finish_empty().await
+    })
+    .await
+}
+
+const DAY: u32 = 24 * 3600;
+const LONGEST: u32 = 7 * DAY;
+
+/// Rotate the secret of a webhook.
+///
+/// The old secret signs, too, during the overlap. The response contains the new secret, which is not shown again.
+#[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/rotate-secret", tag = "webhooks", request_body = RotateSecret,
+    params(("webhook" = String, Path, description = "Name or id")),
+    responses((status = 200, body = WebhookWithSecret)))]
+pub async fn rotate_webhook_secret(
+    State(broker): State<Arc<Broker>>,
+    Path(webhook): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let request: RotateSecret = change.json_or_default()?;
+    let project = change.caller()?.project();
+    let overlap = request.overlap_seconds.unwrap_or(DAY);
+    if overlap > LONGEST {
+        return Err(ApiError::unreadable(format!("overlap_seconds must be at most {LONGEST}")));
+    }
+    let vault = vault(&broker)?;
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
+        let webhook = webhook_fetch(write.conn(), project, &WebhookRef::read(&webhook)).await?;
+        let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
+        let secret = WebhookSecret::generate();
+        let sealed = vault
+            .seal(SecretOwner { project, webhook: webhook.id }, secret.as_bytes())
+            .map_err(cannot_seal)?;
+        webhook_secrets_retire_on_conn(write.conn(), project, webhook.id, overlap).await?;
+        webhook_secret_insert_on_conn(write.conn(), project, webhook.id, &sealed).await?;
+        write.finish(StatusCode::OK, &WebhookWithSecret { webhook, secret: secret.expose() }).await
+    })
+    .await
 }

@@ -1,4 +1,4 @@
-//! One request and its answer through hyper. Then the connection comes back.
+//! Serves one request through hyper, then returns the connection.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,36 +21,35 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-use super::HEAD;
 use super::head::HEAD_BYTES;
-use super::lobby::Desk;
 use super::rewind::Rewind;
+use super::{ConnectionContext, HEAD};
 
-/// How much of what nobody wanted to read is taken in, and for how long.
-const MOST_UNREAD: u64 = 1024 * 1024;
-const PARTING: Duration = Duration::from_secs(2);
+/// How much of an unread body is discarded before the connection closes, and for how long.
+const MAX_DISCARDED: u64 = 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known about the exchange while hyper has the connection.
+/// The state of the exchange while hyper owns the connection.
 #[derive(Debug, Default)]
 struct Exchange {
     answered: Notify,
-    /// From then on hyper reads nothing: a quick peer has its next request here before hyper is told to end.
+    /// Once set, hyper reads nothing more: a fast peer may send its next request before hyper shuts down.
     over: Arc<AtomicBool>,
-    /// A body of which something was not read: what comes next on the connection would not be a request.
+    /// The body was not read to its end: the next bytes on the connection would not be a request.
     unread: AtomicBool,
-    /// Peer or broker said that the connection ends.
+    /// The peer or the broker announced the end of the connection.
     last: AtomicBool,
 }
 
-/// Serves one request, whose first bytes were read already. None: the connection has ended.
-pub async fn serve<S>(stream: S, first: Bytes, desk: &Desk) -> Option<(Bytes, S)>
+/// Serves one request of which the first bytes were already read. Returns none if the connection has ended.
+pub async fn serve<S>(stream: S, first: Bytes, context: &ConnectionContext) -> Option<(Bytes, S)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let exchange = Arc::new(Exchange::default());
     let service = hyper::service::service_fn({
-        let (exchange, desk) = (Arc::clone(&exchange), desk.clone());
-        move |request| Box::pin(respond(Arc::clone(&exchange), desk.clone(), request))
+        let (exchange, context) = (Arc::clone(&exchange), context.clone());
+        move |request| Box::pin(respond(Arc::clone(&exchange), context.clone(), request))
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -62,18 +61,18 @@ where
         );
     let mut answered = false;
     loop {
-        let ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context));
+        let ended = std::future::poll_fn(|task| connection.poll_without_shutdown(task));
         tokio::select! {
             ended = ended => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended badly");
+                    tracing::debug!(%error, "connection failed");
                     return None;
                 }
                 break;
             }
             () = exchange.answered.notified(), if !answered => {
                 answered = true;
-                // The head of the answer is written: hyper ends when its body is, and tells nobody.
+                // The response was taken by hyper: it ends once the body is written.
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
@@ -81,68 +80,68 @@ where
     let parts = connection.into_parts();
     let (rest, stream) = parts.io.into_inner().into_parts();
     if exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed) {
-        part(stream).await;
+        close(stream).await;
         return None;
     }
-    // Both may be there only if hyper did not read on: then what it has not read comes after what it has.
+    // Both are set only if hyper did not read on: the unread bytes follow the ones it has buffered.
     let rest =
         if rest.is_empty() { parts.read_buf } else { [&parts.read_buf[..], &rest[..]].concat().into() };
     Some((rest, stream))
 }
 
-/// Says that nothing more comes, and takes in for a while what the peer still sends. Whoever just closes makes the
-/// system tear the connection down under the answer, if there is anything that was not read.
-async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
-    let parting = async {
+/// Shuts the connection down and discards for a while what the peer still sends. Closing a socket with unread bytes
+/// would reset the connection before the peer has read the response.
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let closing = async {
         stream.shutdown().await?;
-        tokio::io::copy(&mut (&mut stream).take(MOST_UNREAD), &mut tokio::io::sink()).await
+        tokio::io::copy(&mut (&mut stream).take(MAX_DISCARDED), &mut tokio::io::sink()).await
     };
-    // However it ends, it ends.
-    let _ = tokio::time::timeout(PARTING, parting).await;
+    // The connection ends either way.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, closing).await;
 }
 
 async fn respond(
     exchange: Arc<Exchange>,
-    desk: Desk,
+    context: ConnectionContext,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Infallible> {
+) -> Result<Response<ResponseBody>, Infallible> {
     let asks_to_end = request.version() != Version::HTTP_11
         || request.headers().get_all(CONNECTION).iter().any(|value| {
             value.to_str().is_ok_and(|text| {
                 text.to_ascii_lowercase().split(',').any(|word| word.trim() != "keep-alive")
             })
         });
-    // A second request can be here only if it came in one piece with the first; hyper ends after it.
+    // A second request arrives here only if it was sent together with the first; hyper ends after it.
     let second = exchange.over.load(Ordering::Acquire);
-    let last = asks_to_end || second || desk.leaving.is_cancelled();
+    let last = asks_to_end || second || context.leaving.is_cancelled();
     let (mut parts, body) = request.into_parts();
     exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
     exchange.last.fetch_or(last, Ordering::Relaxed);
-    parts.extensions.insert(Peer(desk.peer.ip()));
-    let body = Body::new(Question { body, exchange: Arc::clone(&exchange) });
-    let Ok(mut response) = desk.router.oneshot(Request::from_parts(parts, body)).await;
-    // A peer that is not told would send its next request into a connection that ends.
+    parts.extensions.insert(Peer(context.peer.ip()));
+    let body = Body::new(RequestBody { body, exchange: Arc::clone(&exchange) });
+    let Ok(mut response) = context.router.oneshot(Request::from_parts(parts, body)).await;
+    // Without this header the peer would send its next request into a closing connection.
     if last || exchange.unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Answer { body, exchange }))
+    Ok(response.map(|body| ResponseBody { body, exchange }))
 }
 
-/// The body of the request, which notes that it was read to its end.
-struct Question {
+/// The body of the request; records that it was read to its end.
+struct RequestBody {
     body: Incoming,
     exchange: Arc<Exchange>,
 }
 
-impl http_body::Body for Question {
+impl http_body::Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let frame = Pin::new(&mut self.body).poll_frame(task);
         if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
             self.exchange.unread.store(false, Ordering::Relaxed);
         }
@@ -158,21 +157,21 @@ impl http_body::Body for Question {
     }
 }
 
-/// The body of the answer, which tells when hyper has taken all of it.
-struct Answer {
+/// The body of the response; records when hyper has taken all of it.
+struct ResponseBody {
     body: Body,
     exchange: Arc<Exchange>,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        Pin::new(&mut self.body).poll_frame(task)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -184,7 +183,7 @@ impl http_body::Body for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.exchange.over.store(true, Ordering::Release);
         self.exchange.answered.notify_one();

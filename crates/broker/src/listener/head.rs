@@ -1,7 +1,7 @@
-//! The head of a request as the lobby reads it: is it complete, and is it a poll that may have to wait.
+//! Parses the head of a request on HTTP/1: whether it is complete, and whether it is a poll that may have to wait.
 //!
-//! Only a plain poll is taken apart here: a GET of a target state without a body and with nothing unusual about it.
-//! Everything else, what cannot be read included, is left to hyper, which knows the whole of HTTP.
+//! Only a plain poll is parsed here: a GET of a target state without a body or unusual headers. Everything else,
+//! malformed heads included, is left to hyper, which implements all of HTTP.
 
 use axum::body::Body;
 use http::header::{
@@ -9,42 +9,42 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request};
 
-/// The most that the head of a request may be.
+/// The largest head of a request.
 pub const HEAD_BYTES: usize = 16 * 1024;
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// What has come so far.
+/// The head that was received so far.
 #[derive(Debug)]
-pub enum Visit {
-    /// The head is not complete.
+pub enum Head {
+    /// Not complete yet.
     Incomplete,
-    /// A poll, and how many bytes of the input it was.
+    /// A poll, and the number of bytes it used.
     Poll(Box<Request<Body>>, usize),
-    /// HTTP/2 without TLS having said so.
+    /// The preface of HTTP/2, on a connection without ALPN.
     Http2,
-    /// Something else.
+    /// Any other request.
     Other,
 }
 
-/// Looks at what has come. `looked` is how much of it was looked at before, so that bytes which come one by
-/// one are not read over and over.
-pub fn visit(input: &[u8], looked: usize) -> Visit {
-    let fresh = &input[looked.saturating_sub(3)..];
+/// Parses the received bytes. `seen` is how many were already examined, so that bytes that arrive one by one are not
+/// scanned again and again.
+pub fn parse_head(input: &[u8], seen: usize) -> Head {
+    let fresh = &input[seen.saturating_sub(3)..];
     if !fresh.windows(2).any(|two| two == b"\n\n") && !fresh.windows(3).any(|three| three == b"\n\r\n") {
-        return if input.len() < HEAD_BYTES { Visit::Incomplete } else { Visit::Other };
+        return if input.len() < HEAD_BYTES { Head::Incomplete } else { Head::Other };
     }
     if input.starts_with(PREFACE) {
-        return Visit::Http2;
+        return Head::Http2;
     }
-    poll(input).map_or(Visit::Other, |(request, used)| Visit::Poll(Box::new(request), used))
+    poll(input).map_or(Head::Other, |(request, used)| Head::Poll(Box::new(request), used))
 }
 
 fn poll(input: &[u8]) -> Option<(Request<Body>, usize)> {
     if !input.starts_with(b"GET /api/v1/agents/") {
         return None;
     }
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(used) = parsed.parse(input).ok()? else { return None };
     let path = parsed.path?;
@@ -74,21 +74,21 @@ mod tests {
     const POLL: &str = "GET /api/v1/agents/a/target-state HTTP/1.1\r\nhost: b\r\nprefer: wait=30\r\n";
 
     fn kind(text: &str) -> &'static str {
-        match visit(text.as_bytes(), 0) {
-            Visit::Incomplete => "incomplete",
-            Visit::Poll(..) => "poll",
-            Visit::Http2 => "http2",
-            Visit::Other => "other",
+        match parse_head(text.as_bytes(), 0) {
+            Head::Incomplete => "incomplete",
+            Head::Poll(..) => "poll",
+            Head::Http2 => "http2",
+            Head::Other => "other",
         }
     }
 
     #[test]
-    fn a_poll_is_known_when_its_head_is_complete() {
+    fn a_poll_is_recognised_when_its_head_is_complete() {
         let whole = format!("{POLL}\r\n");
         for length in 0..whole.len() {
             assert_eq!(kind(&whole[..length]), "incomplete", "{length}");
         }
-        let Visit::Poll(request, used) = visit(format!("{whole}GET").as_bytes(), whole.len() - 1) else {
+        let Head::Poll(request, used) = parse_head(format!("{whole}GET").as_bytes(), whole.len() - 1) else {
             panic!("a poll")
         };
         assert_eq!((used, request.uri().path()), (whole.len(), "/api/v1/agents/a/target-state"));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusual_is_left_to_hyper() {
+    fn unusual_requests_are_left_to_hyper() {
         for line in [
             "content-length: 0",
             "transfer-encoding: chunked",

@@ -1,4 +1,4 @@
-//! HTTP/2: many requests at once on one connection. It ends when none has been open for a while.
+//! HTTP/2: concurrent requests on one connection. It ends when none has been open for a while.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt as _;
 
-use super::lobby::Desk;
 use super::rewind::Rewind;
-use super::{HEAD, IDLE, PING};
+use super::{ConnectionContext, HEAD, IDLE, PING};
 
 const STREAMS: u32 = 64;
 const HEADER_LIST_BYTES: u32 = 16 * 1024;
-/// What may lie here of answers that a peer does not take.
+/// Buffered bytes of responses that the peer does not read.
 const SEND_BYTES: usize = 64 * 1024;
-/// What a peer may send on a stream, and on all of them, before somebody here reads it.
+/// Bytes that a peer may send on a stream, and on the connection, before a handler reads them.
 const STREAM_BYTES: u32 = 128 * 1024;
 const CONNECTION_BYTES: u32 = 1024 * 1024;
 
@@ -34,7 +33,7 @@ struct Requests {
     ever: AtomicUsize,
 }
 
-/// An open request; no longer so when dropped, however it ended.
+/// Counts an open request until dropped.
 struct Open(Arc<Requests>);
 
 impl Open {
@@ -51,21 +50,21 @@ impl Drop for Open {
     }
 }
 
-/// The body of an answer; its request is open until it is gone.
-struct Kept {
+/// The body of a response; its request is open until the body is dropped.
+struct OpenBody {
     body: Body,
     _open: Open,
 }
 
-impl http_body::Body for Kept {
+impl http_body::Body for OpenBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        Pin::new(&mut self.body).poll_frame(task)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -77,21 +76,21 @@ impl http_body::Body for Kept {
     }
 }
 
-/// Serves one connection, whose first bytes may have been read already, to its end.
-pub async fn serve<S>(stream: S, first: Bytes, desk: Desk)
+/// Serves one connection to its end. `first`: bytes that were already read.
+pub async fn serve<S>(stream: S, first: Bytes, context: ConnectionContext)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let requests = Arc::new(Requests::default());
     let service = hyper::service::service_fn({
-        let (requests, desk) = (Arc::clone(&requests), desk.clone());
+        let (requests, context) = (Arc::clone(&requests), context.clone());
         move |mut request: hyper::Request<Incoming>| {
             let open = Open::new(&requests);
-            request.extensions_mut().insert(Peer(desk.peer.ip()));
-            let answering = desk.router.clone().oneshot(request.map(Body::new));
+            request.extensions_mut().insert(Peer(context.peer.ip()));
+            let answering = context.router.clone().oneshot(request.map(Body::new));
             async move {
                 let answered = answering.await;
-                answered.map(|response| response.map(|body| Kept { body, _open: open }))
+                answered.map(|response| response.map(|body| OpenBody { body, _open: open }))
             }
         }
     });
@@ -112,14 +111,14 @@ where
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended badly");
+                    tracing::debug!(%error, "connection failed");
                 }
                 return;
             }
             () = tokio::time::sleep(pause) => {
                 let idle = requests.open.load(Ordering::Relaxed) == 0
                     && requests.ever.load(Ordering::Relaxed) == seen;
-                // Told to go and still here, or never a request: no more patience.
+                // Asked to close and still open, or never a request: give up.
                 if idle && (ending || seen == 0) {
                     return;
                 }
@@ -129,7 +128,7 @@ where
                 }
                 (seen, pause) = (requests.ever.load(Ordering::Relaxed), if ending { HEAD } else { IDLE });
             }
-            () = desk.leaving.cancelled(), if !ending => {
+            () = context.leaving.cancelled(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
             }

@@ -1,4 +1,4 @@
-//! A stream of which something was read already: that comes first. And of which nothing more is read, once that is said.
+//! A stream that first returns bytes that were already read, and that can be stopped from reading.
 
 use std::io;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub struct Rewind<S> {
     first: Bytes,
     stream: S,
-    shut: Option<Arc<AtomicBool>>,
+    stopped: Option<Arc<AtomicBool>>,
 }
 
 impl<S> Rewind<S> {
     pub fn new(first: Bytes, stream: S) -> Self {
-        Self { first, stream, shut: None }
+        Self { first, stream, stopped: None }
     }
 
-    /// Reads nothing once this is true. Whoever makes it true polls again whoever reads.
-    pub fn until(self, shut: Arc<AtomicBool>) -> Self {
-        Self { shut: Some(shut), ..self }
+    /// Reads nothing once the flag is true. Setting the flag does not wake a pending read.
+    pub fn until(self, stopped: Arc<AtomicBool>) -> Self {
+        Self { stopped: Some(stopped), ..self }
     }
 
-    /// What nobody has read, and the stream.
+    /// Returns the unread bytes and the stream.
     pub fn into_parts(self) -> (Bytes, S) {
         (self.first, self.stream)
     }
@@ -35,20 +35,20 @@ impl<S> Rewind<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.shut.as_ref().is_some_and(|shut| shut.load(Ordering::Acquire)) {
+        if self.stopped.as_ref().is_some_and(|stopped| stopped.load(Ordering::Acquire)) {
             return Poll::Pending;
         }
         if self.first.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            return Pin::new(&mut self.stream).poll_read(task, buffer);
         }
         let length = self.first.len().min(buffer.remaining());
         buffer.put_slice(&self.first[..length]);
         self.first.advance(length);
         if self.first.is_empty() {
-            // Nothing of it is kept.
+            // Frees the buffer.
             self.first = Bytes::new();
         }
         Poll::Ready(Ok(()))
@@ -58,17 +58,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, buffer)
+        Pin::new(&mut self.stream).poll_write(task, buffer)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(task)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(task)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::{SequenceId, StackId};
 use bytes::Bytes;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::stacks::LockedStack;
 use super::{Doing as _, StoreError, checksum};
 
-/// What is submitted: read, checked and hashed before the stack is locked.
+/// A submission: parsed, checked and hashed before the stack is locked.
 #[derive(Clone, Debug)]
 pub struct NewObject<'a> {
     pub checksum: Checksum,
@@ -22,6 +22,25 @@ pub struct NewObject<'a> {
     pub resources: i32,
     pub content: &'a [u8],
     pub submitted_by: &'a str,
+    pub provenance: Provenance,
+}
+
+impl<'a> NewObject<'a> {
+    /// Returns a deletion marker: an object without content.
+    #[must_use]
+    pub fn deletion_marker(submitted_by: &'a str, keeps_resources: bool) -> Self {
+        let empty = Checksum::of(b"");
+        Self {
+            checksum: empty,
+            parsed_digest: empty,
+            is_deletion_marker: true,
+            keeps_resources,
+            resources: 0,
+            content: b"",
+            submitted_by,
+            provenance: Provenance::default(),
+        }
+    }
 }
 
 /// An object with the bytes as submitted.
@@ -29,7 +48,7 @@ pub struct NewObject<'a> {
 pub struct StoredObject {
     pub object: DeploymentObject,
     pub content: Bytes,
-    /// The content has had its time; only the object is left.
+    /// The content was deleted by retention; only the object is left.
     pub is_dropped: bool,
 }
 
@@ -44,6 +63,8 @@ struct ObjectRow {
     keeps_resources: bool,
     resources: i32,
     submitted_by: String,
+    message: Option<String>,
+    git_commit: Option<String>,
     created_at: jiff_sqlx::Timestamp,
 }
 
@@ -59,6 +80,8 @@ impl From<ObjectRow> for DeploymentObject {
             keeps_resources: row.keeps_resources,
             resources: row.resources,
             submitted_by: row.submitted_by,
+            message: row.message,
+            commit: row.git_commit,
             created_at: row.created_at.to_jiff(),
         }
     }
@@ -81,10 +104,10 @@ pub async fn deployment_object_insert_on_conn(
     let row: ObjectRow = sqlx::query_as(
         "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
                                          is_deletion_marker, keeps_resources, resources, content, submitted_by,
-                                         created_at)
-         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, $9, clock_timestamp())
+                                         message, git_commit, created_at)
+         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp())
          RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                   submitted_by, created_at",
+                   submitted_by, message, git_commit, created_at",
     )
     .bind(&stack.project)
     .bind(stack.id.0)
@@ -95,6 +118,8 @@ pub async fn deployment_object_insert_on_conn(
     .bind(new.resources)
     .bind(new.content)
     .bind(new.submitted_by)
+    .bind(new.provenance.message())
+    .bind(new.provenance.commit())
     .fetch_one(connection)
     .await
     .doing("insert the deployment object")?;
@@ -107,7 +132,7 @@ pub async fn deployment_object_fetch_on_conn(
 ) -> Result<Option<DeploymentObject>, StoreError> {
     let row: Option<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, created_at
+                submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
@@ -117,14 +142,14 @@ pub async fn deployment_object_fetch_on_conn(
     Ok(row.map(Into::into))
 }
 
-/// These objects, in no order.
+/// Returns these objects, in no particular order.
 pub async fn deployment_object_fetch_many(
     pool: &PgPool,
     sequence_ids: &[i64],
 ) -> Result<Vec<DeploymentObject>, StoreError> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, created_at
+                submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = ANY($1)",
     )
     .bind(sequence_ids)
@@ -134,14 +159,14 @@ pub async fn deployment_object_fetch_many(
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
-/// The object with its content.
+/// Returns the object with its content.
 pub async fn deployment_object_fetch_content(
     executor: impl PgExecutor<'_>,
     sequence_id: SequenceId,
 ) -> Result<Option<StoredObject>, StoreError> {
     let row: Option<ContentRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
+                submitted_by, message, git_commit, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
@@ -155,7 +180,7 @@ pub async fn deployment_object_fetch_content(
     }))
 }
 
-/// The last version below `newest` with another content, and one that is not barred: what a roll-back goes to.
+/// Returns the target of a rollback: the last version below `newest` with another content that is not barred.
 pub async fn deployment_object_before_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -175,11 +200,11 @@ pub async fn deployment_object_before_on_conn(
     .bind(&newest.checksum.0[..])
     .fetch_optional(connection)
     .await
-    .doing("look for the version before")?;
+    .doing("find the previous version")?;
     Ok(found.map(SequenceId))
 }
 
-/// Which of these stacks have a version that a roll-back would go to.
+/// Returns which of these stacks can be rolled back.
 pub async fn deployment_object_rollable(
     pool: &PgPool,
     project: &str,
@@ -198,11 +223,11 @@ pub async fn deployment_object_rollable(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await
-    .doing("look which stacks have a version before")?;
+    .doing("find stacks with a previous version")?;
     Ok(found.into_iter().map(StackId).collect())
 }
 
-/// The history of a stack, newest first, one more than `limit` if there is more.
+/// Returns up to `limit` versions of a stack, newest first, plus one if there are more.
 pub async fn deployment_object_list(
     pool: &PgPool,
     project: &str,
@@ -212,7 +237,7 @@ pub async fn deployment_object_list(
 ) -> Result<Vec<DeploymentObject>, StoreError> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, created_at
+                submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE project = $1 AND stack_id = $2 AND sequence_id < $3
          ORDER BY sequence_id DESC LIMIT $4",
     )

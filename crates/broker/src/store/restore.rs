@@ -1,9 +1,9 @@
-//! What a restore left: who has still to tell what it holds, who is ahead, what is missing, which contents are wanted.
+//! State after a restore: which agents have not reported what they hold, which are ahead, and which stacks the
+//! database does not know.
 
 use std::collections::{HashMap, HashSet};
 
-use brokkr_api::ids::Checksum;
-use brokkr_api::system::{Holder, UnsettledStack, WantedContent, Wish};
+use brokkr_api::system::{Holder, UnsettledStack};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
@@ -12,28 +12,20 @@ use super::deployment_objects::deployment_object_fetch_many;
 use super::stacks::StackRef;
 use super::{Doing as _, StoreError, checksum, known};
 
-/// Agents that have not answered since all were last asked.
-pub async fn restore_agents_to_tell(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar("SELECT id FROM agents WHERE told < (SELECT asked FROM installation)")
-            .fetch_all(pool)
-            .await
-            .doing("read who has to tell what it holds")?;
+/// Returns the agents that have not reported what they hold since the last request to do so.
+pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)",
+    )
+    .fetch_all(pool)
+    .await
+    .doing("list agents that have to report what they hold")?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
-/// Agents of which a content is wanted.
-pub async fn restore_agents_wanted(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
-    let ids: Vec<Uuid> = sqlx::query_scalar("SELECT agent_id FROM content_wishes WHERE refused IS NULL")
-        .fetch_all(pool)
-        .await
-        .doing("read whose contents are wanted")?;
-    Ok(ids.into_iter().map(AgentId).collect())
-}
-
-/// Which of the two lists.
+/// How agents and the database differ on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum Unsettled {
     /// Agents have a newer version than the database.
     Ahead,
     /// The database does not know the stack.
@@ -44,7 +36,7 @@ const AHEAD: &str = "EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
                              AND h.sequence_id > coalesce(s.newest_sequence_id, 0))";
 const UNKNOWN: &str = "NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 
-impl Sort {
+impl Unsettled {
     fn condition(self) -> &'static str {
         match self {
             Self::Ahead => AHEAD,
@@ -53,7 +45,7 @@ impl Sort {
     }
 }
 
-/// What the agent says it has of these stacks, where that is newer than everything in the database.
+/// Returns the versions that the agent reported of these stacks, where they are newer than the database's.
 pub async fn restore_ahead_of(
     pool: &PgPool,
     agent: AgentId,
@@ -67,14 +59,14 @@ pub async fn restore_ahead_of(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await
-    .doing("read where the agent is ahead")?;
+    .doing("read on which stacks the agent is ahead")?;
     Ok(rows.into_iter().map(|(stack, sequence)| (StackId(stack), SequenceId(sequence))).collect())
 }
 
-/// How much is left to settle.
+/// How much is left to settle after a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct RestoreCounts {
-    pub to_tell: i64,
+    pub to_report: i64,
     pub ahead: i64,
     pub unknown: i64,
     pub kept: i64,
@@ -82,50 +74,48 @@ pub struct RestoreCounts {
 
 pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts, StoreError> {
     sqlx::query_as(AssertSqlSafe(format!(
-        "SELECT (SELECT count(*) FROM agents WHERE told < (SELECT asked FROM installation)) AS to_tell,
+        "SELECT (SELECT count(*) FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)) AS to_report,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {AHEAD}) AS ahead,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {UNKNOWN}) AS unknown,
                 (SELECT count(*) FROM stack_targets WHERE kept_at IS NOT NULL) AS kept"
     )))
     .fetch_one(pool)
     .await
-    .doing("count what is left to settle")
+    .doing("count stacks to settle")
 }
 
-/// Holders of a stack that are shown.
+/// The number of holders that a list shows for each stack.
 const SHOWN: i64 = 100;
 
 #[derive(sqlx::FromRow)]
 struct HolderRow {
-    stack_id: Uuid,
-    agents: i64,
     agent_id: Uuid,
     agent_name: String,
     sequence_id: Option<i64>,
     checksum: Option<Vec<u8>>,
     removing: bool,
+}
+
+#[derive(sqlx::FromRow)]
+struct UnsettledRow {
+    #[sqlx(flatten)]
+    holder: HolderRow,
+    stack_id: Uuid,
+    agents: i64,
     project: String,
     stack_name: Option<String>,
     newest: Option<i64>,
 }
 
-#[derive(sqlx::FromRow)]
-struct WishRow {
-    stack_id: Uuid,
-    agent_name: String,
-    wanted_at: jiff_sqlx::Timestamp,
-    refused: Option<String>,
-}
-
-/// A page of what is to be settled, in the order of stack ids, one more than `limit` if there are more.
+/// Lists stacks to settle by id, with one more than `limit` if there are more.
 pub async fn restore_list(
     pool: &PgPool,
-    sort: Sort,
+    unsettled: Unsettled,
     after: Option<StackId>,
     limit: usize,
 ) -> Result<Vec<UnsettledStack>, StoreError> {
-    let condition = sort.condition();
-    let rows: Vec<HolderRow> = sqlx::query_as(AssertSqlSafe(format!(
+    let condition = unsettled.condition();
+    let rows: Vec<UnsettledRow> = sqlx::query_as(AssertSqlSafe(format!(
         "WITH page AS (
              SELECT h.stack_id, count(*) AS agents FROM agent_holds h
              WHERE ($1::uuid IS NULL OR h.stack_id > $1) AND {condition}
@@ -134,7 +124,7 @@ pub async fn restore_list(
          SELECT * FROM (
              SELECT h.stack_id, page.agents, h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
                     coalesce(h.removing, false) AS removing,
-                    coalesce(s.project, h.told_project, h.project) AS project,
+                    coalesce(s.project, h.reported_project, h.project) AS project,
                     coalesce(s.name, h.stack_name) AS stack_name, s.newest_sequence_id AS newest,
                     row_number() OVER (PARTITION BY h.stack_id
                                        ORDER BY h.sequence_id DESC NULLS LAST, a.name) AS rank
@@ -150,22 +140,12 @@ pub async fn restore_list(
     .bind(SHOWN)
     .fetch_all(pool)
     .await
-    .doing("list what is left to settle")?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.stack_id).collect();
-    let wishes: Vec<WishRow> = sqlx::query_as(
-        "SELECT w.stack_id, a.name AS agent_name, w.wanted_at, w.refused
-         FROM content_wishes w JOIN agents a ON a.id = w.agent_id WHERE w.stack_id = ANY($1)",
-    )
-    .bind(&ids)
-    .fetch_all(pool)
-    .await
-    .doing("list which contents are wanted")?;
+    .doing("list stacks to settle")?;
     let newest: Vec<i64> = rows.iter().filter_map(|row| row.newest).collect();
     let restored = deployment_object_fetch_many(pool, &newest).await?;
     let mut stacks: Vec<UnsettledStack> = Vec::new();
     for row in rows {
         if stacks.last().is_none_or(|stack| stack.stack_id.0 != row.stack_id) {
-            let wish = wishes.iter().find(|wish| wish.stack_id == row.stack_id);
             stacks.push(UnsettledStack {
                 project: row.project.clone(),
                 stack_id: StackId(row.stack_id),
@@ -173,18 +153,17 @@ pub async fn restore_list(
                 restored: restored.iter().find(|object| Some(object.sequence_id.0) == row.newest).cloned(),
                 agent_count: row.agents.cast_unsigned(),
                 agents: Vec::new(),
-                wish: wish.map(WishRow::wish).transpose().doing("read a wanted content")?,
             });
         }
         if let Some(stack) = stacks.last_mut() {
-            stack.agents.push(row.holder().doing("read who holds a stack")?);
+            stack.agents.push(row.holder.read().doing("read the holder of a stack")?);
         }
     }
     Ok(stacks)
 }
 
 impl HolderRow {
-    fn holder(self) -> Result<Holder, sqlx::Error> {
+    fn read(self) -> Result<Holder, sqlx::Error> {
         Ok(Holder {
             agent_id: AgentId(self.agent_id),
             agent_name: known(&self.agent_name)?,
@@ -195,17 +174,7 @@ impl HolderRow {
     }
 }
 
-impl WishRow {
-    fn wish(&self) -> Result<Wish, sqlx::Error> {
-        Ok(Wish {
-            agent_name: known(&self.agent_name)?,
-            wanted_at: self.wanted_at.to_jiff(),
-            refused: self.refused.clone(),
-        })
-    }
-}
-
-/// Every stack of that id or name in one of the two lists: its id, and its project if the database knows it.
+/// Finds unsettled stacks by id or name: each with its id, and its project if the database knows it.
 pub async fn restore_find_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -219,7 +188,7 @@ pub async fn restore_find_on_conn(
         "SELECT DISTINCT h.stack_id, s.project
          FROM agent_holds h LEFT JOIN stacks s ON s.id = h.stack_id
          WHERE (h.stack_id = $1 OR coalesce(s.name, h.stack_name) = $2
-                                   AND coalesce(s.project, h.told_project) = $3)
+                                   AND coalesce(s.project, h.reported_project) = $3)
            AND ({AHEAD} OR {UNKNOWN})"
     )))
     .bind(id)
@@ -227,180 +196,103 @@ pub async fn restore_find_on_conn(
     .bind(project)
     .fetch_all(connection)
     .await
-    .doing("find what is to be settled")?;
+    .doing("find stacks to settle")?;
     Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
 }
 
-/// What one agent told of one stack.
+/// Lists agents that hold the stack, by name, with one more than `limit` if there are more.
+pub async fn restore_holders(
+    pool: &PgPool,
+    stack: StackId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Holder>, StoreError> {
+    let rows: Vec<HolderRow> = sqlx::query_as(
+        "SELECT h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
+                coalesce(h.removing, false) AS removing
+         FROM agent_holds h JOIN agents a ON a.id = h.agent_id
+         WHERE h.stack_id = $1 AND ($2::text IS NULL OR a.name > $2)
+         ORDER BY a.name LIMIT $3",
+    )
+    .bind(stack.0)
+    .bind(after)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .fetch_all(pool)
+    .await
+    .doing("list the holders of a stack")?;
+    rows.into_iter().map(HolderRow::read).collect::<Result<_, _>>().doing("read the holder of a stack")
+}
+
+/// Project and name of a stack, as an agent reported them.
 #[derive(Clone, Debug)]
-pub struct Told {
-    pub sequence_id: SequenceId,
-    pub checksum: Option<Checksum>,
-    pub removing: bool,
+pub struct ReportedStack {
     pub project: String,
     pub stack_name: String,
 }
 
-/// What the agent, or with none the one with the newest version, told of the stack.
-pub async fn restore_told_on_conn(
+/// Reads project and name of the stack as reported by the agent with the newest version.
+pub async fn restore_reported_on_conn(
     connection: &mut PgConnection,
     stack: StackId,
-    agent: Option<AgentId>,
-) -> Result<Option<Told>, StoreError> {
-    type Row = (i64, Option<Vec<u8>>, bool, String, String);
-    let row: Option<Row> = sqlx::query_as(
-        "SELECT sequence_id, checksum, removing, told_project, stack_name FROM agent_holds
-         WHERE stack_id = $1 AND ($2::uuid IS NULL OR agent_id = $2) AND sequence_id IS NOT NULL
+) -> Result<Option<ReportedStack>, StoreError> {
+    let row: Option<(String, String)> = sqlx::query_as(
+        "SELECT reported_project, stack_name FROM agent_holds
+         WHERE stack_id = $1 AND sequence_id IS NOT NULL
          ORDER BY sequence_id DESC LIMIT 1",
     )
     .bind(stack.0)
-    .bind(agent.map(|agent| agent.0))
     .fetch_optional(connection)
     .await
-    .doing("read what the agent told")?;
-    Ok(row.map(|(sequence, digest, removing, project, stack_name)| Told {
-        sequence_id: SequenceId(sequence),
-        checksum: digest.as_deref().map(checksum),
-        removing,
-        project,
-        stack_name,
-    }))
+    .doing("read what agents reported about the stack")?;
+    Ok(row.map(|(project, stack_name)| ReportedStack { project, stack_name }))
 }
 
-/// Asks an agent for a content; a newer wish for the same stack replaces the older one.
-pub async fn restore_wish_on_conn(
-    connection: &mut PgConnection,
-    stack: StackId,
-    agent: AgentId,
-    told: &Told,
-    digest: Checksum,
-    by: &str,
-) -> Result<(), StoreError> {
-    restore_project_on_conn(connection, &told.project).await?;
-    sqlx::query(
-        "INSERT INTO content_wishes (stack_id, agent_id, project, sequence_id, checksum, wanted_by)
-         VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (stack_id) DO UPDATE SET agent_id = $2, project = $3, sequence_id = $4, checksum = $5,
-             wanted_by = $6, wanted_at = now(), refused = NULL",
-    )
-    .bind(stack.0)
-    .bind(agent.0)
-    .bind(&told.project)
-    .bind(told.sequence_id.0)
-    .bind(&digest.0[..])
-    .bind(by)
-    .execute(connection)
-    .await
-    .map(|_| ())
-    .doing("ask for a content")
-}
-
-/// The project of a lost stack may have been lost with it.
-async fn restore_project_on_conn(connection: &mut PgConnection, project: &str) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
-        .bind(project)
-        .execute(connection)
-        .await
-        .map(|_| ())
-        .doing("make the project again")
-}
-
-/// What is wanted of an agent.
-pub async fn restore_wanted_of(pool: &PgPool, agent: AgentId) -> Result<Vec<WantedContent>, StoreError> {
-    let rows: Vec<(Uuid, i64, Vec<u8>)> = sqlx::query_as(
-        "SELECT stack_id, sequence_id, checksum FROM content_wishes
-         WHERE agent_id = $1 AND refused IS NULL ORDER BY stack_id LIMIT 500",
-    )
-    .bind(agent.0)
-    .fetch_all(pool)
-    .await
-    .doing("read what is wanted of the agent")?;
-    let read = |(stack, sequence, digest): (Uuid, i64, Vec<u8>)| WantedContent {
-        stack_id: StackId(stack),
-        sequence_id: SequenceId(sequence),
-        checksum: checksum(&digest),
-    };
-    Ok(rows.into_iter().map(read).collect())
-}
-
-/// A wish that is being fulfilled; its row is gone when the transaction ends.
-#[derive(Clone, Debug)]
-pub struct Fulfilled {
-    pub project: String,
-    pub checksum: Checksum,
-    pub wanted_by: String,
-}
-
-pub async fn restore_fulfil_on_conn(
-    connection: &mut PgConnection,
-    stack: StackId,
-    agent: AgentId,
-) -> Result<Option<Fulfilled>, StoreError> {
-    let row: Option<(String, Vec<u8>, String)> = sqlx::query_as(
-        "DELETE FROM content_wishes WHERE stack_id = $1 AND agent_id = $2 AND refused IS NULL
-         RETURNING project, checksum, wanted_by",
-    )
-    .bind(stack.0)
-    .bind(agent.0)
-    .fetch_optional(connection)
-    .await
-    .doing("take a wanted content in")?;
-    Ok(row.map(|(project, digest, wanted_by)| Fulfilled { project, checksum: checksum(&digest), wanted_by }))
-}
-
-/// The agent does not have it.
-pub async fn restore_refuse_on_conn(
-    connection: &mut PgConnection,
-    stack: StackId,
-    agent: AgentId,
-    why: &str,
-) -> Result<bool, StoreError> {
-    sqlx::query("UPDATE content_wishes SET refused = $3 WHERE stack_id = $1 AND agent_id = $2")
-        .bind(stack.0)
-        .bind(agent.0)
-        .bind(why)
-        .execute(connection)
-        .await
-        .map(|done| done.rows_affected() == 1)
-        .doing("note that a content is not to be had")
-}
-
-/// Makes a lost stack again, under its id, with everybody who holds it as a target. With `deleted`, without a target: all who hold
-/// it are to remove it.
+/// Creates a stack that the database lost under its old id, without content and without targets; as a deleted stack
+/// if agents are to remove it. Creates its project, too, if that was lost.
 ///
-/// Nobody tells what it holds meanwhile: whoever tells afterwards finds the stack, and keeps itself as a target.
+/// Blocks reports of held stacks until the transaction ends: an agent that reports later finds the stack and becomes
+/// a target of it.
 pub async fn restore_stack_on_conn(
     connection: &mut PgConnection,
-    project: &str,
     stack: StackId,
-    name: &str,
+    reported: &ReportedStack,
     deleted: bool,
 ) -> Result<(), StoreError> {
-    sqlx::query("SELECT asked FROM installation FOR UPDATE")
+    sqlx::query("SELECT holds_request FROM installation FOR UPDATE")
         .execute(&mut *connection)
         .await
-        .doing("let nobody tell what it holds")?;
-    restore_project_on_conn(connection, project).await?;
+        .doing("block reports of held stacks")?;
+    sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
+        .bind(&reported.project)
+        .execute(&mut *connection)
+        .await
+        .doing("recreate the project")?;
     sqlx::query(
         "INSERT INTO stacks (project, id, name, deleted_at)
          VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)",
     )
-    .bind(project)
+    .bind(&reported.project)
     .bind(stack.0)
-    .bind(name)
+    .bind(&reported.stack_name)
     .bind(deleted)
     .execute(&mut *connection)
     .await
-    .doing("make the stack again")?;
+    .doing("recreate the stack")?;
     sqlx::query("UPDATE agent_holds SET project = $1 WHERE stack_id = $2")
-        .bind(project)
+        .bind(&reported.project)
         .bind(stack.0)
-        .execute(&mut *connection)
+        .execute(connection)
         .await
-        .doing("give held stacks their project again")?;
-    if deleted {
-        return Ok(());
-    }
+        .map(|_| ())
+        .doing("assign held stacks to their project")
+}
+
+/// Makes every agent that holds the stack an explicit target. Returns how many.
+pub async fn restore_target_holders_on_conn(
+    connection: &mut PgConnection,
+    project: &str,
+    stack: StackId,
+) -> Result<u64, StoreError> {
     sqlx::query(
         "INSERT INTO stack_targets (project, stack_id, agent_id, kept_at)
          SELECT $1, $2, agent_id, now() FROM agent_holds WHERE stack_id = $2",
@@ -409,6 +301,6 @@ pub async fn restore_stack_on_conn(
     .bind(stack.0)
     .execute(connection)
     .await
-    .map(|_| ())
-    .doing("keep who holds the stack as its targets")
+    .map(|done| done.rows_affected())
+    .doing("target the holders of the stack")
 }

@@ -1,84 +1,46 @@
-//! Refused attempts go to the audit log beside the requests, and never more than the disk can take: a bounded
-//! queue, and a bucket that a flood empties. What is left out is counted and logged.
+//! Writes refused attempts to the audit log, at a bounded rate.
+//!
+//! Waits for: a timer (1 s). Each round writes what is queued, as far as the rate allows, and logs how many attempts were
+//! dropped.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::audit::Deed;
+use crate::state::refusals::RefusalQueue;
 use crate::store::audit::audit_insert;
 
-const QUEUE: usize = 1000;
-/// Written at once, at most.
+/// The largest number of entries written at once.
 const BURST: usize = 500;
 /// Entries that may be written each second in the long run: about 100 MB a day.
 const REFILL: usize = 5;
 const EVERY: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Debug)]
-pub struct Refusals {
-    queue: mpsc::Sender<Deed>,
-    left_out: Arc<AtomicU64>,
-}
-
-/// The other end, for the task.
-#[derive(Debug)]
-pub struct Told {
-    queue: mpsc::Receiver<Deed>,
-    left_out: Arc<AtomicU64>,
-}
-
-impl Refusals {
-    #[must_use]
-    pub fn new() -> (Self, Told) {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let left_out = Arc::new(AtomicU64::new(0));
-        (Self { queue: sender, left_out: Arc::clone(&left_out) }, Told { queue: receiver, left_out })
-    }
-
-    /// Never waits.
-    pub fn tell(&self, deed: Deed) {
-        if self.queue.try_send(deed).is_err() {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+/// Writes until stopped, and once more then.
+pub async fn run(mut queue: RefusalQueue, pool: PgPool, stop: CancellationToken) {
+    let mut bucket = BURST;
+    loop {
+        let stopping = tokio::select! {
+            () = stop.cancelled() => true,
+            () = tokio::time::sleep(EVERY) => false,
+        };
+        bucket = (bucket + REFILL).min(BURST);
+        let records = queue.take(bucket);
+        if !records.is_empty() {
+            bucket -= records.len();
+            if let Err(error) = audit_insert(&pool, &records).await {
+                queue.count_dropped(records.len());
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "failed to write refused attempts to the audit log");
+            }
         }
-    }
-}
-
-impl Told {
-    /// Writes until told to stop, and once more then.
-    pub async fn run(mut self, pool: PgPool, stop: CancellationToken) {
-        let mut bucket = BURST;
-        loop {
-            let stopping = tokio::select! {
-                () = stop.cancelled() => true,
-                () = tokio::time::sleep(EVERY) => false,
-            };
-            bucket = (bucket + REFILL).min(BURST);
-            let mut deeds = Vec::new();
-            while deeds.len() < bucket
-                && let Ok(deed) = self.queue.try_recv()
-            {
-                deeds.push(deed);
-            }
-            if !deeds.is_empty() {
-                bucket -= deeds.len();
-                if let Err(error) = audit_insert(&pool, &deeds).await {
-                    self.left_out.fetch_add(deeds.len() as u64, Ordering::Relaxed);
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "refused attempts could not be recorded");
-                }
-            }
-            let count = self.left_out.swap(0, Ordering::Relaxed);
-            if count > 0 {
-                tracing::warn!(count, "refused attempts were not recorded: there are too many");
-            }
-            if stopping {
-                return;
-            }
+        let count = queue.take_dropped();
+        if count > 0 {
+            tracing::warn!(count, "dropped refused attempts instead of writing them to the audit log");
+        }
+        if stopping {
+            return;
         }
     }
 }

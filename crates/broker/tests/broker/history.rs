@@ -152,3 +152,34 @@ async fn a_change_that_was_decided_on_something_older_is_refused() -> Result<()>
     assert_eq!(late.status(), StatusCode::PRECONDITION_FAILED, "a submission is a change, too");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_and_a_commit_are_recorded_with_a_version() -> Result<()> {
+    let house = House::open().await?;
+    house.stack("web", json!({})).await?;
+    let submit = |yaml: String, message: &'static str, commit: &'static str| {
+        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let request = request.header("brokkr-message", message).header("brokkr-commit", commit);
+        request.header("idempotency-key", "one").body(yaml).send()
+    };
+    house.submit("web", &map("1")).await?;
+    let second: DeploymentObject =
+        read(submit(map("2"), "f%C3%BCr%20den%20Shop", "ABCDEF0123").await?).await?;
+    assert_eq!(second.message.as_deref(), Some("für den Shop"));
+    assert_eq!(second.commit.as_deref(), Some("abcdef0123"));
+    let other = submit(map("2"), "another", "abcdef0123").await?;
+    assert_eq!(refused(other).await?, ErrorCode::BRK2005, "the message belongs to the request");
+
+    let back: DeploymentObject = read(roll_back(&house, json!({ "reason": "it crashed" })).await?).await?;
+    assert_eq!((back.message.as_deref(), back.commit), (Some("it crashed"), None));
+    let history: Page<DeploymentObject> = house.admin.get_json("stacks/web/deployment-objects").await?;
+    assert_eq!(history.items[1], second);
+    assert_eq!(history.items[2].message, None);
+
+    for (name, value) in [("brokkr-message", "x".repeat(1025)), ("brokkr-commit", "not hex".to_owned())] {
+        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let response = request.header(name, value).body(map("3")).send().await?;
+        assert_eq!(refused(response).await?, ErrorCode::BRK2003, "{name}");
+    }
+    Ok(())
+}

@@ -1,19 +1,22 @@
-//! The database went back: the replicas hold, the epoch is raised, and what is left is settled.
+//! After a restore: the replicas are on hold, the epoch is raised, and stacks are settled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_api::agents::{AgentStatus, HeldStack};
+use brokkr_api::agents::{AgentStatus, HeldStack, Target, Why};
+use brokkr_api::audit::AuditEntry;
+use brokkr_api::envelope::{Envelope, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
-use brokkr_api::system::{Settled, System, UnsettledStack};
+use brokkr_api::stacks::Stack;
+use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
-use brokkr_api::{ErrorCode, Name, Position, SequenceId, StackId};
+use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually};
+use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -31,7 +34,7 @@ pub async fn epoch(database: &Database, arguments: &[&str]) -> Result<Output> {
     run(launch, SOON).await?.ok()
 }
 
-/// Somebody who has seen what the database cannot know of.
+/// A position that the database cannot have reached.
 fn beyond(seen: Position) -> Position {
     Position { horizon: seen.horizon + 1_000_000, ..seen }
 }
@@ -40,7 +43,7 @@ async fn poll_from(agent: &Agent, address: SocketAddr, position: Position) -> Re
     polled(agent.poll_request_at(address).header(header::POSITION, position.to_string())).await
 }
 
-/// Polls and tells what it holds if asked, as agents do.
+/// Polls, and reports what it holds if asked, as agents do.
 async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> Result<Polled> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -49,7 +52,7 @@ async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> 
             StatusCode::PRECONDITION_REQUIRED if Instant::now() < until => {
                 agent.hold(&agent.holds.clone()).await?;
             }
-            // A replica that has not heard yet of what was raised or told says so, and agents ask again.
+            // A replica that has not read the raise or the report yet says so, and agents poll again.
             StatusCode::SERVICE_UNAVAILABLE
                 if answer.code()? == ErrorCode::BRK3002 && Instant::now() < until => {}
             _ => return Ok(answer),
@@ -76,18 +79,18 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     let known = agent.poll().await?;
     let seen = known.position.expect("an answer has a position");
 
-    // While it waits for a change, another process of the same fleet brings the news.
+    // While one process waits for a change, another one of the same fleet has a higher position.
     let future = beyond(seen);
     let answer = poll_on(&mut agent, house.server.address, future).await?;
     assert_eq!((answer.status, answer.code()?), (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::BRK3005));
     assert!(answer.headers.contains_key("retry-after"));
 
-    // Every replica, for everybody, and after a restart.
+    // All replicas are on hold, for all callers, and after a restart.
     let other = Caller::new(replica.address, Some(crate::house::token(&house.database, Role::Admin).await?));
     eventually(SOON, "the other replica to hold", async || is_held(&other).await.unwrap_or(false)).await?;
     let third = house.replica().await?;
     for address in [house.server.address, replica.address, third.address] {
-        // With what it has, and with nothing at all: nothing new is told.
+        // With the current envelope, and without any: the agent gets nothing new.
         for request in [
             agent.poll_request_at(address).header("if-none-match", &known.etag),
             agent.poll_request_at(address),
@@ -105,7 +108,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
             }
         }
     }
-    // What would change what agents are told is refused and says what to do; reading and reporting work.
+    // Changes of target states are refused with the next step; reads and reports work.
     for (method, path, body) in [
         (Method::PUT, "stacks/web/targets", json!({ "agents": [] })),
         (Method::PUT, "stacks/new", json!({})),
@@ -120,7 +123,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     }
     let submitted = house.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send();
     assert_eq!(refused(submitted.await?).await?, ErrorCode::BRK3005);
-    // Whoever must be let in, or shut out, is.
+    // Tokens can be created and revoked.
     let wanted = json!({ "name": "while-held", "role": "viewer" });
     let created = house.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
     let token: Value = created.json().await?;
@@ -156,7 +159,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
+async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;
     house.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -197,7 +200,7 @@ async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
     let answer = poll_from(&agent, house.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
     assert!(!is_held(&house.admin).await?);
-    // Though the replica believed it: the database itself is asked, and knows better.
+    // The database itself is checked, even if a replica believes the position.
     let hold = brokkr_broker::store::installation::installation_hold(
         &house.server.broker.pool,
         seen,
@@ -209,20 +212,20 @@ async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_replica_notices_that_its_database_has_gone_back() -> Result<()> {
+async fn a_running_replica_notices_that_its_database_was_restored() -> Result<()> {
     let house = House::open().await?;
     assert!(!is_held(&house.admin).await?);
-    // As far as a replica can tell, an epoch that sinks is a restore to before it was raised.
+    // For a replica, a lower epoch means a restore to before the raise.
     epoch(&house.database, &["raise"]).await?;
     eventually(SOON, "the epoch to be seen", async || house.server.broker.index.position().epoch > 1).await?;
-    house.server.broker.standing.look(&house.server.broker.pool).await?;
+    house.server.broker.restore.refresh(&house.server.broker.pool).await?;
     let mut connection = house.database.connect().await?;
     sqlx::query("UPDATE installation SET epoch = 1").execute(&mut connection).await?;
     eventually(SOON, "the replica to hold", async || is_held(&house.admin).await.unwrap_or(false)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<()> {
+async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     let house = House::open().await?;
     let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
     let lost = house.stack("lost", json!({ "agents": [] })).await?;
@@ -230,7 +233,7 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
     house.submit("lost", YAML).await?;
     house.submit("gone", YAML).await?;
     house.delete("gone").await?;
-    // As after a restore: the agent got its targets in the time that was lost.
+    // As after a restore: the agent became a target in the time that was lost.
     agent.hold(&[lost.id, gone.id]).await?;
     epoch(&house.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
@@ -242,15 +245,15 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
     .await?;
     let envelope = answer.envelope()?;
     assert_eq!(envelope.status, AgentStatus::Active);
-    let told: Vec<_> = envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect();
+    let stacks: Vec<_> = envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect();
     let deleted = Some(brokkr_api::envelope::Removal::Deleted);
     assert_eq!(
-        told,
+        stacks,
         [(lost.id, None), (gone.id, deleted)],
         "kept, but what was deleted before stays deleted"
     );
 
-    // An ordinary change takes it away again: only the restore is no reason.
+    // An ordinary change of targets still removes it.
     house.target("lost", json!({ "agents": [] })).await?;
     let envelope = agent.poll().await?.envelope()?;
     let removal =
@@ -260,7 +263,7 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
+async fn a4_sequence_ids_continue_above_those_of_any_agent() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;
     house.stack("web", json!({})).await?;
@@ -275,8 +278,8 @@ async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
     };
     let held = [held(5_000_000), held(i64::MAX - 1)];
     let stacks: Vec<StackId> = held.iter().map(|held| held.stack_id).collect();
-    let told = json!({ "stacks": stacks, "held": held });
-    let response = agent.caller().send(Method::PUT, &agent.path("holds"), &told).await?;
+    let holds = json!({ "stacks": stacks, "held": held });
+    let response = agent.caller().send(Method::PUT, &agent.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     let shown = epoch(&house.database, &["raise"]).await?.stdout;
     let object = house.submit("web", YAML).await?;
@@ -285,7 +288,7 @@ async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
     Ok(())
 }
 
-/// What is left of a restore: three stacks of which an agent has more than the database.
+/// The state after a restore: an agent holds a newer version of one stack, and two unknown ones.
 struct Aftermath {
     house: House,
     agent: Agent,
@@ -315,9 +318,9 @@ impl Aftermath {
         epoch(&house.database, &["raise"]).await?;
         let mut aftermath = Self { house, agent, held };
         let stacks: Vec<StackId> = aftermath.held.iter().map(|held| held.stack_id).collect();
-        let told = json!({ "stacks": stacks, "held": aftermath.held });
+        let holds = json!({ "stacks": stacks, "held": aftermath.held });
         let path = aftermath.agent.path("holds");
-        let response = aftermath.agent.caller().send(Method::PUT, &path, &told).await?;
+        let response = aftermath.agent.caller().send(Method::PUT, &path, &holds).await?;
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         aftermath.agent.holds = stacks;
         Ok(aftermath)
@@ -332,21 +335,20 @@ impl Aftermath {
         self.house.admin.send(Method::POST, &format!("system/stacks/{stack}/settlement"), &how).await
     }
 
-    async fn hand_over(&self, stack: StackId, bytes: &str) -> Result<reqwest::Response> {
-        let path = self.agent.path(&format!("wanted-contents/{stack}"));
-        Ok(self.agent.caller().request(Method::PUT, &path).body(bytes.to_owned()).send().await?)
-    }
-
-    async fn target(&self, stack: StackId) -> Result<Option<brokkr_api::envelope::TargetStack>> {
-        let envelope =
-            eventually(SOON, "an answer of the new epoch", async || match self.agent.poll().await {
-                Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
-                other => Attempt::NotYet(format!("{other:?}")),
-            })
-            .await?
-            .envelope()?;
+    async fn target(&self, stack: StackId) -> Result<Option<TargetStack>> {
+        let envelope = envelope(&self.agent).await?;
         Ok(envelope.stacks.into_iter().find(|target| target.stack_id == stack))
     }
+}
+
+/// The agent's envelope, once the replica serves the new epoch.
+async fn envelope(agent: &Agent) -> Result<Envelope> {
+    eventually(SOON, "an answer of the new epoch", async || match agent.poll().await {
+        Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+        other => Attempt::NotYet(format!("{other:?}")),
+    })
+    .await?
+    .envelope()
 }
 
 fn content(name: &str) -> String {
@@ -354,7 +356,7 @@ fn content(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> {
+async fn stacks_ahead_and_unknown_stacks_are_listed_and_settled() -> Result<()> {
     let aftermath = Aftermath::open().await?;
     let [web, shop, cart] = [0, 1, 2].map(|at| aftermath.held[at].clone());
     let ahead = aftermath.list("ahead").await?;
@@ -368,11 +370,12 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
     let mut names: Vec<&str> = unknown.iter().map(|stack| stack.stack_name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["cart", "shop"]);
-    // What nobody knows is not told anything of: it is kept.
+    // The agent gets nothing about an unknown stack, and keeps it.
     assert_eq!(aftermath.target(shop.stack_id).await?, None);
 
     // The restored content again, above what the agent holds.
-    let settled: Settled = read(aftermath.settle("web", json!({ "kind": "keep_restored" })).await?).await?;
+    let settled: Settled =
+        read(aftermath.settle("web", json!({ "kind": "publish_restored" })).await?).await?;
     let object = settled.object.expect("it is published at once");
     assert!(object.sequence_id > web.sequence_id && Some(object.checksum) != web.checksum);
     assert_eq!(
@@ -380,77 +383,102 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
         Some(object.sequence_id)
     );
     assert!(aftermath.list("ahead").await?.is_empty());
-    let again = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
+    let again = aftermath.settle("web", json!({ "kind": "publish_restored" })).await?;
     assert_eq!(refused(again).await?, ErrorCode::BRK3006);
 
-    // What the agent has, under the old id; other bytes than those that it told of are refused.
-    assert_eq!(
-        refused(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?,
-        ErrorCode::BRK3006
-    );
-    let settled: Settled =
-        read(aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?).await?;
-    assert_eq!(settled.waiting_for.as_ref().map(Name::as_str), Some("shop-1"));
-    let polled = eventually(SOON, "the agent to be asked", async || match aftermath.agent.poll().await {
-        Ok(answer) if answer.headers.get(header::WANTS).is_some() => Attempt::Done(answer),
-        other => Attempt::NotYet(format!("{other:?}")),
-    })
-    .await?;
-    assert_eq!(polled.headers[header::WANTS], "contents");
-    let wanted: brokkr_api::system::WantedContents =
-        aftermath.agent.caller().get_json(&aftermath.agent.path("wanted-contents")).await?;
-    assert_eq!(wanted.items.iter().map(|wanted| wanted.stack_id).collect::<Vec<_>>(), [shop.stack_id]);
-    assert_eq!(
-        refused(aftermath.hand_over(shop.stack_id, &content("other")).await?).await?,
-        ErrorCode::BRK3006
-    );
-    let object: brokkr_api::objects::DeploymentObject =
-        read(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
-    let target = aftermath.target(shop.stack_id).await?.expect("it is targeted again");
-    assert_eq!((target.sequence_id, target.removal), (object.sequence_id, None));
-    assert_eq!(Some(target.checksum), shop.checksum);
+    // An unknown stack has no restored content.
+    let unpublished = aftermath.settle("shop", json!({ "kind": "publish_restored" })).await?;
+    assert_eq!(refused(unpublished).await?, ErrorCode::BRK3006);
 
-    // Or it goes, wherever it is.
-    let settled: Settled =
-        read(aftermath.settle(&cart.stack_id.to_string(), json!({ "kind": "delete" })).await?).await?;
-    let marker = settled.object.expect("it is published at once");
-    let target = aftermath.target(cart.stack_id).await?.expect("a removal");
-    let deleted = Some(brokkr_api::envelope::Removal::Deleted);
-    assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
+    // An unknown stack is removed from every agent that holds it.
+    for lost in [&shop, &cart] {
+        let path = lost.stack_id.to_string();
+        let settled: Settled = read(aftermath.settle(&path, json!({ "kind": "delete" })).await?).await?;
+        let marker = settled.object.expect("it is published at once");
+        let target = aftermath.target(lost.stack_id).await?.expect("a removal");
+        let deleted = Some(brokkr_api::envelope::Removal::Deleted);
+        assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
+    }
     assert!(aftermath.list("unknown").await?.is_empty());
     let system: System = aftermath.house.admin.get_json("system").await?;
-    assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 1));
+    assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 0));
     assert_eq!((system.hold, system.raised.len()), (None, 1));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_who_tells_late_keeps_a_stack_that_was_taken_back() -> Result<()> {
+async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the_author_submits() -> Result<()>
+{
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
-    // It was away while everything was settled.
-    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
-    aftermath.settle("shop", json!({ "kind": "take", "agent": "shop-1" })).await?;
-    read::<Value>(aftermath.hand_over(shop.stack_id, &content("shop")).await?).await?;
-    late.hold(&[shop.stack_id]).await?;
-    let envelope =
-        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
-    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("told");
-    assert_eq!(target.removal, None, "it was asked, told, and kept");
+    let mut second = aftermath.house.agent("shop-2", json!({})).await?;
+    let holds = json!({ "stacks": [shop.stack_id], "held": [shop] });
+    let response = second.caller().send(Method::PUT, &second.path("holds"), &holds).await?;
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    second.holds = vec![shop.stack_id];
+
+    // The operator sees the agents first.
+    let holders: Page<Holder> = aftermath.house.admin.get_json("system/stacks/shop/holders").await?;
+    let names: Vec<&str> = holders.items.iter().map(|holder| holder.agent_name.as_str()).collect();
+    assert_eq!(names, ["shop-1", "shop-2"]);
+    assert!(holders.items.iter().all(|holder| holder.sequence_id == Some(shop.sequence_id)));
+
+    let (first_before, second_before) = (envelope(&aftermath.agent).await?, envelope(&second).await?);
+    let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
+    assert_eq!((settled.stack_id, settled.stack_name.as_str()), (shop.stack_id, "shop"), "under its old id");
+    assert_eq!((settled.object, settled.targets), (None, 2));
+    let stack: Stack = aftermath.house.admin.get_json("stacks/shop").await?;
+    assert_eq!((stack.id, stack.sequence_id), (shop.stack_id, None), "without content");
+    for (agent, before) in [(&aftermath.agent, first_before), (&second, second_before)] {
+        let targets: Page<Target> = aftermath.house.admin.get_json(&agent.path("targets")).await?;
+        let target = targets.items.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+        assert_eq!(target.why, Why::Explicit);
+        let now = envelope(agent).await?;
+        assert!(
+            now.stacks.iter().all(|target| target.stack_id != shop.stack_id),
+            "nothing to change or remove"
+        );
+        assert_eq!(now.stacks, before.stacks, "every other stack is as before");
+    }
+    let entries: Page<AuditEntry> = aftermath.house.admin.get_json("audit?limit=50").await?;
+    let settlements = entries.items.iter().filter(|entry| entry.path.ends_with("/settlement"));
+    assert_eq!(settlements.count(), 1, "the settlement is audited");
+
+    // Not twice, and not over a stack that exists.
+    let again = aftermath.settle("shop", json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(again).await?, ErrorCode::BRK3006);
+    let known = aftermath.settle("web", json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(known).await?, ErrorCode::BRK3006);
+    aftermath.house.stack("cart", json!({})).await?;
+    let cart = aftermath.held[2].stack_id.to_string();
+    let taken = aftermath.settle(&cart, json!({ "kind": "recreate" })).await?;
+    assert_eq!(refused(taken).await?, ErrorCode::BRK2002);
+
+    // The author submits, and both agents get it.
+    let object = aftermath.house.submit("shop", YAML).await?;
+    assert!(object.sequence_id > shop.sequence_id);
+    for agent in [&aftermath.agent, &second] {
+        let envelope = envelope(agent).await?;
+        let target =
+            envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+        assert_eq!((target.sequence_id, target.removal), (object.sequence_id, None));
+    }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_has_lost_the_content_says_so() -> Result<()> {
+async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let aftermath = Aftermath::open().await?;
-    let web = aftermath.held[0].clone();
-    aftermath.settle("web", json!({ "kind": "take", "agent": "shop-1" })).await?;
-    let path = aftermath.agent.path(&format!("wanted-contents/{}?why=it+is+gone", web.stack_id));
-    let response = aftermath.agent.caller().request(Method::DELETE, &path).send().await?;
-    assert_eq!(response.status(), StatusCode::NO_CONTENT);
-    let wish = aftermath.list("ahead").await?[0].wish.clone().expect("it is shown");
-    assert_eq!(wish.refused.as_deref(), Some("it is gone"));
-    let settled = aftermath.settle("web", json!({ "kind": "keep_restored" })).await?;
-    assert!(settled.status().is_success());
+    let shop = aftermath.held[1].clone();
+    // It was away while everything was settled.
+    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
+    let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
+    assert_eq!(settled.targets, 1);
+    aftermath.house.submit("shop", YAML).await?;
+    late.hold(&[shop.stack_id]).await?;
+    let envelope =
+        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
+    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
+    assert_eq!(target.removal, None, "it was asked, reported, and became a target");
     Ok(())
 }

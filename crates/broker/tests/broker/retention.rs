@@ -5,10 +5,10 @@ use brokkr_api::events::Event;
 use brokkr_api::page::Page;
 use brokkr_api::report::{ReportReceipt, Transition};
 use brokkr_api::{ErrorCode, SequenceId};
-use brokkr_broker::args::RetentionArgs;
+use brokkr_broker::domain::retention::Retention;
 use brokkr_broker::store::content_retention::content_drop_old;
 use brokkr_broker::store::partitions::{partition_create, partition_drop_before};
-use brokkr_broker::store::presence::{Seen, presence_mark_silent, presence_store};
+use brokkr_broker::store::presence::{SeenAgent, presence_mark_silent, presence_store};
 use brokkr_broker::tasks::retention;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -25,8 +25,8 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
     let now = Timestamp::now();
     // Two replicas at once; and once more.
     let (one, other) = tokio::join!(
-        retention::once(pool, RetentionArgs::default(), now),
-        retention::once(pool, RetentionArgs::default(), now)
+        retention::once(pool, Retention::default(), now),
+        retention::once(pool, Retention::default(), now)
     );
     one?;
     other?;
@@ -84,9 +84,9 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
     let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
     assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
     for sql in [
-        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_immutable",
         by_hand,
-        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_immutable",
     ] {
         sqlx::query(sql).execute(&mut connection).await?;
     }
@@ -143,12 +143,12 @@ async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Re
         Ok(one?.len() + other?.len())
     };
     assert_eq!(both().await?, 0, "nobody has looked for that long yet");
-    sqlx::query("UPDATE duties SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     assert_eq!(both().await?, 1, "one of the two tells it");
     assert_eq!(both().await?, 0);
     assert_eq!(kinds(&mut connection).await?, ["silent"]);
 
-    let seen = |ago: i64| Seen {
+    let seen = |ago: i64| SeenAgent {
         agent: agent.id,
         at: Timestamp::from_second(Timestamp::now().as_second() - ago).expect("a time"),
         poll_seconds: 30,

@@ -122,7 +122,7 @@ async fn an_agent_of_protocol_version_1_keeps_working_through_a_restore() -> Res
     // On hold it is told nothing, and after the raise it is asked, answers as it always did, and is served.
     epoch(&house.database, &["hold"]).await?;
     brokkr_testkit::eventually(std::time::Duration::from_secs(30), "the hold", async || {
-        house.server.broker.standing.hold().is_some()
+        house.server.broker.restore.hold().is_some()
     })
     .await?;
     assert_eq!(old.send(POLL).await?.code()?, ErrorCode::BRK3001);

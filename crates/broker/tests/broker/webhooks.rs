@@ -42,7 +42,7 @@ async fn deliveries(house: &House, webhook: &str) -> Result<Vec<Delivery>> {
 async fn newest(house: &House, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
     eventually(SOON, "a message to the webhook", async || match deliveries(house, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if wanted(&newest) => Attempt::Done(newest),
+            Some(newest) if desired(&newest) => Attempt::Done(newest),
             other => Attempt::NotYet(format!("{other:?}")),
         },
         Err(error) => Attempt::NotYet(format!("{error:#}")),

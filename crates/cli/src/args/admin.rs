@@ -1,7 +1,6 @@
 //! `brokkr admin …`
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use brokkr_api::Name;
 use brokkr_api::system::Settlement;
@@ -40,40 +39,40 @@ pub struct SupportBundle {
 
 /// Settle a stack on which agents and the restored database differ
 ///
-/// Whatever is chosen is published as a new version, so that it reaches every agent.
+/// An agent never goes back to an older version: the restored content reaches it as a new one.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr admin settle web --take eu-1")]
+#[command(after_help = "Example: brokkr admin settle web --publish-restored")]
 pub struct Settle {
     /// By id, or by name
     #[arg(value_parser = super::stack)]
     pub stack: Name,
     #[command(flatten)]
     pub how: How,
-    /// How long to wait for an agent to hand its content over
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = super::duration)]
-    pub timeout: Duration,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct How {
-    /// Publish what the database has
+    /// Publish the restored content as a new version
     #[arg(long)]
-    pub keep_restored: bool,
-    /// Publish what this agent has; a stack that the database lost is made again
-    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
-    pub take: Option<Name>,
-    /// Remove a stack that the database lost from every agent that has it
+    pub publish_restored: bool,
+    /// Create a stack that the database does not know, without content, for the agents that hold it
+    #[arg(long)]
+    pub recreate: bool,
+    /// Remove a stack that the database does not know from every agent that holds it
     #[arg(long)]
     pub delete: bool,
 }
 
 impl How {
     pub fn settlement(&self) -> Settlement {
-        match &self.take {
-            Some(agent) => Settlement::Take { agent: agent.to_string() },
-            None if self.delete => Settlement::Delete,
-            None => Settlement::KeepRestored,
+        match self {
+            Self { delete: true, .. } => Settlement::Delete,
+            Self { recreate: true, .. } => Settlement::Recreate,
+            Self { .. } => Settlement::PublishRestored,
         }
     }
 }

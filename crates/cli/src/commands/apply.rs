@@ -1,7 +1,7 @@
 //! `brokkr apply`: check locally, make or change the stack, submit, and wait for exactly what was submitted.
 
 use brokkr_api::ErrorCode;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_client::{Client, IdempotencyKey};
 
@@ -56,7 +56,7 @@ async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
 
 async fn submit(args: &Apply, content: Vec<u8>, client: &Client) -> Result<DeploymentObject, Failure> {
     client
-        .submit(args.stack.as_str(), content, &IdempotencyKey::generate())
+        .submit(args.stack.as_str(), content, &Provenance::default(), &IdempotencyKey::generate())
         .await
         .while_trying(&format!("submit to the stack {}", args.stack))
         .map_err(|failure| lifted(args, failure))

@@ -22,6 +22,7 @@ fn well() -> Answers {
             project: "default".into(),
             role: Role::Admin,
             expires_at: None,
+            server_version: "0.1.0".into(),
         }),
         replicas: vec![Replica { address: "192.0.2.1:8780".into(), health }],
         system: Ok(System {

@@ -36,7 +36,7 @@ impl Show for Ahead {
         if self.0.items.is_empty() {
             return "No agent is ahead of the database.".to_owned();
         }
-        let how = "brokkr admin settle STACK --keep-restored, or --take AGENT";
+        let how = "brokkr admin settle STACK --publish-restored, or submit again: brokkr apply";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
     }
 
@@ -50,7 +50,7 @@ impl Show for Unknown {
         if self.0.items.is_empty() {
             return "Every stack that an agent has is known.".to_owned();
         }
-        let how = "brokkr admin settle STACK --take AGENT, or --delete";
+        let how = "brokkr admin settle STACK --recreate, or --delete";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
     }
 
@@ -123,12 +123,6 @@ fn table(stacks: &[UnsettledStack], look: &Look) -> String {
         if more > 0 {
             agents.push(format!("and {more} more"));
         }
-        if let Some(wish) = &stack.wish {
-            agents.push(match &wish.refused {
-                Some(why) => format!("({} could not hand it over: {why})", wish.agent_name),
-                None => format!("(waiting for {})", wish.agent_name),
-            });
-        }
         let name = if stack.stack_name.is_empty() { "-".to_owned() } else { stack.stack_name.clone() };
         table.row([
             stack.project.clone().into(),
@@ -150,20 +144,21 @@ fn holder(holder: &Holder) -> String {
 }
 
 pub fn settled(stack: &str, settled: &Settled) -> String {
-    match (&settled.object, &settled.waiting_for) {
-        (Some(object), _) if object.is_deletion_marker => {
+    match &settled.object {
+        Some(object) if object.is_deletion_marker => {
             format!("stack {stack}: its removal is published as {}", object.sequence_id)
         }
-        (Some(object), _) => format!("stack {stack}: published as {}", object.sequence_id),
-        (None, Some(agent)) => format!("stack {stack}: waiting for {agent}"),
-        (None, None) => format!("stack {stack}: settled"),
+        Some(object) => format!("stack {stack}: published as {}", object.sequence_id),
+        None => {
+            format!("stack {stack}: recreated for {} agents; submit to it: brokkr apply", settled.targets)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use brokkr_api::ids::Checksum;
-    use brokkr_api::system::{Hold, RaisedEpoch, Wish};
+    use brokkr_api::system::{Hold, RaisedEpoch};
     use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
 
     use super::super::samples::{looks, now};
@@ -185,7 +180,6 @@ mod tests {
                 checksum: Some(Checksum::of(b"content")),
                 removing: false,
             }],
-            wish: None,
         }
     }
 
@@ -219,13 +213,10 @@ mod tests {
             sequence_before: SequenceId(57),
             sequence_after: SequenceId(1_000_057),
         });
-        let mut waiting = stack("shop", "store-7");
-        waiting.wish =
-            Some(Wish { agent_name: "store-7".parse().expect("a name"), wanted_at: now(), refused: None });
         insta::assert_snapshot!(format!(
             "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
-            looks(&Ahead(whole(vec![stack("web", "eu-1"), waiting]))),
+            looks(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
             looks(&Unknown(whole(vec![stack("lost", "eu-1")]))),
             looks(&Ahead(whole(Vec::new())))
         ));

@@ -204,6 +204,8 @@ pub fn object(sequence: i64) -> DeploymentObject {
         keeps_resources: false,
         resources: 14,
         submitted_by: "ana".to_owned(),
+        message: None,
+        commit: None,
         created_at: ago((50 - sequence) * 100),
     }
 }

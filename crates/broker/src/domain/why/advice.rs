@@ -47,9 +47,8 @@ fn advice(case: &Case<'_>, cause: Cause, message: &str) -> (String, Option<Strin
             Some("brokkr-broker epoch raise".to_owned()),
         ),
         Cause::AgentAhead => (
-            "publish what the agent has as a new version; with --keep-restored instead of --take, what the database has"
-                .to_owned(),
-            Some(brokkr(case, &format!("admin settle {stack} --take {agent}"))),
+            "submit the newer version again, or publish the restored one".to_owned(),
+            Some(brokkr(case, &format!("admin settle {stack} --publish-restored"))),
         ),
         Cause::UnknownKind => {
             only("bring the definition of that kind into the cluster, with this stack or another: the agent goes on by itself")

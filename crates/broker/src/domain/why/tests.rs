@@ -419,7 +419,7 @@ fn g3_after_a_restore_that_is_what_is_told_first() {
     };
     let raise = "brokkr-broker epoch raise".to_owned();
     assert_eq!(ask(&held, ahead), Some((Hop::Released, Cause::OnHold, raise)));
-    let settle = "brokkr admin settle web --take shop-1".to_owned();
+    let settle = "brokkr admin settle web --publish-restored".to_owned();
     assert_eq!(ask(&seen(Presence::Fresh), ahead), Some((Hop::Fetched, Cause::AgentAhead, settle)));
     let settled = Past { ahead: Some(SequenceId(7)), ..ahead };
     assert_eq!(ask(&seen(Presence::Fresh), settled), None);

@@ -1,9 +1,9 @@
-//! The database was set back: an agent has a newer version of one stack, and two stacks that nobody else knows.
+//! The database was restored: an agent holds a newer version of one stack, and two stacks that the database does not
+//! know.
 
 use anyhow::Result;
 use brokkr_api::agents::HeldStack;
 use brokkr_api::ids::Checksum;
-use brokkr_api::protocol::YAML_MEDIA_TYPE;
 use brokkr_api::{SequenceId, StackId};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -27,23 +27,15 @@ pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
         }
     });
     eu.holds = vec![web, cart, search];
-    let told = json!({ "stacks": eu.holds, "held": held });
+    let holds = json!({ "stacks": eu.holds, "held": held });
     let itself = eu.caller();
-    let response = itself.send(Method::PUT, &eu.path("holds"), &told).await?;
+    let response = itself.send(Method::PUT, &eu.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     tour.get(ops, "system/ahead").await?;
     tour.get(ops, "system/unknown").await?;
 
-    let take = json!({ "kind": "take", "agent": "eu-1" });
-    tour.post(ops, &format!("system/stacks/{cart}/settlement"), take.clone()).await?;
-    tour.get(&itself, &eu.path("wanted-contents")).await?;
-    let content = itself
-        .request(Method::PUT, &eu.path(&format!("wanted-contents/{cart}")))
-        .header("content-type", YAML_MEDIA_TYPE)
-        .body(manifest("cart", "2.0.0"));
-    tour.recorder.ask(content).await?;
-    ops.send(Method::POST, &format!("system/stacks/{search}/settlement"), &take).await?.error_for_status()?;
-    tour.delete(&itself, &eu.path(&format!("wanted-contents/{search}?why=it+is+not+kept+any+more"))).await?;
+    tour.get(ops, &format!("system/stacks/{cart}/holders")).await?;
+    tour.post(ops, &format!("system/stacks/{cart}/settlement"), json!({ "kind": "recreate" })).await?;
     tour.get(ops, "system").await?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::audit::AuditHead;
 use brokkr_api::tokens::NewApiToken;
-use brokkr_broker::store::presence::{Seen, presence_store};
+use brokkr_broker::store::presence::{SeenAgent, presence_store};
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
@@ -43,8 +43,8 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
 async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
     us.poll().await?.envelope()?;
     let broker = &tour.house.server.broker;
-    let at = broker.presence.here(us.id).context("it was seen")?;
-    presence_store(&broker.pool, &[Seen { agent: us.id, at, poll_seconds: 30 }]).await?;
+    let at = broker.presence.last_seen(us.id).context("it was seen")?;
+    presence_store(&broker.pool, &[SeenAgent { agent: us.id, at, poll_seconds: 30 }]).await?;
     Ok(())
 }
 

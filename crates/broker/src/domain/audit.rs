@@ -1,0 +1,139 @@
+//! Entries of the audit log and the hash chain over them.
+
+use brokkr_api::audit::{AuditEntry, AuditKind};
+use brokkr_api::ids::Checksum;
+use brokkr_api::names::DEFAULT_PROJECT;
+use sha2::{Digest as _, Sha256};
+
+/// An entry that is not written yet.
+#[derive(Clone, Debug)]
+pub struct AuditRecord {
+    pub kind: AuditKind,
+    pub project: String,
+    pub principal: String,
+    pub name: String,
+    pub method: String,
+    pub route: String,
+    pub path: String,
+    pub address: String,
+    pub status: u16,
+    pub request_id: String,
+    pub before: Option<Checksum>,
+    pub after: Option<Checksum>,
+}
+
+impl AuditRecord {
+    /// Returns the entry for a command of the broker that works on the database directly.
+    #[must_use]
+    pub fn by_operator(name: &str, command: &str) -> Self {
+        Self {
+            kind: AuditKind::Change,
+            project: DEFAULT_PROJECT.to_owned(),
+            principal: "operator".to_owned(),
+            name: name.to_owned(),
+            method: String::new(),
+            route: format!("brokkr-broker {command}"),
+            path: String::new(),
+            address: String::new(),
+            status: 200,
+            request_id: String::new(),
+            before: None,
+            after: None,
+        }
+    }
+}
+
+/// The predecessor of the first link of a chain.
+pub const ROOT: Checksum = Checksum([0; 32]);
+
+/// Returns the link of an entry that follows `previous`. Each field is hashed with its length, so that no two entries
+/// hash alike.
+#[must_use]
+pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
+    let mut hash = Sha256::new();
+    hash.update(b"brokkr audit 1\0");
+    hash.update(previous.0);
+    hash.update(entry.id.to_be_bytes());
+    hash.update(entry.at.as_microsecond().to_be_bytes());
+    hash.update(entry.status.to_be_bytes());
+    let kind = entry.kind.to_string();
+    for text in [
+        &entry.project,
+        &kind,
+        &entry.principal,
+        &entry.name,
+        &entry.method,
+        &entry.route,
+        &entry.path,
+        &entry.address,
+        &entry.request_id,
+    ] {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    for digest in [entry.before, entry.after] {
+        hash.update([u8::from(digest.is_some())]);
+        hash.update(digest.map_or([0; 32], |digest| digest.0));
+    }
+    Checksum(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> AuditEntry {
+        AuditEntry {
+            id: 7,
+            at: jiff::Timestamp::from_second(1_700_000_000).unwrap(),
+            project: "default".into(),
+            kind: AuditKind::Change,
+            principal: "token:1".into(),
+            name: "ci".into(),
+            method: "PUT".into(),
+            route: "/api/v1/stacks/{stack}".into(),
+            path: "/api/v1/stacks/web".into(),
+            address: "192.0.2.1".into(),
+            status: 200,
+            request_id: "r".into(),
+            before: None,
+            after: Some(Checksum([1; 32])),
+        }
+    }
+
+    #[test]
+    fn every_field_is_in_the_link() {
+        let link_of = |change: &dyn Fn(&mut AuditEntry)| {
+            let mut entry = entry();
+            change(&mut entry);
+            link(ROOT, &entry)
+        };
+        let changes: [&dyn Fn(&mut AuditEntry); 15] = [
+            &|_| {},
+            &|entry| entry.id = 8,
+            &|entry| entry.at = jiff::Timestamp::UNIX_EPOCH,
+            &|entry| entry.project = "shop".into(),
+            &|entry| entry.kind = AuditKind::Refused,
+            &|entry| entry.principal = "token:2".into(),
+            &|entry| entry.name = "cj".into(),
+            &|entry| entry.method = "PUTT".into(),
+            &|entry| entry.route = "/".into(),
+            &|entry| entry.path = "/".into(),
+            &|entry| entry.address = String::new(),
+            &|entry| entry.status = 201,
+            &|entry| entry.request_id = "s".into(),
+            &|entry| entry.before = Some(Checksum([1; 32])),
+            &|entry| entry.after = None,
+        ];
+        let links: std::collections::HashSet<Checksum> =
+            changes.iter().map(|change| link_of(change)).collect();
+        assert_eq!(links.len(), changes.len());
+        // Moving a letter from one field to the next is another entry.
+        let moved = link_of(&|entry| {
+            entry.principal = "token:1c".into();
+            entry.name = "i".into();
+        });
+        assert!(!links.contains(&moved));
+        assert_ne!(link(Checksum([9; 32]), &entry()), link(ROOT, &entry()));
+    }
+}

@@ -1,0 +1,110 @@
+//! Keys of agents: rotated by the agent, requested or revoked by an admin.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::ErrorCode;
+use brokkr_api::agents::{Agent, RotateKey, RotatedKey};
+use brokkr_api::ids::Checksum;
+use brokkr_api::names::DEFAULT_PROJECT;
+use http::StatusCode;
+
+use crate::error::ApiError;
+use crate::http::agents::register::read_public_key;
+use crate::http::agents::{find, finish};
+use crate::http::change::Change;
+use crate::http::write::{self, ResultStorage};
+use crate::state::Broker;
+use crate::store::agent_keys::{
+    agent_keys_ask_on_conn, agent_keys_lock_on_conn, agent_keys_revoke_on_conn, agent_keys_rotate_on_conn,
+};
+use crate::store::outbox::OutboxNotification;
+
+/// Rotate the key of an agent.
+///
+/// The new key is valid at once; the key that signed this request stays valid for one hour. Sending the same key
+/// again returns the same result, so that a lost response does not lock the agent out.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/keys", tag = "agents", request_body = RotateKey,
+    params(("agent" = String, Path, description = "Id")), responses((status = 200, body = RotatedKey)))]
+pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+    let request: RotateKey = change.json()?;
+    let agent = change.caller()?.agent()?;
+    let public_key = read_public_key(&request.public_key)?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let keys = agent_keys_lock_on_conn(write.conn(), agent.id).await?;
+        let keys =
+            keys.ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"))?;
+        let old_key_until = if keys.public_key == public_key {
+            keys.old_key_until
+        } else if keys.public_key[..] != agent.signed_with[..] {
+            // An old key still authenticates for a while, but it must not replace the key that came after it.
+            return Err(ApiError::new(
+                ErrorCode::BRK1009,
+                "a newer key is registered than the one that signed this request",
+            ));
+        } else if keys.old_public_key.as_ref() == Some(&public_key) {
+            return Err(ApiError::unreadable("this key was replaced before: generate a new one"));
+        } else {
+            let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
+            write.audit_digests(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
+            write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
+            tracing::info!(agent_id = %agent.id, "agent key rotated");
+            Some(until)
+        };
+        let rotated = RotatedKey { public_key: request.public_key, old_key_until };
+        write.finish(StatusCode::OK, &rotated).await
+    })
+    .await
+}
+
+/// Request a key rotation.
+///
+/// The agent generates a new key in its cluster and registers it with its current key, which stays valid for one
+/// hour. Until then, `rotation_asked_at` is set. An agent with revoked keys is not asked.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/rotation", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn request_key_rotation(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        agent_keys_ask_on_conn(write.conn(), found.id).await?;
+        tracing::info!(agent_id = %found.id, agent = %found.name, "agent key rotation requested");
+        finish(write, &found).await
+    })
+    .await
+}
+
+/// Revoke every key of an agent.
+///
+/// All replicas refuse the keys within one second and end waiting polls. The cluster stays as it is. The agent
+/// returns with a join token made for it.
+#[utoipa::path(delete, path = "/api/v1/agents/{agent}/keys", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn revoke_keys(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let unusable = unusable_key()?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        agent_keys_revoke_on_conn(write.conn(), found.id, &unusable).await?;
+        tracing::warn!(agent_id = %found.id, agent = %found.name, "agent keys revoked");
+        finish(write, &found).await
+    })
+    .await
+}
+
+/// Generates a public key for which no private key exists.
+pub(super) fn unusable_key() -> Result<[u8; 32], ApiError> {
+    let mut key = [0u8; 32];
+    SystemRandom::new().fill(&mut key).map_err(|error| {
+        ApiError::new(ErrorCode::BRK9001, "failed to generate random bytes").because(error)
+    })?;
+    Ok(key)
+}

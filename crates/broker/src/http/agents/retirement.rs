@@ -1,0 +1,75 @@
+//! Agents that leave: retired in good order, or abandoned because their cluster does not come back.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::agents::{AbandonAgent, Agent};
+
+use crate::error::ApiError;
+use crate::http::agents::keys::unusable_key;
+use crate::http::agents::{find, finish};
+use crate::http::change::Change;
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::store::agent_keys::agent_keys_revoke_on_conn;
+use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
+use crate::store::outbox::OutboxNotification;
+
+const LONGEST_REASON: usize = 500;
+
+/// Retire an agent.
+///
+/// Its labels and targets are removed, so that it removes everything it applied and reports that. When it holds no
+/// stack any more, it can be abandoned.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/retirement", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn retire_agent(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        untarget(&mut write, &found).await?;
+        tracing::info!(agent_id = %found.id, agent = %found.name, "agent retired");
+        finish(write, &found).await
+    })
+    .await
+}
+
+/// Abandon an agent that does not come back.
+///
+/// Its keys, labels and targets are removed, and removals there are no longer waited for. Resources in its cluster
+/// stay. The name of the token and the reason are stored. The agent can return with a join token made for it.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/abandonment", tag = "agents", request_body = AbandonAgent,
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
+pub async fn abandon_agent(
+    State(broker): State<Arc<Broker>>,
+    Path(agent): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let request: AbandonAgent = change.json()?;
+    let reason = request.reason.trim();
+    if reason.is_empty() || reason.len() > LONGEST_REASON {
+        return Err(ApiError::unreadable(format!("reason must have 1 to {LONGEST_REASON} bytes")));
+    }
+    let by = change.caller()?.token()?.name.clone();
+    let unusable = unusable_key()?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let found = find(&mut write, &agent).await?;
+        agent_keys_revoke_on_conn(write.conn(), found.id, &unusable).await?;
+        untarget(&mut write, &found).await?;
+        agent_abandon_on_conn(write.conn(), found.id, &by, reason).await?;
+        tracing::warn!(agent_id = %found.id, agent = %found.name, "agent abandoned");
+        finish(write, &found).await
+    })
+    .await
+}
+
+async fn untarget(write: &mut Write<'_>, agent: &Agent) -> Result<(), ApiError> {
+    for (project, stack) in agent_untarget_on_conn(write.conn(), agent.id).await? {
+        write.notify(&project, OutboxNotification::Stack(stack)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The middleware around every route that authenticates the caller and checks its permission.
+
+use std::sync::Arc;
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use brokkr_api::audit::AuditKind;
+use brokkr_api::protocol::header;
+use brokkr_api::tokens::WhoAmI;
+use brokkr_api::ErrorCode;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method, StatusCode};
+use jiff::Timestamp;
+
+use super::headers::position;
+use crate::access::Permission;
+use crate::access::assertion::BadAssertion;
+use crate::access::caller::{AgentCaller, Caller};
+use crate::access::limits::Bucket;
+use crate::access::origin::Origin;
+use crate::access::permission::allow;
+use crate::access::secret::{Secret, SecretKind};
+use crate::domain::audit::AuditRecord;
+use crate::error::{ApiError, ProblemReport};
+use crate::state::{Broker, Progress};
+
+pub async fn guard(
+    State((broker, permission, bucket)): State<(Arc<Broker>, Permission, Bucket)>,
+    parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let origin = Origin::of(request.extensions())?;
+    if permission == Permission::Public {
+        if bucket == Bucket::Registering {
+            broker.access.limits.check_address(origin.address).await?;
+        }
+        let response = next.run(request).await;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            broker.access.limits.count_failure(origin.address).await?;
+        }
+        return Ok(response);
+    }
+    // Boxed: it has ended when a poll begins to wait.
+    let caller = Box::pin(known(&broker, request.headers(), &origin, bucket)).await?;
+    let named = parameters.as_ref().ok().and_then(|parameters| {
+        parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
+    });
+    let reading = request.method() == Method::GET;
+    let admitted = match allow(permission, &caller, named.as_deref(), reading) {
+        Ok(()) => Box::pin(acting(&broker, &caller, request.headers())).await,
+        Err(error) => Err(error),
+    };
+    let caller = match admitted {
+        Ok(caller) => caller,
+        Err(error) => {
+            note_refused(&broker, &caller, &origin, error.status());
+            return Err(error);
+        }
+    };
+    request.extensions_mut().insert(caller.clone());
+    let mut response = next.run(request).await;
+    let trouble = response.extensions().get::<ProblemReport>();
+    if trouble.is_some_and(|trouble| trouble.problem.code == ErrorCode::BRK1002) {
+        note_refused(&broker, &caller, &origin, response.status());
+    }
+    response.extensions_mut().insert(caller);
+    Ok(response)
+}
+
+/// Queues an audit entry for a refused request. A database that does not answer is no refusal.
+fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: StatusCode) {
+    if status.is_client_error() {
+        broker.refusals.push(AuditRecord::new(AuditKind::Refused, Some(caller), origin, status));
+    }
+}
+
+/// Authenticates the caller and applies its rate limit. Only failures are counted by address: many agents may share one.
+async fn known(
+    broker: &Broker,
+    headers: &HeaderMap,
+    origin: &Origin,
+    bucket: Bucket,
+) -> Result<Caller, ApiError> {
+    match authenticate(broker, headers, origin).await {
+        Ok(caller) => {
+            broker.access.limits.check_caller(bucket, &caller).await?;
+            Ok(caller)
+        }
+        Err(error) => {
+            if error.status() == StatusCode::UNAUTHORIZED {
+                broker.access.limits.count_failure(origin.address).await?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Authenticates the credential. Streams repeat this while they are open.
+pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> Result<Caller, ApiError> {
+    let credential = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")))
+        .map(str::trim)
+        .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request has no credential"))?;
+    if credential.starts_with("brk_") {
+        return Ok(Caller::Token(token(broker, credential, origin).await?));
+    }
+    Ok(Caller::Agent(agent(broker, headers, credential).await?))
+}
+
+async fn token(broker: &Broker, credential: &str, origin: &Origin) -> Result<Arc<WhoAmI>, ApiError> {
+    let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
+        ApiError::new(ErrorCode::BRK1001, "the token is malformed: its checksum does not match")
+    })?;
+    let refused = || ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired");
+    let who = broker.access.tokens.find(&broker.pool, secret.hash()).await?.ok_or_else(refused)?;
+    if who.expires_at.is_some_and(|at| at <= Timestamp::now()) {
+        note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED);
+        return Err(refused());
+    }
+    Ok(who)
+}
+
+/// Returns the caller acting in the project that the request names. Only roles of the installation may name another
+/// project than their own; everyone else gets 404.
+async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let (Caller::Token(token), Some(named)) = (caller, headers.get(header::PROJECT)) else {
+        return Ok(caller.clone());
+    };
+    let missing = || ApiError::not_found("project");
+    let named = named.to_str().map_err(|_| missing())?;
+    if named == token.project {
+        return Ok(caller.clone());
+    }
+    let there =
+        token.role.is_over_installation() && broker.access.tokens.project_exists(&broker.pool, named).await?;
+    if !there {
+        return Err(missing());
+    }
+    Ok(Caller::Token(Arc::new(WhoAmI { project: named.to_owned(), ..WhoAmI::clone(token) })))
+}
+
+async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result<AgentCaller, ApiError> {
+    let now = || jiff::Timestamp::now().as_second();
+    let mut verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
+    if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
+        // The agent may have joined at another replica a moment ago. Anyone can claim to have seen the future, so an
+        // unknown agent does not put the installation on hold.
+        if broker.progress(wanted).await == Progress::Behind {
+            return Err(broker.behind(wanted));
+        }
+        verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
+    }
+    if let Some((claimed, because)) = verdict.as_ref().err().and_then(BadAssertion::claims) {
+        broker.presence.refused(claimed, because);
+    }
+    verdict.map_err(|error| match error {
+        BadAssertion::Store(error) => error.into(),
+        error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),
+    })
+}

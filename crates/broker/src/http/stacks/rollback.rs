@@ -1,0 +1,110 @@
+//! Rolls a stack back: publishes the content of an earlier version and bars the one that it replaces.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
+use brokkr_api::webhooks::WebhookEvent;
+use brokkr_api::{ErrorCode, SequenceId};
+use http::StatusCode;
+
+use crate::error::ApiError;
+use crate::http::barred_contents::refusal;
+use crate::http::change::Change;
+use crate::http::deployment_objects::{announce, publish};
+use crate::http::precondition;
+use crate::http::stacks::lock_existing_stack;
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::state::contents::present;
+use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
+use crate::store::deployment_objects::{
+    NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
+    deployment_object_fetch_on_conn,
+};
+use crate::store::stacks::LockedStack;
+
+/// The maximum length of a reason.
+const LONGEST_REASON: usize = 1000;
+
+/// Roll a stack back.
+///
+/// The content of the earlier version is published as a new version. The content that it replaces is barred, so that
+/// a pipeline does not submit it again.
+#[utoipa::path(post, path = "/api/v1/stacks/{stack}/roll-back", tag = "stacks", request_body = RollBack,
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
+    responses((status = 201, body = DeploymentObject)))]
+pub async fn roll_back(
+    State(broker): State<Arc<Broker>>,
+    Path(stack): Path<String>,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let request: RollBack = change.json_or_default()?;
+    if request.reason.len() > LONGEST_REASON {
+        return Err(ApiError::unreadable(format!("reason must have at most {LONGEST_REASON} bytes")));
+    }
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+        precondition::stack(&mut write, &change, &locked).await?;
+        let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
+        let newest = locked.newest.ok_or_else(nothing)?;
+        let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
+        let to = match request.to {
+            Some(to) => to,
+            None => {
+                deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
+            }
+        };
+        let back = earlier(&mut write, &locked, to).await?;
+        if back.object.checksum == newest.checksum {
+            return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
+        }
+        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
+            return Err(refusal(&bar));
+        }
+        if !request.keep_open {
+            let (content, left) = (newest.checksum, newest.sequence_id);
+            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &request.reason)
+                .await?;
+        }
+        let new = NewObject {
+            checksum: back.object.checksum,
+            parsed_digest: back.object.parsed_digest,
+            is_deletion_marker: false,
+            keeps_resources: false,
+            resources: back.object.resources,
+            content: &back.content,
+            submitted_by: &token.name,
+        };
+        write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
+        let object = publish(&mut write, &locked, &new).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            %to,
+            sequence_id = %object.sequence_id,
+            "stack rolled back"
+        );
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
+        write.finish(StatusCode::CREATED, &object).await
+    })
+    .await
+}
+
+/// Reads the version to roll back to. Uses the connection of the transaction: waiting for a second one could
+/// deadlock.
+async fn earlier(
+    write: &mut Write<'_>,
+    stack: &LockedStack,
+    sequence_id: SequenceId,
+) -> Result<StoredObject, ApiError> {
+    let stored = deployment_object_fetch_content(write.conn(), sequence_id).await?;
+    let stored = stored
+        .filter(|stored| stored.object.stack_id == stack.id && !stored.object.is_deletion_marker)
+        .ok_or_else(|| ApiError::not_found("deployment object"))?;
+    present(&stored)?;
+    Ok(stored)
+}

@@ -1,0 +1,222 @@
+//! One client of a stream.
+//!
+//! Waits for: an event from the tail, the next check of the caller's permission, or the shutdown of this replica.
+//! Ends when the permission is gone, the client is too slow, or the database was restored. A client that sends the id
+//! of its last event continues after it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event as Message, KeepAlive, Sse};
+use brokkr_api::{AgentId, ErrorCode, Position, StackId};
+use futures::Stream;
+use http::HeaderMap;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use crate::access::Caller;
+use crate::access::origin::Origin;
+use crate::error::ApiError;
+use crate::http::guard::authenticate;
+use crate::state::streams::{StreamPermit, StreamedEvent};
+use crate::state::{Broker, Progress};
+use crate::store::events::{EventCursor, event_follow};
+
+/// How long a checked permission counts.
+const PERMISSION_TTL: Duration = Duration::from_secs(3);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The number of events that one statement reads while catching up.
+const BATCH: usize = 200;
+
+/// Which events the client gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamFilter {
+    pub stack: Option<StackId>,
+    pub agent: Option<AgentId>,
+}
+
+impl StreamFilter {
+    fn takes(&self, project: &str, event: &StreamedEvent) -> bool {
+        event.event.project == project
+            && self.stack.is_none_or(|stack| stack == event.event.stack_id)
+            && self.agent.is_none_or(|agent| agent == event.event.agent_id)
+    }
+}
+
+/// The position of a client: `epoch.transaction.place`, the id of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Resume {
+    epoch: i64,
+    place: EventCursor,
+}
+
+fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let read = value.to_str().ok().and_then(|text| {
+        let (epoch, place) = text.split_once('.')?;
+        Some(Resume { epoch: epoch.parse().ok()?, place: place.parse().ok()? })
+    });
+    read.map(Some).ok_or_else(|| ApiError::unreadable("invalid `Last-Event-ID`"))
+}
+
+/// An open stream.
+#[derive(Debug)]
+pub struct StreamReader {
+    broker: Arc<Broker>,
+    caller: Caller,
+    headers: HeaderMap,
+    origin: Arc<Origin>,
+    filter: StreamFilter,
+    epoch: i64,
+    receiver: broadcast::Receiver<Arc<StreamedEvent>>,
+    /// Events below are read from the database, events from here on come from the tail.
+    tailed_from: u64,
+    after: EventCursor,
+    catching_up: bool,
+    waiting: VecDeque<Arc<StreamedEvent>>,
+    checked_at: Instant,
+    /// The client's position is from before a restore: a reset is sent first.
+    is_reset: bool,
+    _permit: StreamPermit,
+}
+
+impl StreamReader {
+    pub async fn begin(
+        broker: Arc<Broker>,
+        caller: Caller,
+        headers: HeaderMap,
+        origin: Arc<Origin>,
+        filter: StreamFilter,
+    ) -> Result<Self, ApiError> {
+        let resume = resume(&headers)?;
+        // The id may come from a replica that is ahead of this one.
+        let known = match resume {
+            None => None,
+            Some(resume) => {
+                let wanted = Position { epoch: resume.epoch, horizon: resume.place.xid.saturating_add(1) };
+                let is_ours = resume.epoch == broker.index.position().epoch;
+                match broker.progress(wanted).await {
+                    Progress::Behind if is_ours => return Err(broker.behind(wanted)),
+                    Progress::Reached if is_ours => Some(resume),
+                    _ => None,
+                }
+            }
+        };
+        let ticket = broker.streams.open(caller.principal()).ok_or_else(|| {
+            ApiError::new(ErrorCode::BRK2020, "this replica has too many open streams").retry_after(5)
+        })?;
+        let (receiver, from) = broker.streams.subscribe();
+        let known = known.filter(|known| known.epoch == from.epoch);
+        Ok(Self {
+            broker,
+            caller,
+            headers,
+            origin,
+            filter,
+            epoch: from.epoch,
+            receiver,
+            tailed_from: from.horizon,
+            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.place),
+            catching_up: known.is_some(),
+            waiting: VecDeque::new(),
+            checked_at: Instant::now(),
+            is_reset: resume.is_some() && known.is_none(),
+            _permit: ticket,
+        })
+    }
+
+    fn project(&self) -> &str {
+        self.caller.project()
+    }
+
+    /// Returns the next event that the caller may still see; none when the stream ends.
+    async fn next(&mut self) -> Option<Arc<StreamedEvent>> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                if !self.is_still_permitted().await {
+                    return None;
+                }
+                return Some(event);
+            }
+            if self.catching_up {
+                self.catch_up().await.ok()?;
+                continue;
+            }
+            let received = tokio::select! {
+                () = self.broker.shutdown.draining.cancelled() => return None,
+                () = self.broker.streams.history_changed(self.epoch) => return None,
+                received = self.receiver.recv() => Some(received.ok()?),
+                () = tokio::time::sleep_until(self.checked_at + PERMISSION_TTL) => None,
+            };
+            match received {
+                Some(event) if self.is_new(event.place) && self.filter.takes(self.project(), &event) => {
+                    self.waiting.push_back(event);
+                }
+                Some(_) => {}
+                None if self.is_still_permitted().await => {}
+                None => return None,
+            }
+        }
+    }
+
+    /// Returns whether the event was neither read from the database nor sent before.
+    fn is_new(&self, place: EventCursor) -> bool {
+        place.xid >= self.tailed_from && place > self.after
+    }
+
+    async fn catch_up(&mut self) -> Result<(), ApiError> {
+        let (pool, project) = (&self.broker.pool, self.caller.project());
+        let batch = event_follow(pool, Some(project), self.after, self.tailed_from, BATCH).await?;
+        self.catching_up = batch.len() == BATCH;
+        for recorded in batch {
+            self.after = recorded.place;
+            let event = StreamedEvent::new(recorded);
+            if self.filter.takes(project, &event) {
+                self.waiting.push_back(Arc::new(event));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks whether the credential is still valid, unless it was checked a moment ago.
+    async fn is_still_permitted(&mut self) -> bool {
+        if self.checked_at.elapsed() < PERMISSION_TTL {
+            return true;
+        }
+        self.checked_at = Instant::now();
+        match (authenticate(&self.broker, &self.headers, &self.origin).await, &self.caller) {
+            (Ok(Caller::Token(now)), Caller::Token(before)) => {
+                now.token_id == before.token_id && now.role == before.role
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Responds with the stream. `to_message` makes a message of an event, or none to skip it.
+pub fn respond<F, R>(
+    reader: StreamReader,
+    to_message: F,
+) -> Sse<impl Stream<Item = Result<Message, axum::Error>>>
+where
+    F: Fn(Arc<Broker>, Arc<StreamedEvent>) -> R + Send + 'static,
+    R: Future<Output = Option<Result<Message, axum::Error>>> + Send,
+{
+    let state = (reader, to_message);
+    let stream = futures::stream::unfold(state, async |(mut reader, to_message)| {
+        if std::mem::take(&mut reader.is_reset) {
+            let text = "the last event id is from before a restore; list events, then continue from here";
+            let id = format!("{}.{}", reader.epoch, EventCursor::before(reader.tailed_from));
+            return Some((Ok(Message::default().event("reset").id(id).data(text)), (reader, to_message)));
+        }
+        loop {
+            let next = reader.next().await?;
+            let id = format!("{}.{}", reader.epoch, next.place);
+            if let Some(message) = to_message(Arc::clone(&reader.broker), next).await {
+                return Some((message.map(|message| message.id(id)), (reader, to_message)));
+            }
+        }
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}

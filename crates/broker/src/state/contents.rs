@@ -1,0 +1,90 @@
+//! A bounded cache of contents of deployment objects: they never change, and many agents fetch the same ones.
+
+use std::sync::Arc;
+
+use brokkr_api::{ErrorCode, SequenceId};
+use sqlx::PgPool;
+
+use crate::error::ApiError;
+use crate::store::StoreError;
+use crate::store::deployment_objects::{StoredObject, deployment_object_fetch_content};
+
+const MOST_BYTES: u64 = 256 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Contents {
+    kept: moka::future::Cache<SequenceId, Arc<StoredObject>>,
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        let weigh = |_: &SequenceId, stored: &Arc<StoredObject>| {
+            u32::try_from(stored.content.len()).unwrap_or(u32::MAX).saturating_add(512)
+        };
+        Self { kept: moka::future::Cache::builder().max_capacity(MOST_BYTES).weigher(weigh).build() }
+    }
+}
+
+/// Refuses an object without content because of retention. Call it after the caller's permission was checked.
+pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
+    if stored.is_dropped {
+        let detail = format!("the content of {} has had its time", stored.object.sequence_id);
+        return Err(ApiError::new(ErrorCode::BRK2019, detail));
+    }
+    Ok(())
+}
+
+/// Why nothing is cached.
+#[derive(Debug)]
+enum Nothing {
+    /// The object does not exist.
+    Absent,
+    Failed(Arc<StoreError>),
+}
+
+impl Contents {
+    /// Returns an object; concurrent requests share one read, and its failure, too.
+    pub async fn get(
+        &self,
+        pool: &PgPool,
+        sequence_id: SequenceId,
+    ) -> Result<Option<Arc<StoredObject>>, Arc<StoreError>> {
+        let fetch = async {
+            match deployment_object_fetch_content(pool, sequence_id).await {
+                Ok(Some(found)) => Ok(Arc::new(found)),
+                Ok(None) => Err(Nothing::Absent),
+                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+            }
+        };
+        match self.kept.try_get_with(sequence_id, fetch).await {
+            Ok(found) => Ok(Some(found)),
+            Err(nothing) => match &*nothing {
+                Nothing::Absent => Ok(None),
+                Nothing::Failed(error) => Err(Arc::clone(error)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sqlx::postgres::PgPoolOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn everybody_who_waits_is_told_that_the_database_failed() {
+        // Nothing listens on this port.
+        let pool = PgPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(300))
+            .connect_lazy("postgres://nobody@127.0.0.1:1/none")
+            .unwrap();
+        let contents = Contents::default();
+        let asking = (0..10).map(|_| contents.get(&pool, SequenceId(1)));
+        for told in futures::future::join_all(asking).await {
+            assert!(told.unwrap_err().is_unavailable());
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Events on their way to watch streams: however many streams are open here, the database is read once.
+//!
+//! A reader that is too slow loses its place in the buffer, is disconnected, and reconnects with the id of the last
+//! event it received.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brokkr_api::Position;
+use brokkr_api::events::Event;
+use tokio::sync::{OnceCell, broadcast, watch};
+
+use crate::domain::status::LastReport;
+use crate::store::events::{EventCursor, RecordedEvent};
+
+/// Events that a slow reader may be behind.
+const BUFFER: usize = 4096;
+/// Streams of this replica, and of one caller.
+const MAX_STREAMS: usize = 500;
+const MAX_STREAMS_PER_CALLER: usize = 50;
+
+/// An event and its place in the history.
+#[derive(Debug)]
+pub struct StreamedEvent {
+    pub place: EventCursor,
+    pub event: Event,
+    /// The agent's last report at that moment: read once, by the first stream that needs it, for all of them.
+    pub report: OnceCell<Option<LastReport>>,
+}
+
+impl StreamedEvent {
+    #[must_use]
+    pub fn new(recorded: RecordedEvent) -> Self {
+        Self { place: recorded.place, event: recorded.event, report: OnceCell::new() }
+    }
+}
+
+/// Distributes events to open streams.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    events: broadcast::Sender<Arc<StreamedEvent>>,
+    /// Everything below has been published.
+    published: watch::Sender<Position>,
+    open: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        let events = broadcast::Sender::new(BUFFER);
+        Self { events, published: watch::Sender::new(Position::default()), open: Arc::default() }
+    }
+}
+
+/// The permit of an open stream; released when dropped.
+#[derive(Debug)]
+pub struct StreamPermit {
+    open: Arc<Mutex<HashMap<String, usize>>>,
+    principal: String,
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut open = lock(&self.open);
+        if let Some(count) = open.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.principal);
+            }
+        }
+    }
+}
+
+fn lock(open: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, usize>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Streams {
+    /// Returns a permit for one more stream of this caller, unless a limit is reached.
+    pub fn open(&self, principal: String) -> Option<StreamPermit> {
+        let mut open = lock(&self.open);
+        let all: usize = open.values().sum();
+        let own = open.entry(principal.clone()).or_default();
+        if all >= MAX_STREAMS || *own >= MAX_STREAMS_PER_CALLER {
+            return None;
+        }
+        *own += 1;
+        Some(StreamPermit { open: Arc::clone(&self.open), principal })
+    }
+
+    /// Subscribes to future events, and returns the position below which the caller reads the database itself.
+    pub fn subscribe(&self) -> (broadcast::Receiver<Arc<StreamedEvent>>, Position) {
+        // In this order: an event published in between is received and also below the position, and is skipped.
+        let receiver = self.events.subscribe();
+        (receiver, self.position())
+    }
+
+    /// Resolves when the published history is no longer the database's.
+    pub async fn history_changed(&self, epoch: i64) {
+        let mut published = self.published.subscribe();
+        // The sender lives as long as `self`.
+        let _ = published.wait_for(|position| position.epoch != epoch).await;
+    }
+
+    /// Returns the position below which everything has been published.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        *self.published.borrow()
+    }
+
+    /// Publishes an event. It is fine if no stream is open.
+    pub fn publish(&self, recorded: RecordedEvent) {
+        let _ = self.events.send(Arc::new(StreamedEvent::new(recorded)));
+    }
+
+    /// Declares that everything below the position has been published.
+    pub fn advance(&self, position: Position) {
+        self.published.send_replace(position);
+    }
+}

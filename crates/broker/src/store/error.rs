@@ -1,0 +1,90 @@
+//! The error of a failed statement, and the API error it becomes.
+
+use std::sync::Arc;
+
+use brokkr_api::ErrorCode;
+
+use super::failures;
+use crate::error::ApiError;
+
+/// A statement that failed, with the action it was for.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {action}")]
+pub struct StoreError {
+    pub action: &'static str,
+    #[source]
+    pub source: sqlx::Error,
+}
+
+impl StoreError {
+    /// Whether the database, rather than the statement, is the problem: the same may succeed later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match &self.source {
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => true,
+            sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+                // Connection trouble, resources, operator intervention, lock timeout, read-only, conflicts.
+                ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
+                    || ["55P03", "25006", "25P03"].contains(&code.as_ref())
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether rows elsewhere still refer to what was to be deleted.
+    #[must_use]
+    pub fn is_referred_to(&self) -> bool {
+        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
+    }
+
+    /// Whether a text was given that PostgreSQL cannot hold: one with a NUL in it.
+    #[must_use]
+    pub fn is_unwritable(&self) -> bool {
+        let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| code == "22021")
+    }
+
+    /// Whether a unique index refused the row.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+    }
+}
+
+/// Names the action of a statement that failed.
+pub trait Doing<T> {
+    fn doing(self, action: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> Doing<T> for Result<T, sqlx::Error> {
+    fn doing(self, action: &'static str) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            failures::count(action);
+            StoreError { action, source }
+        })
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Arc::new(error).into()
+    }
+}
+
+/// A failure that several requests share.
+impl From<Arc<StoreError>> for ApiError {
+    fn from(error: Arc<StoreError>) -> Self {
+        let api_error = if error.is_unavailable() {
+            Self::new(ErrorCode::BRK3003, "the database does not answer, or is too busy").retry_after(1)
+        } else if error.is_unwritable() {
+            Self::unreadable("a text contains a NUL character")
+        } else {
+            Self::new(ErrorCode::BRK9001, "the broker failed to process the request")
+        };
+        api_error.because_shared(error)
+    }
+}
