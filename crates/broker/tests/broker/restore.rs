@@ -16,7 +16,7 @@ use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, eventually};
+use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
