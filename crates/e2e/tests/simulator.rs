@@ -121,7 +121,7 @@ impl Real {
         Ok(())
     }
 
-    /// That a definition ends is marked by a controller and heard of by whoever serves its kind, both a little later.
+    /// Waits until a controller has marked a definition as terminating and the API server has stopped serving its kind.
     async fn known_to_end(&self, definition: &Key) -> Result<()> {
         let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
         let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
@@ -208,10 +208,10 @@ async fn the_simulated_server_forbids_as_the_real_one_does() -> Result<()> {
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
         Api::namespaced(admin.admin.clone(), &home);
     accounts.create(&PostParams::default(), &account).await?;
-    let nobody = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
-    nobody.let_write(true);
+    let unprivileged = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
+    unprivileged.let_write(true);
     let item = Item::new(&format!("/ConfigMap/{home}/one"), 1);
-    let truth = as_itself(&nobody)?.apply(&item.wanted(), None, &stamp()).await;
+    let truth = as_itself(&unprivileged)?.apply(&item.wanted(), None, &stamp()).await;
     let mut server = Server::new(Timestamp::now());
     server.forbidden.insert(brokkr_agent::resource::KindName::of(&item.key));
     let pretended = server.apply(&item.wanted(), None, &stamp());

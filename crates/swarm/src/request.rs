@@ -67,7 +67,7 @@ impl Write {
     }
 
     /// Returns the same write with another key.
-    pub fn anew(&self) -> Self {
+    pub fn with_new_key(&self) -> Self {
         Self { key: Uuid::new_v4(), ..self.clone() }
     }
 }

@@ -137,7 +137,7 @@ impl Agent {
         let write = Write::reports(&batch);
         self.receipt(&write, &batch).await?;
         if self.random.chance(self.shared.config.failures.report_twice) {
-            self.receipt(&write.anew(), &batch).await?;
+            self.receipt(&write.with_new_key(), &batch).await?;
         }
         self.due = None;
         Ok(())

@@ -1,4 +1,4 @@
-//! The bad day, typed as people type it: something fails, one asks why, goes back, and it stays so. And watching.
+//! A bad day at the command line: a version fails, `why` explains it, a rollback reverts it and stays. Also watch mode.
 
 use std::collections::BTreeSet;
 
