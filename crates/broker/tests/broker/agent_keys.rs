@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, RegisteredAgent, RotatedKey, SessionVerdict};
-use brokkr_api::protocol::header;
+use brokkr_api::protocol::{Capabilities, header};
 use brokkr_api::tokens::JoinToken;
 use brokkr_testkit::eventually;
 use reqwest::Method;
@@ -66,6 +66,28 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     })
     .await?;
     second.stop().await;
+    Ok(())
+}
+
+/// Nothing new is sent to a peer that did not announce it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({})).await?;
+    house.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?.error_for_status()?;
+    eventually(Duration::from_secs(10), "an agent that announced it to be asked", async || {
+        agent.poll().await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
+    })
+    .await?;
+    for announced in ["", "time-travel", "reason-details"] {
+        let name = http::HeaderName::from_static(header::CAPABILITIES);
+        let only = http::HeaderMap::from_iter([(name, http::HeaderValue::from_static(announced))]);
+        let request = agent.poll_request().headers(only);
+        let polled = house::polled(request).await?;
+        assert_eq!(polled.headers.get(header::WANTS), None, "{announced}");
+        // The broker announces its own in turn.
+        assert_eq!(polled.headers[header::CAPABILITIES], Capabilities::own().to_string().as_str());
+    }
     Ok(())
 }
 

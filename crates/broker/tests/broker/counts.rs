@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::page::Page;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{ObjectNote, Report, ReportReceipt, Transition};
 use brokkr_api::status::{ErrorGroup, StackSummary};
 use brokkr_api::{SequenceId, StackId};

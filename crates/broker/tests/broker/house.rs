@@ -12,7 +12,8 @@ use brokkr_api::agents::{OpenedSession, RegisteredAgent, SessionVerdict};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::protocol::{Capabilities, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::tokens::{JoinToken, Role};
@@ -327,6 +328,7 @@ impl Agent {
             .request(Method::GET, &self.path("target-state"))
             .header("accept", ENVELOPE_MEDIA_TYPE)
             .header(header::PROTOCOL, "1")
+            .header(header::CAPABILITIES, Capabilities::own().to_string())
             .header(header::SESSION, self.session.to_string())
             .header(header::HOLDS, holds_digest(self.holds.iter().copied()).to_string())
     }

@@ -3,9 +3,11 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{Message, ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, ObjectNote, ReportReceipt, Transition};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::{EventId, SequenceId};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::house::{House, YAML, read};
@@ -172,4 +174,39 @@ fn contested(sequence_id: SequenceId, reason: &str) -> Condition {
         sequence_id,
         since: jiff::Timestamp::UNIX_EPOCH,
     }
+}
+
+/// What a newer agent says is stored and shown as it is; a word that is no word is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown() -> Result<()> {
+    let house = House::open().await?;
+    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = house.submit("web", YAML).await?;
+    let newer = Transition::Other("suspended".into());
+    let report = agent.report(stack.id, object.sequence_id, newer.clone(), 1_800_000_010);
+    let mut planted = json!(report);
+    planted["reason"] = json!("MoonPhase");
+    planted["details"] = json!({ "phase": 3 });
+    planted["message"] = json!("the moon is full");
+    planted["conditions"] = json!([{
+        "kind": "Suspended", "status": "Perhaps", "reason": "MoonPhase", "message": "until dawn",
+        "sequence_id": object.sequence_id, "since": "2026-01-01T00:00:00Z",
+    }]);
+    let long = agent.report(stack.id, object.sequence_id, Transition::Other("x".repeat(65)), 1_800_000_011);
+    let body = json!({ "reports": [planted, long] });
+    let response = agent.caller().send(Method::POST, &agent.path("reports"), &body).await?;
+    let receipt: ReportReceipt = read(response).await?;
+    assert_eq!((receipt.accepted, receipt.refused), (vec![report.id], vec![long.id]));
+
+    let page: Page<StackStatus> = house.admin.get_json("stacks/web/status").await?;
+    let status = page.items.first().context("a row")?;
+    assert_eq!((status.state, status.message.to_string().as_str()), (State::Unknown, "the moon is full"));
+    assert_eq!(status.reason, Reason::Other("MoonPhase".into()));
+    let condition = status.conditions.first().context("the condition")?;
+    assert_eq!(condition.kind, ConditionKind::Other("Suspended".into()));
+    assert_eq!(condition.status, ConditionStatus::Unknown);
+    let events: Page<Event> = house.admin.get_json("events").await?;
+    assert_eq!(events.items.first().map(|event| &event.transition), Some(&newer));
+    Ok(())
 }

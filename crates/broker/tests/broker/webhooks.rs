@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
 use brokkr_api::page::Page;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_testkit::{Attempt, Postgres, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
-use strum::IntoEnumIterator as _;
 
 use crate::house::{House, YAML, read, refused, serve_all};
 use receiver::{Answer, Receiver, SOON, Trust};

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{ObjectNote, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{StackStatus, State};
@@ -224,4 +225,13 @@ async fn the_status_of_a_stack_is_listed_by_state_and_by_label_page_by_page() ->
     assert!(all("&state=failed").await?.is_empty());
     assert_eq!(all("&state=pending").await?.len(), 9);
     Ok(())
+}
+
+fn deployment() -> ObjectRef {
+    ObjectRef {
+        group: "apps".into(),
+        kind: "Deployment".into(),
+        namespace: Some("shop".into()),
+        name: "web".into(),
+    }
 }

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::StackId;
 use brokkr_api::objects::DeploymentObject;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
 use brokkr_api::stacks::Stack;
 use serde_json::{Value, from_value, json};
