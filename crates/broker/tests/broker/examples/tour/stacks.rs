@@ -9,7 +9,7 @@ use brokkr_api::stacks::Stack;
 use serde_json::{Value, from_value, json};
 
 use super::{Tour, manifest, submission, submit};
-use crate::house::{Agent, Caller};
+use crate::harness::{Agent, Caller};
 use crate::streams::Reader;
 
 pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Result<StackId> {
