@@ -15,12 +15,21 @@ use crate::request::Write;
 use crate::wire::RequestError;
 
 /// Error messages of clusters, which name an object: the broker has to group them.
-const REASONS: [(&str, &str); 4] = [
-    ("FieldImmutable", "Deployment shop/web-{}: spec.selector: field is immutable"),
-    ("Forbidden", "ConfigMap shop/settings-{}: this account may not create it"),
-    ("AdmissionDenied", "Pod shop/web-{}: denied by the policy no-latest-tag"),
-    ("QuotaExceeded", "Pod shop/web-{}: exceeded quota: compute"),
-];
+fn failure(number: u64, object: impl std::fmt::Display) -> (Reason, Message) {
+    let reason = match number % 4 {
+        0 => Reason::Immutable { fields: vec!["spec.selector".into()] },
+        1 => Reason::Forbidden {
+            account: None,
+            verbs: vec!["create".into()],
+            resource: Some("configmaps".into()),
+            namespace: Some("shop".into()),
+        },
+        2 => Reason::WebhookDenied { webhook: Some("no-latest-tag".into()) },
+        _ => Reason::QuotaExceeded { quota: Some("compute".into()) },
+    };
+    let message = Message::new(format!("Pod shop/web-{object}: {}", reason.sentence()));
+    (reason, message)
+}
 
 impl Agent {
     pub(crate) async fn work(&mut self, envelope: &Envelope) -> Result<(), RequestError> {
@@ -90,10 +99,9 @@ impl Agent {
         Counters::one(&self.shared.counters.delivered);
         if self.random.chance(self.shared.config.failures.apply) {
             Counters::one(&self.shared.counters.failed);
-            let (reason, message) = REASONS[(self.random.next() % REASONS.len() as u64) as usize];
+            let (reason, message) = failure(self.random.next(), self.number);
             let failed = self.said(target, Transition::Failed, now, verified);
-            let message = message.replace("{}", &self.number.to_string());
-            return vec![Report { reason: reason.into(), message, ..failed }];
+            return vec![Report { reason, message, ..failed }];
         }
         let applied = Hops { applied: Some(now), pruned: Some(now), ..verified };
         let healthy = Hops { healthy: Some(now), ..applied };
@@ -111,8 +119,8 @@ impl Agent {
             transition,
             at,
             hops,
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             objects: Vec::new(),
             conditions: Vec::new(),
             dropped: 0,

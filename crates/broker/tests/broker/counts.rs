@@ -178,16 +178,16 @@ async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<(
     }
     for (number, agent) in agents.iter().enumerate().take(3) {
         let mut failed = agent.report(stack.id, object.sequence_id, Transition::Failed, 1_700_000_000);
-        failed.message = "1 object was refused".to_owned();
+        failed.message = "1 object was refused".into();
         failed.objects = vec![ObjectNote {
-            object: "Deployment shop/web".to_owned(),
-            reason: "FieldImmutable".to_owned(),
-            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable"),
+            object: ObjectRef { kind: "Deployment".into(), name: format!("web-{number}"), ..ObjectRef::default() },
+            reason: Reason::Immutable { fields: vec!["spec.selector".into()] },
+            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable").into(),
         }];
         agent.send_reports(&[failed]).await?;
     }
     let mut degraded = agents[3].report(stack.id, object.sequence_id, Transition::Degraded, 1_700_000_000);
-    (degraded.reason, degraded.message) = ("ImagePullBackOff".into(), "cannot pull web:17".into());
+    (degraded.reason, degraded.message) = (Reason::ImagePullBackOff, "cannot pull web:17".into());
     agents[3].send_reports(&[degraded]).await?;
     let healthy = agents[4].report(stack.id, object.sequence_id, Transition::Healthy, 1_700_000_000);
     agents[4].send_reports(&[healthy]).await?;
@@ -208,14 +208,15 @@ async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<(
     for path in ["errors", "stacks/web/errors"] {
         let first: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1")).await?;
         let group = first.items.first().context("a group")?;
-        assert_eq!((group.count, group.stacks, group.reason.as_str()), (3, 1, "FieldImmutable"));
-        assert_eq!(group.message, "Deployment.apps … is invalid: spec.selector is immutable");
+        assert_eq!((group.count, group.stacks, group.reason.code()), (3, 1, "Immutable"));
+        assert_eq!(group.reason, Reason::Immutable { fields: vec!["spec.selector".into()] });
+        assert_eq!(group.message, group.reason.message());
         assert_eq!(group.examples.len(), 3);
         assert_eq!(group.examples[0].agent_name, "shop-1");
         let after = first.next.context("there is more")?;
         let rest: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1&after={after}")).await?;
         assert_eq!(
-            (rest.items[0].count, rest.items[0].reason.as_str(), rest.next),
+            (rest.items[0].count, rest.items[0].reason.code(), rest.next),
             (1, "ImagePullBackOff", None)
         );
     }

@@ -1,4 +1,4 @@
-//! The database goes away and comes back.
+//! The database becomes unavailable and returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::house::{House, YAML, refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<()> {
+async fn polls_are_answered_without_the_database_and_writes_are_refused() -> Result<()> {
     let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
     let house = House::open_on(Arc::clone(&postgres)).await?;
     let agent = house.agent("shop-1", json!({})).await?;

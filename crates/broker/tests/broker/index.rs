@@ -1,5 +1,5 @@
-//! The index of a replica: it wakes whom a change concerns and nobody else, it is what the database holds, and two
-//! replicas are of one mind within a second.
+//! The index of a replica: it wakes exactly the affected agents, it matches the database, and two replicas agree within
+//! a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::house::{House, YAML, polled};
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()> {
+async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
     let house = House::open().await?;
     let mut agents = Vec::new();
     for (name, env) in [("shop-1", "prod"), ("shop-2", "prod"), ("shop-3", "test"), ("shop-4", "test")] {
@@ -65,7 +65,7 @@ async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> Result<()> {
+async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Result<()> {
     let house = House::open().await?;
     let mut agent = house.agent("shop-1", json!({ "env": "prod", "a-longer-key": "x", "b": "" })).await?;
     let unlike = house.agent("shop-2", json!({})).await?;
@@ -159,7 +159,7 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_are_of_one_mind_within_a_second() -> Result<()> {
+async fn two_replicas_agree_within_a_second() -> Result<()> {
     let house = House::open().await?;
     let other = house.replica().await?;
     let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;

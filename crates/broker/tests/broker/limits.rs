@@ -1,4 +1,4 @@
-//! How often, and how much: rate limits and quotas.
+//! Rate limits and quotas.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::house::{Caller, House, Key, YAML, refused, register};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
+async fn an_address_that_guesses_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;
     let guess = Caller::new(house.server.address, Some("brk_wrong".to_owned()));
@@ -45,7 +45,7 @@ async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_has_no_more_than_it_may_have_and_is_told_what_it_uses() -> Result<()> {
+async fn a_project_cannot_exceed_its_quotas_and_sees_its_usage() -> Result<()> {
     let house = House::open().await?;
     let shop = house.project("shop", Role::Owner).await?;
     let allow = async |quotas: serde_json::Value| -> Result<()> {

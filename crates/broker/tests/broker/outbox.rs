@@ -1,4 +1,4 @@
-//! The outbox tail loses nothing, and a naive cursor does: in the same run, on the same rows.
+//! The outbox tail loses nothing; a naive cursor, in the same run and on the same rows, does.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::house::{House, YAML};
 const WRITERS: usize = 16;
 const EACH: usize = 150;
 
-/// Reads as the tail does: up to the horizon, and no further.
+/// Reads like the tail: up to the horizon.
 async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut seen = Vec::new();
     let mut cursor = 0;
@@ -50,7 +50,7 @@ async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     }
 }
 
-/// Reads as one would at first: on from the last id seen.
+/// Reads naively: from the last id on.
 async fn naive(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut seen = Vec::new();
     let mut cursor = 0i64;
@@ -218,8 +218,8 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     Ok(())
 }
 
-/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a transaction
-/// that writes would hold up every test on this server.
+/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a write
+/// transaction would delay every test on this server.
 async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
     let text =
         |parts: &[&str]| parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect::<Vec<u8>>();
@@ -240,7 +240,7 @@ async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_request_was_cut_in_two_is_ended_and_nobody_else() -> Result<()> {
+async fn an_abandoned_session_is_terminated_and_no_other() -> Result<()> {
     let postgres = Postgres::shared().await?;
     let house = House::open().await?;
     let pool = &house.server.broker.pool;

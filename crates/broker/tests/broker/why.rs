@@ -47,16 +47,16 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_told() -> 
     let now = Timestamp::now().as_second();
     let mut failed = agent.report(stack.id, object.sequence_id, Transition::Failed, now);
     (failed.hops.fetched, failed.hops.verified) = (Some(Timestamp::now()), Some(Timestamp::now()));
-    failed.message = "1 object was refused".to_owned();
+    failed.message = "1 object was refused".into();
     failed.objects = vec![ObjectNote {
-        object: "Deployment shop/web".to_owned(),
-        reason: "FieldImmutable".to_owned(),
-        message: "spec.selector is immutable".to_owned(),
+        object: deployment(),
+        reason: Reason::Other("MoonPhase".into()),
+        message: "the moon is full".into(),
     }];
     agent.send_reports(&[failed]).await?;
     let why = asked(&house, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Applied, Cause::Failed)));
-    assert_eq!(why.evidence[0], "Deployment shop/web: FieldImmutable: spec.selector is immutable");
+    assert_eq!(why.evidence[0], "Deployment shop/web: MoonPhase: the moon is full");
 
     let degraded = agent.report(stack.id, object.sequence_id, Transition::Degraded, now + 1);
     agent.send_reports(&[degraded]).await?;

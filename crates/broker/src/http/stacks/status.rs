@@ -127,7 +127,7 @@ pub struct StatusRow {
 }
 
 /// Where rows come from, by agent name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum RowSource {
     /// Agents with this last transition: no others can be in the requested state.
     Reported(Transition),
@@ -145,7 +145,9 @@ impl RowSource {
             Some(StackState::Degraded) => Some(Transition::Degraded),
             Some(StackState::Failed) => Some(Transition::Failed),
             Some(StackState::Blocked) => Some(Transition::Blocked),
-            Some(StackState::Pending | StackState::Removing | StackState::Removed) | None => None,
+            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown) | None => {
+                None
+            }
         };
         if let Some(transition) = reported {
             return Ok(Self::Reported(transition));
@@ -156,7 +158,7 @@ impl RowSource {
     }
 
     async fn rows(
-        self,
+        &self,
         broker: &Broker,
         stack: &Stack,
         after: Option<&str>,
@@ -208,7 +210,7 @@ pub fn status(
     report: Option<LastReport>,
 ) -> StackStatus {
     let wanted = known.wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
-    let reported = report.as_ref().map(|report| (report.sequence_id, report.transition));
+    let reported = report.as_ref().map(|report| (report.sequence_id, &report.transition));
     let state = state(wanted, reported);
     let mut status = StackStatus {
         project: stack.project.clone(),
@@ -221,8 +223,8 @@ pub fn status(
         state,
         ready: 0,
         total: 0,
-        reason: String::new(),
-        message: String::new(),
+        reason: Reason::None,
+        message: Message::default(),
         objects: Vec::new(),
         conditions: Vec::new(),
         hops: Hops::default(),
@@ -244,8 +246,8 @@ pub fn status(
         status.hops.released.get_or_insert(wanted.released_at);
     }
     if !known.active && !about_wanted {
-        "AgentInactive".clone_into(&mut status.reason);
-        "the agent is INACTIVE and gets no deployment objects".clone_into(&mut status.message);
+        status.reason = Reason::AgentInactive;
+        status.message = status.reason.message();
     }
     status
 }

@@ -61,8 +61,8 @@ async fn deliver(
     healthy.conditions = vec![Condition {
         kind: ConditionKind::Ready,
         status: ConditionStatus::True,
-        reason: "AllReady".to_owned(),
-        message: String::new(),
+        reason: Reason::Ready,
+        message: "2/2 resources ready".into(),
         sequence_id: object.sequence_id,
         since: healthy.at,
     }];
@@ -76,12 +76,17 @@ async fn tell(agent: &Agent, report: Report) -> Result<()> {
 }
 
 fn failure(mut report: Report) -> Report {
-    report.reason = "ImagePullBackOff".to_owned();
+    report.reason = Reason::ImagePullBackOff;
     report.message = "Deployment shop/web: 0/3 replicas ready".to_owned();
     report.objects = vec![ObjectNote {
-        object: "Deployment shop/web".to_owned(),
-        reason: "ImagePullBackOff".to_owned(),
-        message: "cannot pull shop/web:1.5.0: not found".to_owned(),
+        object: ObjectRef {
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            namespace: Some("shop".into()),
+            name: "web".into(),
+        },
+        reason: Reason::ImagePullBackOff,
+        message: "cannot pull shop/web:1.5.0: not found".into(),
     }];
     (report.ready, report.total) = (0, 1);
     report
