@@ -104,7 +104,7 @@ pub async fn stack_status(
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
     let read = |after: Option<String>, chunk| {
-        let (broker, stack) = (&broker, &stack);
+        let (broker, stack, source) = (&broker, &stack, &source);
         async move { source.rows(broker, stack, after.as_deref(), chunk).await }
     };
     let page = filtered_page(
@@ -145,9 +145,8 @@ impl RowSource {
             Some(StackState::Degraded) => Some(Transition::Degraded),
             Some(StackState::Failed) => Some(Transition::Failed),
             Some(StackState::Blocked) => Some(Transition::Blocked),
-            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown) | None => {
-                None
-            }
+            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown)
+            | None => None,
         };
         if let Some(transition) = reported {
             return Ok(Self::Reported(transition));
