@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
