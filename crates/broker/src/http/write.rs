@@ -51,7 +51,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 pub enum ResultStorage {
     Plain,
     /// Encrypted with the idempotency key, of which only a hash is stored: for results that contain a secret.
-    Sealed,
+    Encrypted,
 }
 
 /// Runs `work` in the transaction of a change. A repeated request is not run again: it gets its first result.

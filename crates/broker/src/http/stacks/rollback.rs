@@ -78,6 +78,9 @@ pub async fn roll_back(
             resources: back.object.resources,
             content: &back.content,
             submitted_by: &token.name,
+            // A reason that is not a valid message is stored with the bar only.
+            provenance: Provenance::new(Some(&request.reason), back.object.commit.as_deref())
+                .unwrap_or_default(),
         };
         write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
         let object = publish(&mut write, &locked, &new).await?;

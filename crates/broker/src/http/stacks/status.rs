@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
@@ -104,7 +105,7 @@ pub async fn stack_status(
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
     let read = |after: Option<String>, chunk| {
-        let (broker, stack) = (&broker, &stack);
+        let (broker, stack, source) = (&broker, &stack, &source);
         async move { source.rows(broker, stack, after.as_deref(), chunk).await }
     };
     let page = filtered_page(
@@ -145,9 +146,8 @@ impl RowSource {
             Some(StackState::Degraded) => Some(Transition::Degraded),
             Some(StackState::Failed) => Some(Transition::Failed),
             Some(StackState::Blocked) => Some(Transition::Blocked),
-            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown) | None => {
-                None
-            }
+            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown)
+            | None => None,
         };
         if let Some(transition) = reported {
             return Ok(Self::Reported(transition));
