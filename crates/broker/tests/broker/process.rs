@@ -119,7 +119,7 @@ async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Res
     .await?;
     let kept = format!("default:2:{}", head().await?.hash);
     let verified = broker(&harness.database, &["audit", "verify", "--anchor", &kept]).await?.ok()?;
-    assert!(verified.stdout.starts_with("default: 2 links hold"), "{}", verified.stdout);
+    assert!(verified.stdout.starts_with("default: 2 links valid"), "{}", verified.stdout);
     // Everything rewritten, chain and all, is told only by what was kept elsewhere.
     let other = format!("default:2:{}", "0".repeat(64));
     let rewritten = broker(&harness.database, &["audit", "verify", "--anchor", &other]).await?;
