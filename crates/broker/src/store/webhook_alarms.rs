@@ -1,4 +1,4 @@
-//! Troubles of stacks on agents that are suspected, or were told. A kind without a row is quiet.
+//! Alarms of stacks on agents that are pending or announced. An alarm without a row is quiet.
 
 use std::collections::HashMap;
 use std::time::Duration;
