@@ -75,7 +75,9 @@ fn trim(report: &mut Report) {
         note.message = note.message.clipped(LONGEST_TEXT);
     }
     report.conditions.truncate(CONDITIONS);
-    report.conditions.retain(|condition| !matches!(&condition.kind, ConditionKind::Other(word) if !fits(word)));
+    report
+        .conditions
+        .retain(|condition| !matches!(&condition.kind, ConditionKind::Other(word) if !fits(word)));
     for condition in &mut report.conditions {
         trim_reason(&mut condition.reason);
         condition.message = condition.message.clipped(LONGEST_TEXT);

@@ -167,7 +167,12 @@ fn delivering(
     objects(report, evidence);
     let fight = condition(report, ConditionKind::Contested, ConditionStatus::True);
     let changed = condition(report, ConditionKind::Drifted, ConditionStatus::True);
-    evidence.extend(fight.into_iter().chain(changed).map(|condition| format!("{}: {}", condition.kind, condition.message)));
+    evidence.extend(
+        fight
+            .into_iter()
+            .chain(changed)
+            .map(|condition| format!("{}: {}", condition.kind, condition.message)),
+    );
     let waits = condition(report, ConditionKind::PrunePending, ConditionStatus::True);
     match &report.transition {
         Transition::Failed => {
@@ -223,7 +228,12 @@ fn condition(report: &LastReport, kind: ConditionKind, status: ConditionStatus) 
 }
 
 fn text(report: &LastReport, otherwise: &str) -> Message {
-    report.message.clone().or(|| report.reason.message()).or(|| Message::new(report.reason.code())).or(|| otherwise.into())
+    report
+        .message
+        .clone()
+        .or(|| report.reason.message())
+        .or(|| Message::new(report.reason.code()))
+        .or(|| otherwise.into())
 }
 
 fn objects(report: &LastReport, evidence: &mut Vec<String>) {

@@ -208,8 +208,7 @@ fn alert(
     };
     // The message of a resolved alarm shows the failure, not the report that ended it.
     let over = matches!(notice, Notice::Resolved(_));
-    let reason =
-        if over || episode.cause == Trouble::Repaired { Reason::None } else { kept.reason.clone() };
+    let reason = if over || episode.cause == Trouble::Repaired { Reason::None } else { kept.reason.clone() };
     Happening {
         agent: Some(agent.clone()),
         reason,

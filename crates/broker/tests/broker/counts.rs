@@ -180,9 +180,14 @@ async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<(
         let mut failed = agent.report(stack.id, object.sequence_id, Transition::Failed, 1_700_000_000);
         failed.message = "1 object was refused".into();
         failed.objects = vec![ObjectNote {
-            object: ObjectRef { kind: "Deployment".into(), name: format!("web-{number}"), ..ObjectRef::default() },
+            object: ObjectRef {
+                kind: "Deployment".into(),
+                name: format!("web-{number}"),
+                ..ObjectRef::default()
+            },
             reason: Reason::Immutable { fields: vec!["spec.selector".into()] },
-            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable").into(),
+            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable")
+                .into(),
         }];
         agent.send_reports(&[failed]).await?;
     }

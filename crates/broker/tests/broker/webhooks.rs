@@ -96,7 +96,8 @@ async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() ->
 async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported() -> Result<()> {
     let trust = Trust::new()?;
     let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
-    let outcomes: Vec<String> = Transition::KNOWN.iter().map(|transition| format!("stack.{transition}")).collect();
+    let outcomes: Vec<String> =
+        Transition::KNOWN.iter().map(|transition| format!("stack.{transition}")).collect();
     create(&house, "all", &receiver, json!({ "events": outcomes, "agent_selector": "env=prod" })).await?;
     let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
     let other = house.agent("shop-2", json!({ "env": "test" })).await?;

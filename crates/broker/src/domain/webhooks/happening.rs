@@ -108,7 +108,9 @@ impl Happening {
         if !self.reason.is_none() {
             say("reason", self.reason.code().into());
         }
-        if let Some(details) = self.reason.details().filter(|details| details.to_string().len() <= LONGEST_DETAILS) {
+        if let Some(details) =
+            self.reason.details().filter(|details| details.to_string().len() <= LONGEST_DETAILS)
+        {
             say("details", details);
         }
         if !self.message.is_empty() {

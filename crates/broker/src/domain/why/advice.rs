@@ -122,7 +122,10 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
             format!("create the namespace {name}, or add it to the stack: the agent continues automatically"),
             Some(format!("kubectl create namespace {name}")),
         ),
-        None => ("wait until the namespace is gone or exists again: the agent continues automatically".to_owned(), None),
+        None => (
+            "wait until the namespace is gone or exists again: the agent continues automatically".to_owned(),
+            None,
+        ),
     }
 }
 
@@ -137,19 +140,23 @@ fn forbidden(report: Option<&LastReport>) -> String {
     let (account, resource) = found.unwrap_or_default();
     let account = account.and_then(|account| account.strip_prefix("system:serviceaccount:"));
     if let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) {
-        return format!("grant the account {namespace}/{name} that permission in the cluster: the agent retries automatically");
+        return format!(
+            "grant the account {namespace}/{name} that permission in the cluster: the agent retries automatically"
+        );
     }
     match resource.filter(|resource| is_plain(resource) && resource.contains('.')) {
         Some(resource) => format!(
             "grant the permission: run brokkr-agent install again with the same flags and --kind {resource}; the agent \
              retries automatically"
         ),
-        None => "grant the agent's role that permission in the cluster: the agent retries automatically".to_owned(),
+        None => "grant the agent's role that permission in the cluster: the agent retries automatically"
+            .to_owned(),
     }
 }
 
 fn contested(report: Option<&LastReport>) -> String {
-    let contest = report.and_then(|report| condition(report, ConditionKind::Contested, ConditionStatus::True));
+    let contest =
+        report.and_then(|report| condition(report, ConditionKind::Contested, ConditionStatus::True));
     let field = contest.and_then(|contest| match &contest.reason {
         Reason::Contested { fields, .. } => fields.first().map(|field| field.trim_start_matches('.')),
         _ => None,
@@ -209,7 +216,10 @@ pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectG
 }
 
 fn is_plain_object(object: &ObjectRef) -> bool {
-    [Some(&object.kind), object.namespace.as_ref(), Some(&object.name)].into_iter().flatten().all(|word| is_plain(word))
+    [Some(&object.kind), object.namespace.as_ref(), Some(&object.name)]
+        .into_iter()
+        .flatten()
+        .all(|word| is_plain(word))
 }
 
 /// Whether no shell reads the word as anything else.

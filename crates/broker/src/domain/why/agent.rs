@@ -80,8 +80,7 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &AgentContact) -> Option<Broken> 
     }
     if let Some(refused) = seen.refused_instead() {
         let message = format!("requests of the agent {name} are refused: {}", refused.because);
-        let next =
-            "give the agent a new key; it keeps its name, labels and targets";
+        let next = "give the agent a new key; it keeps its name, labels and targets";
         let command = format!("brokkr agent join {name} --rejoin");
         return broken(Cause::AgentRefused, message, next, Some(command));
     }

@@ -28,7 +28,9 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
         reason if reason.is_image_pull() => Cause::ImageNotPulled,
         Reason::CrashLoopBackOff | Reason::OOMKilled | Reason::Error => Cause::CrashLoop,
         Reason::Unschedulable | Reason::VolumeClaimPending => Cause::Unschedulable,
-        Reason::NotCovered(_) | Reason::NoAccount { .. } | Reason::AccountNotAllowed { .. } => Cause::NotGranted,
+        Reason::NotCovered(_) | Reason::NoAccount { .. } | Reason::AccountNotAllowed { .. } => {
+            Cause::NotGranted
+        }
         Reason::PruneNeedsApproval { .. } => Cause::AwaitsApproval,
         Reason::Finalizer { .. } => Cause::Finalizer,
         _ => return None,

@@ -145,9 +145,8 @@ impl RowSource {
             Some(StackState::Degraded) => Some(Transition::Degraded),
             Some(StackState::Failed) => Some(Transition::Failed),
             Some(StackState::Blocked) => Some(Transition::Blocked),
-            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown) | None => {
-                None
-            }
+            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown)
+            | None => None,
         };
         if let Some(transition) = reported {
             return Ok(Self::Reported(transition));

@@ -57,7 +57,8 @@ pub async fn stack_why(
         explained.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
         && let Some(report) = report
     {
-        broken.command = widened_grant(report, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
+        broken.command =
+            widened_grant(report, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
     }
     Ok(Json(explained))
 }
