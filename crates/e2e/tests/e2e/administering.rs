@@ -93,7 +93,7 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     .await?;
     let troubles = [
         ("tokens", "expires: ci in"),
-        ("deletions", "agents still hold web since"),
+        ("deletions", "agents still have web since"),
         ("webhooks", "ops has 1 dead"),
     ];
     finds(&fleet, &[], 0, |troubled| {
