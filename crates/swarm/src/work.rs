@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use brokkr_api::envelope::{Envelope, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, ReportReceipt, Transition};
 use brokkr_api::{EventId, SequenceId};
 use jiff::Timestamp;

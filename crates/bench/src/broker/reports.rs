@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use brokkr_swarm::{Endpoint, Identity, Transport, Write};

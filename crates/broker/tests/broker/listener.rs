@@ -13,14 +13,14 @@ use brokkr_testkit::tls::Authority;
 
 use brokkr_api::tokens::Role;
 
-use crate::house::{House, serve_with, token};
+use crate::harness::{Harness, serve_with, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let (authority, scratch) = (Authority::new("test")?, Scratch::new("tls")?);
     let identity = authority.server(&scratch, "broker", &[])?;
-    let server = serve_with(&house.database, Some((identity.certificate, identity.key))).await?;
+    let server = serve_with(&harness.database, Some((identity.certificate, identity.key))).await?;
     let builder = || {
         let trusted = reqwest::Certificate::from_pem(authority.pem().as_bytes());
         trusted.map(|trusted| reqwest::Client::builder().tls_certs_only([trusted]).no_proxy())
@@ -39,8 +39,8 @@ async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_are_closed() -> Result<()> {
-    let house = House::open().await?;
-    let address = house.server.address;
+    let harness = Harness::open().await?;
+    let address = harness.server.address;
     // Silent; the beginning of the HTTP/2 preface; headers that never end.
     let openings: [&[u8]; 3] = [b"", b"P", b"GET /livez HTTP/1.1\r\nhost: a\r\nx: "];
     let closings = openings.map(|bytes| async move {
@@ -62,8 +62,8 @@ async fn idle_connections_are_closed() -> Result<()> {
 /// A peer that sends its next request before the previous response is complete keeps its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fast_peer_keeps_its_connection() -> Result<()> {
-    let house = House::open().await?;
-    let (address, token) = (house.server.address, token(&house.database, Role::Admin).await?);
+    let harness = Harness::open().await?;
+    let (address, token) = (harness.server.address, token(&harness.database, Role::Admin).await?);
     let quick = (0..8).map(|number| {
         let token = token.clone();
         tokio::task::spawn_blocking(move || {
@@ -89,8 +89,8 @@ async fn a_fast_peer_keeps_its_connection() -> Result<()> {
 /// Two requests in one packet are both answered; the second response may be the last.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_one_packet_are_all_answered() -> Result<()> {
-    let house = House::open().await?;
-    let address = house.server.address;
+    let harness = Harness::open().await?;
+    let address = harness.server.address;
     let both = tokio::task::spawn_blocking(move || {
         let mut peer = Peer::connect(address)?;
         peer.stream.write_all(&[ALIVE, ALIVE].concat())?;

@@ -97,7 +97,7 @@ pub async fn roll_back(
 /// Reads the version to roll back to. Uses the connection of the transaction: waiting for a second one could
 /// deadlock.
 async fn earlier(
-    write: &mut Write<'_>,
+    write: &mut Write,
     stack: &LockedStack,
     sequence_id: SequenceId,
 ) -> Result<StoredObject, ApiError> {

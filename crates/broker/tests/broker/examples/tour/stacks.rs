@@ -3,12 +3,13 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::StackId;
 use brokkr_api::objects::DeploymentObject;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
 use brokkr_api::stacks::Stack;
 use serde_json::{Value, from_value, json};
 
 use super::{Tour, manifest, submission, submit};
-use crate::house::{Agent, Caller};
+use crate::harness::{Agent, Caller};
 use crate::streams::Reader;
 
 pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Result<StackId> {
