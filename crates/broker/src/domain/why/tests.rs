@@ -326,7 +326,12 @@ fn g3_what_the_objects_say_comes_first() {
 }
 
 fn object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef { kind: kind.into(), namespace: namespace.map(Into::into), name: name.into(), ..ObjectRef::default() }
+    ObjectRef {
+        kind: kind.into(),
+        namespace: namespace.map(Into::into),
+        name: name.into(),
+        ..ObjectRef::default()
+    }
 }
 
 fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastReport {
@@ -379,7 +384,13 @@ fn g3_what_the_agent_reports_becomes_a_cause_with_its_hop_and_a_command() {
             Cause::Finalizer,
             Some(r#"kubectl -n shop patch configmap a --type=merge -p '{"metadata":{"finalizers":null}}'"#),
         ),
-        (Blocked, approval(), Hop::Pruned, Cause::AwaitsApproval, Some("brokkr stack approve web --expect 60 --agent shop-1")),
+        (
+            Blocked,
+            approval(),
+            Hop::Pruned,
+            Cause::AwaitsApproval,
+            Some("brokkr stack approve web --expect 60 --agent shop-1"),
+        ),
     ];
     for (transition, reason, hop, cause, command) in table {
         let broken = broken(&noted(transition, reason.clone(), object("ConfigMap", Some("shop"), "a")));
@@ -399,9 +410,15 @@ fn a_transition_of_a_newer_agent_is_shown_and_not_interpreted() {
 
 #[test]
 fn an_agent_puts_no_words_into_a_shell() {
-    for (namespace, name) in [("a;reboot", "b"), ("$(id)", "b"), ("-n", "b"), ("shop\nid", "b"), ("shop", "b c")] {
+    for (namespace, name) in
+        [("a;reboot", "b"), ("$(id)", "b"), ("-n", "b"), ("shop\nid", "b"), ("shop", "b c")]
+    {
         let configmap = || object("ConfigMap", Some(namespace), name);
-        assert_eq!(broken(&noted(Transition::Blocked, finalizer(), configmap())).command, None, "{namespace}");
+        assert_eq!(
+            broken(&noted(Transition::Blocked, finalizer(), configmap())).command,
+            None,
+            "{namespace}"
+        );
         let missing = Reason::NamespaceNotFound { namespace: None };
         let command = broken(&noted(Transition::Failed, missing, configmap())).command;
         assert_eq!(command.is_some(), namespace == "shop", "{namespace}");

@@ -14,7 +14,8 @@ use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{
-    Capabilities, ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Session, header,
+    Capabilities, ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION,
+    Session, header,
 };
 use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
