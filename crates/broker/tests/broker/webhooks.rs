@@ -13,7 +13,7 @@ use brokkr_api::page::Page;
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::tokens::Role;
-use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookWithSecret};
+use brokkr_api::webhooks::{self, Delivery, DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_testkit::{Attempt, Postgres, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() ->
     assert_eq!(deleted.kind(), "stack.deleted");
     assert!(deleted.is_signed_with(&made.secret) && deleted.is_signed_with(&second.secret));
     let third = rotate(0).await?;
-    let attempt: Attempt =
+    let attempt: webhooks::Attempt =
         read(harness.admin.send(Method::POST, "webhooks/chat/test", &json!({})).await?).await?;
     assert_eq!((attempt.delivered, attempt.status), (true, Some(204)), "{attempt:?}");
     let ping = receiver.got(3).await?.remove(2);
