@@ -47,7 +47,7 @@ async fn deliveries(harness: &Harness, webhook: &str) -> Result<Vec<Delivery>> {
 async fn newest(harness: &Harness, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
     eventually(SOON, "a message to the webhook", async || match deliveries(harness, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if desired(&newest) => Attempt::Done(newest),
+            Some(newest) if wanted(&newest) => Attempt::Done(newest),
             other => Attempt::NotYet(format!("{other:?}")),
         },
         Err(error) => Attempt::NotYet(format!("{error:#}")),
