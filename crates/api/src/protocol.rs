@@ -58,7 +58,8 @@ impl FromIterator<Capability> for Capabilities {
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Capability::iter().filter(|capability| self.has(*capability)).map(|name| name.to_string());
+        let names =
+            Capability::iter().filter(|capability| self.has(*capability)).map(|name| name.to_string());
         f.write_str(&names.collect::<Vec<_>>().join(","))
     }
 }

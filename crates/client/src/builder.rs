@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use brokkr_api::protocol::Capabilities;
 use brokkr_api::Position;
+use brokkr_api::protocol::Capabilities;
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 use jiff::SignedDuration;

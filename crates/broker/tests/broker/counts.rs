@@ -47,14 +47,14 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
         Transition::Removed,
     ];
     let stack = *stacks.choose(random).expect("stacks");
-    let transition = *transitions.choose(random).expect("transitions");
+    let transition = transitions.choose(random).expect("transitions").clone();
     let second = 1_700_000_000 + random.random_range(0..20);
     let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
-    report.message = format!(
+    report.message = brokkr_api::reason::Message::new(format!(
         "pod {} says {}",
         random.random_range(0..100),
         ["no", "never"].choose(random).expect("words")
-    );
+    ));
     report
 }
 

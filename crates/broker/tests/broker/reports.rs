@@ -108,11 +108,11 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     );
     assert!(marker.sequence_id > newer.sequence_id);
     let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, 1_800_000_020);
-    "a finalizer".clone_into(&mut blocked.message);
+    blocked.message = brokkr_api::reason::Message::new("a finalizer");
     agent.send_reports(&[blocked]).await?;
     assert_eq!(
-        (states().await?[0].state, states().await?[0].message.as_str()),
-        (State::Blocked, "a finalizer")
+        (states().await?[0].state, states().await?[0].message.to_string()),
+        (State::Blocked, "a finalizer".to_owned())
     );
     let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, 1_800_000_030);
     agent.send_reports(&[removed]).await?;

@@ -100,7 +100,11 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
     sqlx::query("COMMIT").execute(&mut late).await?;
     let (_, second) = reader.event().await?;
     let (third_id, third) = reader.event().await?;
-    assert_eq!((second.message.as_str(), third.id), ("late", report(2).id), "in the order of transactions");
+    assert_eq!(
+        (second.message.to_string(), third.id),
+        ("late".to_owned(), report(2).id),
+        "in the order of transactions"
+    );
     drop(reader);
 
     // At another replica, after more has happened than one read takes.

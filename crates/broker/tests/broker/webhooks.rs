@@ -13,7 +13,7 @@ use brokkr_api::page::Page;
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::tokens::Role;
-use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookWithSecret};
+use brokkr_api::webhooks::{self, Delivery, DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_testkit::{Attempt, Postgres, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ async fn deliveries(harness: &Harness, webhook: &str) -> Result<Vec<Delivery>> {
 async fn newest(harness: &Harness, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
     eventually(SOON, "a message to the webhook", async || match deliveries(harness, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if desired(&newest) => Attempt::Done(newest),
+            Some(newest) if wanted(&newest) => Attempt::Done(newest),
             other => Attempt::NotYet(format!("{other:?}")),
         },
         Err(error) => Attempt::NotYet(format!("{error:#}")),
@@ -84,7 +84,7 @@ async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() ->
     assert_eq!(deleted.kind(), "stack.deleted");
     assert!(deleted.is_signed_with(&made.secret) && deleted.is_signed_with(&second.secret));
     let third = rotate(0).await?;
-    let attempt: Attempt =
+    let attempt: webhooks::Attempt =
         read(harness.admin.send(Method::POST, "webhooks/chat/test", &json!({})).await?).await?;
     assert_eq!((attempt.delivered, attempt.status), (true, Some(204)), "{attempt:?}");
     let ping = receiver.got(3).await?.remove(2);

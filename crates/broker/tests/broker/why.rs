@@ -72,11 +72,13 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_told() -> 
     let marker = harness.delete("web").await?;
     assert_eq!(broken(&asked(&harness, "web", "shop-1").await?), Some((Hop::Pruned, Cause::Removing)));
     let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, now + 3);
-    blocked.message = "PersistentVolumeClaim shop/data: finalizer kubernetes.io/pvc-protection".to_owned();
+    blocked.message = brokkr_api::reason::Message::new(
+        "PersistentVolumeClaim shop/data: finalizer kubernetes.io/pvc-protection",
+    );
     agent.send_reports(&[blocked]).await?;
     let why = asked(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Pruned, Cause::Blocked)));
-    assert!(why.broken.context("it is blocked")?.message.contains("finalizer"));
+    assert!(why.broken.context("it is blocked")?.message.to_string().contains("finalizer"));
     let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, now + 4);
     agent.send_reports(&[removed]).await?;
     agent.hold(&[]).await?;
@@ -173,7 +175,7 @@ async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Res
     let ask = async || caller.get_json::<StackWhy>("stacks/web/agents/shop-1/why").await;
     let why = ask().await?;
     assert_eq!(broken(&why), Some((Hop::Fetched, Cause::AgentRefused)));
-    assert!(why.broken.context("it is refused")?.message.ends_with("it signs with another key"));
+    assert!(why.broken.context("it is refused")?.message.to_string().ends_with("it signs with another key"));
     // An agent that was seen a moment ago is well, whoever else comes in its name.
     sqlx::query("UPDATE agents SET last_seen_at = now(), poll_seconds = 30").execute(pool).await?;
     let why = ask().await?;

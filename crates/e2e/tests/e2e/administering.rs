@@ -67,7 +67,7 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     };
     fleet.apply("many", "env=prod", &many(60)).await?;
     fleet.submit("many", "env=prod", &many(1)).await?;
-    finds(&fleet, &[], 0, |checks| checks["prunes"].0 == "look" && checks["prunes"].1.contains("of many"))
+    finds(&fleet, &[], 0, |checks| checks["prunes"].0 == "warning" && checks["prunes"].1.contains("of many"))
         .await?;
 
     // A token that expires, a stack that is deleted while its agent is offline, a message that is not accepted.
@@ -93,13 +93,13 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     .await?;
     let troubles = [
         ("tokens", "expires: ci in"),
-        ("deletions", "agents still hold web since"),
+        ("deletions", "agents still have web since"),
         ("webhooks", "ops has 1 dead"),
     ];
     finds(&fleet, &[], 0, |troubled| {
         troubles.iter().all(|(check, reason)| {
             let (verdict, text) = &troubled[*check];
-            verdict == "look" && text.contains(reason)
+            verdict == "warning" && text.contains(reason)
         })
     })
     .await?;
@@ -110,7 +110,7 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     finds(&fleet, &["--token-file", &file], 0, |seen| {
         let hidden = ["version", "hold", "restore", "tokens", "audit"];
         let is_hidden =
-            |check: &&str| seen[*check].0 == "look" && seen[*check].1.starts_with("you may not ask");
+            |check: &&str| seen[*check].0 == "warning" && seen[*check].1.starts_with("not allowed: ");
         hidden.iter().all(is_hidden) && seen["broker"].0 == "ok"
     })
     .await?;
@@ -119,7 +119,7 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let launch =
         Launch::new("brokkr-broker", program("brokkr-broker")?).args(hold).arg(fleet.database().url());
     run(launch, WAIT_TIMEOUT).await?.ok()?;
-    finds(&fleet, &[], 1, |held| held["hold"].0 == "bad" && held["hold"].1.contains("rehearsal")).await?;
+    finds(&fleet, &[], 1, |held| held["hold"].0 == "failed" && held["hold"].1.contains("rehearsal")).await?;
     Ok(())
 }
 

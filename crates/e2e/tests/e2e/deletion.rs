@@ -92,7 +92,7 @@ async fn c5_a_deletion_that_keeps_resources_removes_only_the_ownership_metadata(
     let before = world.config_map("one").await?.context("what was applied")?;
     let kept = ["stack", "delete", "web", "--yes", "--keep-resources", "--wait"];
     let kept = world.fleet.brokkr(kept).await?.ok()?;
-    assert!(kept.stdout.contains("gone"), "{kept:?}");
+    assert!(kept.stdout.contains("removed"), "{kept:?}");
     let after = world.config_map("one").await?.context("it stays")?;
     assert_eq!((before.metadata.uid, before.data), (after.metadata.uid, after.data));
     let marked = |names: Option<std::collections::BTreeMap<String, String>>| {

@@ -86,9 +86,9 @@ async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Resul
     let space = unique("joined");
     site.fleet.apply("web", "env=prod,region=eu", &namespace_yaml(&space)).await?;
     let second = site.join("other", &[]).await?;
-    assert_eq!(second.code, 6, "one agent lives in a place: {second:?}");
+    assert_eq!(second.code, 6, "one agent per namespace: {second:?}");
     assert!(
-        second.stderr.contains("has an agent already") && second.stderr.contains("--rejoin"),
+        second.stderr.contains("already has an agent") && second.stderr.contains("--rejoin"),
         "{second:?}"
     );
 
@@ -124,11 +124,11 @@ async fn printed_manifests_can_be_applied_elsewhere() -> Result<()> {
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, WAIT_TIMEOUT).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.describe_pods())?;
-    assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
+    assert!(printed.stderr.contains("which is the Pod itself inside a cluster"), "{printed:?}");
     // Without a cluster, the manifests are printed.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
     let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;
     assert!(nowhere.stdout.starts_with("kubectl apply ") && nowhere.stdout.contains("kind: Deployment"));
-    assert!(nowhere.stderr.contains("no cluster can be reached from here"), "{nowhere:?}");
+    assert!(nowhere.stderr.contains("kubectl cannot reach a cluster"), "{nowhere:?}");
     Ok(())
 }

@@ -24,9 +24,9 @@ async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandon
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.agent.kill9();
-    let owed = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
-    let owed = world.fleet.brokkr(owed).await?;
-    assert!(owed.code == 124 && owed.stdout.contains("owed"), "{owed:?}");
+    let pending = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
+    let pending = world.fleet.brokkr(pending).await?;
+    assert!(pending.code == 124 && pending.stdout.contains("pending"), "{pending:?}");
 
     let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
     world.fleet.brokkr(reason).await?.ok()?;

@@ -147,8 +147,8 @@ impl Recorder {
         }
     }
 
-    pub fn served(&self, seen: ServedState) {
-        self.history().seen.push(seen);
+    pub fn served(&self, state: ServedState) {
+        self.history().served.push(state);
     }
 
     pub fn acknowledged(&self) -> usize {

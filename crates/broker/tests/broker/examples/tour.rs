@@ -111,7 +111,7 @@ impl Tour {
 
     /// Returns the report of an agent about a version, with its hops.
     fn report(&self, agent: &Agent, stack: StackId, sequence: SequenceId, transition: Transition) -> Report {
-        let mut report = agent.report(stack, sequence, transition, 0);
+        let mut report = agent.report(stack, sequence, transition.clone(), 0);
         (report.hops.fetched, report.hops.verified) = (Some(self.now()), Some(self.now()));
         if matches!(transition, Transition::Applied | Transition::Healthy) {
             report.hops.applied = Some(self.now());

@@ -22,10 +22,11 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = harness.submit("web", YAML).await?;
     let mut second = 1_800_000_000;
-    let mut report = |transition| {
+    let mut report = |transition: Transition| {
         second += 1;
+        let text = format!("it is {transition}");
         let mut report = agent.report(stack.id, object.sequence_id, transition, second);
-        report.message = format!("it is {transition}");
+        report.message = brokkr_api::reason::Message::new(text);
         report
     };
     // A failure that passes within the grace. In one batch: how fast this test is decides nothing.

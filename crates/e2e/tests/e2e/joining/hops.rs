@@ -39,8 +39,8 @@ async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Re
     let guarded = ForwardProxy::start(ProxyAccess::Password("shop:s3cret".into())).await?;
     let cases = [
         (format!("localhost:{}", unused.number()), "refused"),
-        (closed.address(), "the proxy was asked for a way there, and refused it"),
-        (guarded.address(), "the proxy wants a user and a password"),
+        (closed.address(), "the proxy refused the connection"),
+        (guarded.address(), "the proxy requires a user name and password"),
     ];
     for (address, reason) in &cases {
         let proxy = format!("http://{address}");
@@ -70,7 +70,7 @@ async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_er
     for (days, reason) in [(-3, "certificate not valid yet"), (60, "certificate expired")] {
         node_gives(&site, clock.shifted(days * DAY));
         let there = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(days * DAY);
-        let month = there.strftime("the clock here says %Y-%m-").to_string();
+        let month = there.strftime("the local clock says %Y-%m-").to_string();
         let next = "set the clock of the cluster's nodes; if it is right, renew the broker's certificate";
         site.stops("clock", &[reason, &month, next], &[]).await?;
     }

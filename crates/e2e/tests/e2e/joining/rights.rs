@@ -17,8 +17,7 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     site.cluster.kubectl(["create", "serviceaccount", "jo", "-n", &home]).await?.ok()?;
     let kubeconfig = site.cluster.kubeconfig_for(&home, "jo").await?;
     let bound = format!("--serviceaccount={home}:jo");
-    let asks =
-        "let an administrator of the cluster run this command, or what `brokkr agent join shop --print`";
+    let asks = "ask an administrator of the cluster to run this command, or the output of `brokkr agent join shop --print`";
 
     // The user cannot even see whether an agent is installed.
     let blind = site.join_by(&kubeconfig, "shop", &[]).await?;
@@ -70,8 +69,9 @@ async fn an_agent_without_any_permission_is_detected_and_installing_again_fixes_
     let mut site = Site::without_pods().await?;
     let home = site.namespace.clone();
     let failed = joined_without(&mut site, &["rolebinding", "brokkr-agent", "-n", &home]).await?;
-    let reason =
-        format!("system:serviceaccount:{home}:brokkr-agent may not keep its key in its own namespace");
+    let reason = format!(
+        "system:serviceaccount:{home}:brokkr-agent is not allowed to store its key in its own namespace"
+    );
     let next = "run the command again: its account or roles are not as they were installed";
     assert_explained(&failed, "rights", &[&reason, next]).with_context(|| site.describe_pods())?;
     site.succeeds(&LISTED).await

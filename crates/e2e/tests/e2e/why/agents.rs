@@ -20,7 +20,7 @@ async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=dev", &world.manifest(&[("one", "1")])).await?;
     let explanation = explained(&world.fleet, "1", "web", "not_targeted").await?;
-    ensure!(explanation.evidence.contains("it wants env=dev, the agent has env=prod"), "{explanation:?}");
+    ensure!(explanation.evidence.contains("it requires env=dev, the agent has env=prod"), "{explanation:?}");
     follow(&world, &explanation, "web").await?;
     world.wait_for_value("one", "1").await
 }
@@ -65,7 +65,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
     let away = explained(fleet, "3", "web", "agent_silent").await?;
-    ensure!(away.next.contains("whether the broker can be reached from there"), "{away:?}");
+    ensure!(away.next.contains("whether the broker is reachable from there"), "{away:?}");
     proxy.heal();
     well(fleet, "web").await?;
 
@@ -86,7 +86,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let explanation = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
     ensure!(explanation.contains("--ca-file"), "{explanation}");
     let explanation = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
-    ensure!(explanation.contains("the environment names the proxy 127.0.0.1:9"), "{explanation}");
+    ensure!(explanation.contains("the environment sets the proxy 127.0.0.1:9"), "{explanation}");
     fleet.broker.kill9();
     let explanation = asks(ask, &[], "connect").await?;
     ensure!(explanation.contains(&format!("https://127.0.0.1:{port}: ")), "{explanation}");

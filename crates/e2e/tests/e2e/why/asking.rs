@@ -100,7 +100,7 @@ pub async fn well(fleet: &Fleet, stack: &str) -> Result<Value> {
 }
 
 pub async fn well_in(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
-    eventually(WAIT_TIMEOUT, &format!("{stack} to be as it should be"), async || {
+    eventually(WAIT_TIMEOUT, &format!("{stack} to be in sync"), async || {
         match of_api(fleet, project, stack).await {
             Ok(why) if why["state"] == "healthy" && why["broken"].is_null() => Attempt::Done(why),
             other => Attempt::NotYet(format!("{other:?}")),

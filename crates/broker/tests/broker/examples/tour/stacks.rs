@@ -78,7 +78,7 @@ async fn tell(agent: &Agent, report: Report) -> Result<()> {
 
 fn failure(mut report: Report) -> Report {
     report.reason = Reason::ImagePullBackOff;
-    report.message = "Deployment shop/web: 0/3 replicas ready".to_owned();
+    report.message = brokkr_api::reason::Message::new("Deployment shop/web: 0/3 replicas ready");
     report.objects = vec![ObjectNote {
         object: ObjectRef {
             group: "apps".into(),
