@@ -41,7 +41,7 @@ impl Real {
     async fn of(cluster: &Cluster) -> Result<Self> {
         let admin = cluster.admin().await?;
         let requests = Requests::new(admin.clone(), 4);
-        requests.let_write(true);
+        requests.allow_writes(true);
         let writes = as_itself(&requests)?;
         Ok(Self { admin, requests, writes })
     }
@@ -120,7 +120,7 @@ impl Real {
         Ok(())
     }
 
-    /// That a definition ends is marked by a controller and heard of by whoever serves its kind, both a little later.
+    /// Waits until a controller has marked a definition as terminating and the API server has stopped serving its kind.
     async fn known_to_end(&self, definition: &Key) -> Result<()> {
         let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
         let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
@@ -209,10 +209,10 @@ async fn the_simulated_server_forbids_as_the_real_one_does() -> Result<()> {
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
         Api::namespaced(admin.admin.clone(), &home);
     accounts.create(&PostParams::default(), &account).await?;
-    let nobody = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
-    nobody.let_write(true);
+    let unprivileged = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
+    unprivileged.allow_writes(true);
     let item = Item::new(&format!("/ConfigMap/{home}/one"), 1);
-    let truth = as_itself(&nobody)?.apply(&item.desired(), None, &stamp()).await;
+    let truth = as_itself(&unprivileged)?.apply(&item.desired(), None, &stamp()).await;
     let mut server = Server::new(Timestamp::now());
     server.forbidden.insert(brokkr_agent::resource::KindName::of(&item.key));
     let pretended = server.apply(&item.desired(), None, &stamp());

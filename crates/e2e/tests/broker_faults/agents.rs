@@ -38,8 +38,8 @@ impl FakeAgent {
         let token = admins[0].create_join_token(&wanted).await?;
         let key = AgentKey::generate()?;
         let registration = RegisterAgent { token: token.token, public_key: key.public_key_base64url() };
-        let anybody = admins[0].with_credential(Credential::None);
-        let registered = anybody.register_agent(&registration).await?;
+        let anonymous = admins[0].with_credential(Credential::None);
+        let registered = anonymous.register_agent(&registration).await?;
         let identity =
             AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
         let session = Session { count: 1, instance: InstanceId::generate() };

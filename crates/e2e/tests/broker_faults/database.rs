@@ -110,7 +110,7 @@ async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_b
 async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself() -> Result<()> {
     let scratch = Scratch::new("small-disk")?;
     let Some(disk) = SmallDisk::mount(scratch.path())? else {
-        println!("not run: this machine lets nobody mount a file system");
+        println!("not run: this machine does not allow mounting a file system");
         return Ok(());
     };
     let setup = Setup { bytes: 30_000, ..Setup::default() };

@@ -1,5 +1,5 @@
-//! The nearest cause of an unready workload, read from a real cluster: a scheduler that finds no node, a quota that
-//! refuses Pods, and, since nothing pulls images here, Pods whose status says what kubelets would.
+//! The cause of an unready workload, read from a real cluster: a scheduler without a matching node, a quota that refuses Pods,
+//! and, since nothing pulls images here, Pods with the status that a kubelet would write.
 
 use anyhow::Result;
 use brokkr_agent::diagnose;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_container_status};
 
-/// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
+/// A Deployment `web` with one replica in its own namespace.
 struct Fixture {
     client: kube::Client,
     eyes: execute::Cluster,
@@ -20,7 +20,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// `first` is applied before the Deployment is; `change` makes it ill.
+    /// Applies `first` before the Deployment; `change` makes the Deployment unhealthy.
     async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let space = unique("causes");
@@ -68,7 +68,7 @@ fn in_template(yaml: &str, lines: &str) -> String {
     changed
 }
 
-/// No node for it: kwok must not touch it either, so that only what the test writes is there.
+/// Keeps the Pod off every node, so that kwok does not write its status.
 fn nowhere(yaml: String) -> String {
     in_template(&yaml, "      schedulerName: nobody\n")
 }

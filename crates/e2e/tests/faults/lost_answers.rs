@@ -45,12 +45,12 @@ async fn row_25_an_apply_with_a_lost_response_is_repeated_without_effect() -> Re
     world.submit(&[("a", "1"), ("b", "1")]).await?;
     rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    let carried_out = uid_and_version(&world.config_map("a").await?.expect("it was carried out"));
+    let executed = uid_and_version(&world.config_map("a").await?.expect("it was executed"));
 
     world.wait_until_converged(&[("a", "1"), ("b", "1")]).await?;
     assert_eq!(
         uid_and_version(&world.config_map("a").await?.expect("a")),
-        carried_out,
+        executed,
         "the repetition is a no-op"
     );
     world.delete_stack().await?;

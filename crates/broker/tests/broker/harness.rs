@@ -1,4 +1,4 @@
-//! A database, a replica that serves it, and callers with every kind of credential.
+//! A test harness: a database, a replica, and callers with every kind of credential.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use brokkr_api::agents::{OpenedSession, RegisteredAgent, SessionVerdict};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::protocol::{Capabilities, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::tokens::{JoinToken, Role};
@@ -33,25 +34,25 @@ use serde_json::{Value, json};
 
 pub const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
-/// A replica on a database of its own. The database goes when the house does.
-pub struct House {
+/// A replica with its own database, which is deleted with the harness.
+pub struct Harness {
     pub server: Server,
     pub admin: Caller,
     pub database: Database,
     _postgres: Arc<Postgres>,
 }
 
-impl House {
+impl Harness {
     pub async fn open() -> Result<Self> {
         Self::open_on(Postgres::shared().await?).await
     }
 
-    /// On a PostgreSQL of one's own, for tests that kill it.
+    /// Uses a separate PostgreSQL, for tests that kill it.
     pub async fn open_on(postgres: Arc<Postgres>) -> Result<Self> {
         Self::open_with(postgres, WebhookArgs::default()).await
     }
 
-    /// With webhooks.
+    /// Enables webhooks.
     pub async fn open_with(postgres: Arc<Postgres>, webhooks: WebhookArgs) -> Result<Self> {
         let database =
             postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
@@ -61,12 +62,12 @@ impl House {
         Ok(Self { server, admin, database, _postgres: postgres })
     }
 
-    /// A second replica on the same database.
+    /// Starts a second replica on the same database.
     pub async fn replica(&self) -> Result<Server> {
         serve(&self.database).await
     }
 
-    pub fn anybody(&self) -> Caller {
+    pub fn without_credential(&self) -> Caller {
         Caller::new(self.server.address, None)
     }
 
@@ -74,14 +75,14 @@ impl House {
         Ok(Caller::new(self.server.address, Some(token(&self.database, role).await?)))
     }
 
-    /// A project with a token in it.
+    /// Creates a project and a token in it.
     pub async fn project(&self, name: &str, role: Role) -> Result<Caller> {
         let made = self.admin.send(Method::PUT, &format!("projects/{name}"), &json!({})).await?;
         anyhow::ensure!(made.status().is_success(), "{}", made.text().await?);
         Ok(Caller::new(self.server.address, Some(token_in(&self.database, name, role).await?)))
     }
 
-    /// Makes a stack and targets it.
+    /// Creates a stack and sets its targets.
     pub async fn stack(&self, name: &str, targets: Value) -> Result<Stack> {
         self.admin.send(Method::PUT, &format!("stacks/{name}"), &json!({})).await?;
         self.target(name, targets).await
@@ -114,17 +115,18 @@ impl House {
         read(self.admin.send(Method::POST, "join-tokens", &wanted).await?).await
     }
 
-    /// An agent that joined and opened its first session.
+    /// Registers an agent and opens its first session.
     pub async fn agent(&self, name: &str, labels: Value) -> Result<Agent> {
         let token = self.join_token(name, labels).await?;
         let key = Key::generate()?;
-        let registered: RegisteredAgent = read(register(&self.anybody(), &token.token, &key).await?).await?;
+        let registered: RegisteredAgent =
+            read(register(&self.without_credential(), &token.token, &key).await?).await?;
         let mut agent = self.joined(&registered, key);
         assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves);
         Ok(agent)
     }
 
-    /// An agent that joined with this key, before its first session.
+    /// Returns an agent registered with this key, before its first session.
     pub fn joined(&self, registered: &RegisteredAgent, key: Key) -> Agent {
         Agent {
             id: registered.agent_id,
@@ -141,7 +143,7 @@ async fn serve(database: &Database) -> Result<Server> {
     serve_with(database, None).await
 }
 
-/// A replica, with a certificate and its key if it is to speak TLS.
+/// Starts a replica, with TLS if a certificate and its key are given.
 pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) -> Result<Server> {
     serve_all(database, tls, WebhookArgs::default()).await
 }
@@ -178,7 +180,7 @@ pub async fn token_in(database: &Database, project: &str, role: Role) -> Result<
     Ok(secret.expose().to_owned())
 }
 
-/// Somebody who calls, with or without a credential.
+/// A caller, with or without a credential.
 #[derive(Clone)]
 pub struct Caller {
     http: reqwest::Client,
@@ -219,7 +221,7 @@ impl Caller {
     }
 }
 
-/// A key that an agent made in its cluster.
+/// A key pair of an agent.
 pub struct Key {
     private: EncodingKey,
     pub public: String,
@@ -233,7 +235,7 @@ impl Key {
         Ok(Self { private: EncodingKey::from_ed_der(document.as_ref()), public })
     }
 
-    /// The public half as the database has it.
+    /// Returns the public key as stored in the database.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         Ok(URL_SAFE_NO_PAD.decode(&self.public)?)
     }
@@ -247,7 +249,7 @@ pub async fn register(caller: &Caller, token: &str, key: &Key) -> Result<Respons
     caller.send(Method::POST, "agents/register", &json!({ "token": token, "public_key": key.public })).await
 }
 
-/// An agent as the broker sees it: no cluster, only the protocol.
+/// A simulated agent: it speaks the protocol and has no cluster.
 pub struct Agent {
     pub id: AgentId,
     pub installation: InstallationId,
@@ -257,7 +259,7 @@ pub struct Agent {
     address: SocketAddr,
 }
 
-/// What a poll brought.
+/// The response to a poll.
 #[derive(Debug)]
 pub struct Polled {
     pub status: StatusCode,
@@ -327,6 +329,7 @@ impl Agent {
             .request(Method::GET, &self.path("target-state"))
             .header("accept", ENVELOPE_MEDIA_TYPE)
             .header(header::PROTOCOL, "1")
+            .header(header::CAPABILITIES, Capabilities::own().to_string())
             .header(header::SESSION, self.session.to_string())
             .header(header::HOLDS, holds_digest(self.holds.iter().copied()).to_string())
     }
@@ -355,8 +358,8 @@ impl Agent {
             transition,
             at: jiff::Timestamp::from_second(second).expect("a time"),
             hops: brokkr_api::report::Hops::default(),
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             objects: Vec::new(),
             conditions: Vec::new(),
             dropped: 0,
@@ -385,7 +388,7 @@ pub async fn polled(request: RequestBuilder) -> Result<Polled> {
     })
 }
 
-/// Reads a good answer; a bad one is shown.
+/// Reads a successful response; fails with the body of any other.
 pub async fn read<T: DeserializeOwned>(response: Response) -> Result<T> {
     let (status, url) = (response.status(), response.url().clone());
     let body = response.bytes().await?;
@@ -393,7 +396,7 @@ pub async fn read<T: DeserializeOwned>(response: Response) -> Result<T> {
     serde_json::from_slice(&body).with_context(|| format!("{url}: {}", String::from_utf8_lossy(&body)))
 }
 
-/// The code of a refusal.
+/// Returns the code of a refusal.
 pub async fn refused(response: Response) -> Result<ErrorCode> {
     let status = response.status();
     let kind = response.headers().get("content-type").cloned();
