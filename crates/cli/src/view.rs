@@ -40,9 +40,9 @@ pub mod tokens;
 pub mod webhooks;
 pub mod why;
 
-/// How a text is to look.
+/// How a text is to options.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct RenderOptions {
     pub now: Timestamp,
     /// More columns, and nothing is cut.
     pub wide: bool,
@@ -53,7 +53,7 @@ pub struct Look {
 
 /// What a command answers with.
 pub trait Show: Serialize {
-    fn text(&self, look: &Look) -> String;
+    fn text(&self, options: &RenderOptions) -> String;
     /// `stack/web`: what other commands take.
     fn names(&self) -> Vec<String>;
 }
@@ -62,13 +62,13 @@ pub trait Show: Serialize {
 pub trait Listed: Serialize + Sized {
     /// What is said of an empty list.
     const NONE: &'static str;
-    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a>;
+    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a>;
     fn name(&self) -> String;
 }
 
 impl<T: Listed> Show for Page<T> {
-    fn text(&self, look: &Look) -> String {
-        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, look).print() }
+    fn text(&self, options: &RenderOptions) -> String {
+        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, options).print() }
     }
 
     fn names(&self) -> Vec<String> {
@@ -96,7 +96,7 @@ mod tests {
             let Ok(source) = fs::read_to_string(&path) else { continue };
             if ["impl Show for ", "impl Listed for "].iter().any(|begins| source.contains(begins)) {
                 views += 1;
-                assert!(source.contains("looks(&"), "{} has no snapshot by `samples::looks`", path.display());
+                assert!(source.contains("rendered(&"), "{} has no snapshot by `samples::looks`", path.display());
             }
         }
         assert!(views >= 20, "{views}");

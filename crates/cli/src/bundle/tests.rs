@@ -9,15 +9,15 @@ use brokkr_api::status::{ErrorExample, ErrorGroup};
 use flate2::read::GzDecoder;
 
 use super::*;
-use crate::preflight::{Fleet, Hook, Unanswered};
+use crate::preflight::{Fleet, WebhookHealth, FetchError};
 use crate::view::samples::{agent, event, now, stack};
 use crate::view::whole;
 
 /// Stands for whatever nobody should see.
 const HIDDEN: &str = "hunter2";
 
-fn gathered() -> Gathered {
-    let not_allowed = || Unanswered::NotAllowed { why: "takes the role admin".into() };
+fn data() -> BundleData {
+    let not_allowed = || FetchError::NotAllowed { why: "takes the role admin".into() };
     let example = ErrorExample {
         stack_id: crate::view::samples::STACK.parse().unwrap(),
         stack_name: "web".into(),
@@ -44,8 +44,8 @@ fn gathered() -> Gathered {
     let mut stack = stack("web", Some(42));
     stack.annotations = noted;
     let agents = Page { next: Some("eu-1".into()), ..whole(vec![agent.into()]) };
-    Gathered {
-        answers: Answers {
+    BundleData {
+        answers: PreflightData {
             server: "https://brokkr.example/".into(),
             version: "0.1.0".into(),
             reached: Ok(()),
@@ -56,24 +56,24 @@ fn gathered() -> Gathered {
             owed: Ok(Vec::new()),
             errors: Ok(vec![group]),
             tokens: Err(not_allowed()),
-            hooks: Ok(vec![Hook { name: "ops".into(), off_because: None, dead: 1, more: false }]),
+            hooks: Ok(vec![WebhookHealth { name: "ops".into(), off_because: None, dead: 1, more: false }]),
             audit: Err(not_allowed()),
         },
         proxy: None,
         agents: Ok(agents),
-        stacks: Ok(whole(vec![StackTold::new(stack, None)])),
+        stacks: Ok(whole(vec![BundledStack::new(stack, None)])),
         events: Ok(whole(vec![failed])),
         audit: Err(not_allowed()),
         metrics: vec![
             ("http://broker-0:8781".into(), Ok("brokkr_on_hold 0\n".into())),
-            ("http://broker-1:8781".into(), Err(Unanswered::Failed { why: "refused".into(), next: None })),
+            ("http://broker-1:8781".into(), Err(FetchError::Failed { why: "refused".into(), next: None })),
         ],
     }
 }
 
 #[test]
 fn an_archive_has_what_was_answered_and_says_what_is_missing() {
-    let (files, missing) = files(&gathered(), now());
+    let (files, missing) = files(&data(), now());
     let bytes = packed(&files, now()).unwrap();
     let mut found = BTreeMap::new();
     for entry in tar::Archive::new(GzDecoder::new(bytes.as_slice())).entries().unwrap() {
@@ -117,7 +117,7 @@ fn an_archive_has_what_was_answered_and_says_what_is_missing() {
 
 #[test]
 fn nothing_that_may_quote_a_manifest_or_hold_a_secret_is_in_it() {
-    let (files, _) = files(&gathered(), now());
+    let (files, _) = files(&data(), now());
     for file in files {
         assert!(!file.text.contains(HIDDEN), "{}: {}", file.name, file.text);
     }

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::table::{Table, plain, sentence};
 use super::text::count;
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
 /// Agents named in a row of a table, at most.
 const NAMED: usize = 3;
 
 impl Show for System {
-    fn text(&self, _: &Look) -> String {
+    fn text(&self, _: &RenderOptions) -> String {
         status(self)
     }
 
@@ -32,12 +32,12 @@ pub struct Ahead(pub Page<UnsettledStack>);
 pub struct Unknown(pub Page<UnsettledStack>);
 
 impl Show for Ahead {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
             return "No agent is ahead of the database.".to_owned();
         }
         let how = "brokkr admin settle STACK --publish-restored, or submit again: brokkr apply";
-        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
     }
 
     fn names(&self) -> Vec<String> {
@@ -46,12 +46,12 @@ impl Show for Ahead {
 }
 
 impl Show for Unknown {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
             return "Every stack that an agent has is known.".to_owned();
         }
         let how = "brokkr admin settle STACK --recreate, or --delete";
-        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
     }
 
     fn names(&self) -> Vec<String> {
@@ -112,9 +112,9 @@ fn status(system: &System) -> String {
     lines.join("\n")
 }
 
-fn table(stacks: &[UnsettledStack], look: &Look) -> String {
+fn table(stacks: &[UnsettledStack], options: &RenderOptions) -> String {
     let columns = [plain("PROJECT"), plain("STACK"), plain("ID"), plain("RESTORED"), sentence("AGENTS")];
-    let mut table = Table::new(look, &columns);
+    let mut table = Table::new(options, &columns);
     for stack in stacks {
         let restored =
             stack.restored.as_ref().map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
@@ -161,7 +161,7 @@ mod tests {
     use brokkr_api::system::{Hold, RaisedEpoch};
     use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
 
-    use super::super::samples::{looks, now};
+    use super::super::samples::{rendered, now};
     use super::super::whole;
     use super::*;
 
@@ -216,9 +216,9 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
-            looks(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
-            looks(&Unknown(whole(vec![stack("lost", "eu-1")]))),
-            looks(&Ahead(whole(Vec::new())))
+            rendered(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
+            rendered(&Unknown(whole(vec![stack("lost", "eu-1")]))),
+            rendered(&Ahead(whole(Vec::new())))
         ));
     }
 }

@@ -6,15 +6,15 @@ use brokkr_api::status::StackStatus;
 
 use super::table::{Table, plain, wide};
 use super::text::{age, clean};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for PruneApproval {
     const NONE: &'static str = "nothing was approved for the newest version";
 
-    fn table<'a>(approvals: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(approvals: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
             [plain("SEQUENCE"), plain("OBJECTS"), plain("FOR"), plain("BY"), plain("AGE"), wide("TIME")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for approval in approvals {
             let agent = approval.agent_id.map_or_else(|| "every agent".to_owned(), |agent| agent.to_string());
             table.row([
@@ -22,7 +22,7 @@ impl Listed for PruneApproval {
                 approval.objects.to_string().into(),
                 agent.into(),
                 approval.approved_by.clone().into(),
-                age(approval.approved_at, look.now).into(),
+                age(approval.approved_at, options.now).into(),
                 format!("{:.0}", approval.approved_at).into(),
             ]);
         }
@@ -53,7 +53,7 @@ mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::status::State;
 
-    use super::super::samples::{AGENT, ago, conditions, looks, row};
+    use super::super::samples::{AGENT, ago, conditions, rendered, row};
     use super::super::whole;
     use super::*;
 
@@ -67,7 +67,7 @@ mod tests {
             approved_at: ago(60),
         };
         let one = PruneApproval { agent_id: Some(AGENT.parse().unwrap()), ..all.clone() };
-        insta::assert_snapshot!(looks(&whole(vec![all, one])));
+        insta::assert_snapshot!(rendered(&whole(vec![all, one])));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, painted, plain, sentence};
 use super::text::clean;
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 use crate::preflight::{Check, Verdict};
 
 /// All checks.
@@ -14,13 +14,13 @@ use crate::preflight::{Check, Verdict};
 pub struct Checks(pub Page<Check>);
 
 impl Show for Checks {
-    fn text(&self, look: &Look) -> String {
-        let mut table = Table::new(look, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
+    fn text(&self, options: &RenderOptions) -> String {
+        let mut table = Table::new(options, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
         for check in &self.0.items {
             let (word, style) = match check.verdict {
                 Verdict::Ok => ("ok", GOOD),
-                Verdict::Look => ("look", CAREFUL),
-                Verdict::Bad => ("bad", BAD),
+                Verdict::Warning => ("options", CAREFUL),
+                Verdict::Failed => ("bad", BAD),
             };
             table.row([check.check.into(), painted(word, style), check.reason.clone().into()]);
         }
@@ -53,13 +53,13 @@ mod tests {
             check("broker", Verdict::Ok, "https://brokkr.example:8780/ answers", None),
             check(
                 "hold",
-                Verdict::Bad,
+                Verdict::Failed,
                 "on hold since 2026-03-01T12:00:00Z, because the agent shop-1 has seen 1.900",
                 Some("brokkr-broker epoch raise --dry-run"),
             ),
             check(
                 "agents-silent",
-                Verdict::Look,
+                Verdict::Warning,
                 "5 silent (eu-1, eu-2, eu-3 and 2 more) of 1200 agents",
                 Some("brokkr agent list --presence silent"),
             ),
@@ -67,8 +67,8 @@ mod tests {
         let well = vec![found[0].clone()];
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            looks(&Checks(whole(found))),
-            looks(&Checks(whole(well)))
+            rendered(&Checks(whole(found))),
+            rendered(&Checks(whole(well)))
         ));
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use url::Url;
 
 use super::table::{GOOD, Table, painted, plain, sentence};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 /// A stored login, without its token.
 #[derive(Clone, Debug, Serialize)]
@@ -20,9 +20,9 @@ pub struct ContextLine {
 impl Listed for ContextLine {
     const NONE: &'static str = "no contexts yet: `brokkr login URL` makes one";
 
-    fn table<'a>(contexts: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(contexts: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [plain("CURRENT"), plain("CONTEXT"), sentence("SERVER"), plain("TOKEN"), plain("CA")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for context in contexts {
             table.row([
                 painted(if context.current { "*" } else { "" }, GOOD),
@@ -62,6 +62,6 @@ mod tests {
             own_authorities: false,
             has_token: false,
         };
-        insta::assert_snapshot!(looks(&whole(vec![lab, prod])));
+        insta::assert_snapshot!(rendered(&whole(vec![lab, prod])));
     }
 }

@@ -5,7 +5,7 @@ use brokkr_api::objects::{Diff, FieldDiff, ResourceChange, ResourceDiff};
 use serde_json::Value;
 
 use super::text::{clean, count, short};
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
@@ -37,7 +37,7 @@ impl Compared {
 }
 
 impl Show for Compared {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let Diff { added, removed, changed, unchanged, resources, truncated, .. } = &self.diff;
         if !self.differs() {
             return format!("{}: no difference in {}", self.title(), count(*unchanged, "resource"));
@@ -46,7 +46,7 @@ impl Show for Compared {
         for change in [ResourceChange::Removed, ResourceChange::Changed, ResourceChange::Added] {
             for resource in resources.iter().filter(|resource| resource.change == change) {
                 lines.push(headline(resource));
-                lines.extend(resource.fields.iter().map(|one| field(one, look)));
+                lines.extend(resource.fields.iter().map(|one| field(one, options)));
             }
         }
         if *truncated {
@@ -81,10 +81,10 @@ fn name(resource: &ResourceDiff) -> String {
     clean(&format!("{}{group} {place}{}", resource.kind, resource.name))
 }
 
-fn field(field: &FieldDiff, look: &Look) -> String {
+fn field(field: &FieldDiff, options: &RenderOptions) -> String {
     let path = clean(&field.path);
-    let room = match look.width {
-        _ if look.wide => usize::MAX,
+    let room = match options.width {
+        _ if options.wide => usize::MAX,
         Some(width) => width.saturating_sub(path.chars().count() + 9) / 2,
         None => VALUE,
     };
@@ -161,8 +161,8 @@ mod tests {
         let same = Diff { added: 0, removed: 0, changed: 0, resources: Vec::new(), truncated: false, ..diff };
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            looks(&Compared { diff, file: None }),
-            looks(&Compared { diff: same, file: Some("deploy".into()) })
+            rendered(&Compared { diff, file: None }),
+            rendered(&Compared { diff: same, file: Some("deploy".into()) })
         ));
     }
 }

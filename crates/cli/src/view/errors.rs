@@ -4,12 +4,12 @@ use brokkr_api::status::ErrorGroup;
 
 use super::table::{BAD, Table, painted, plain, sentence, wide};
 use super::text::or_dash;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for ErrorGroup {
     const NONE: &'static str = "nothing is wrong that an agent would have told";
 
-    fn table<'a>(groups: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(groups: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("TIMES"),
             plain("REASON"),
@@ -19,7 +19,7 @@ impl Listed for ErrorGroup {
             sentence("MESSAGE"),
             wide("EXAMPLE-MESSAGE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for group in groups {
             let example = group.examples.first();
             let place = example.map(|example| format!("{} on {}", example.stack_name, example.agent_name));
@@ -49,7 +49,7 @@ mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::status::ErrorExample;
 
-    use super::super::samples::{AGENT, STACK, looks};
+    use super::super::samples::{AGENT, STACK, rendered};
     use super::super::whole;
     use super::*;
 
@@ -72,6 +72,6 @@ mod tests {
             sequence_id: SequenceId(42),
             examples: vec![example],
         };
-        insta::assert_snapshot!(looks(&whole(vec![group])));
+        insta::assert_snapshot!(rendered(&whole(vec![group])));
     }
 }

@@ -5,12 +5,12 @@ use brokkr_api::report::Transition;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
 use super::text::age;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for Event {
     const NONE: &'static str = "no events";
 
-    fn table<'a>(events: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(events: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let mut events: Vec<&Event> = events.iter().collect();
         events.sort_by_key(|event| event.at);
         let columns = [
@@ -22,7 +22,7 @@ impl Listed for Event {
             plain("EVENT"),
             sentence("MESSAGE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for event in events {
             let style = match event.transition {
                 Transition::Healthy => GOOD,
@@ -32,7 +32,7 @@ impl Listed for Event {
                 Transition::Removed => FAINT,
             };
             table.row([
-                age(event.at, look.now).into(),
+                age(event.at, options.now).into(),
                 format!("{:.0}", event.at).into(),
                 event.agent_name.clone().into(),
                 event.stack_name.clone().into(),
@@ -63,7 +63,7 @@ fn message(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, event, looks};
+    use super::super::samples::{AGENT, event, rendered};
     use super::super::whole;
     use super::*;
 
@@ -73,6 +73,6 @@ mod tests {
         for event in &mut events {
             event.id = AGENT.parse().unwrap();
         }
-        insta::assert_snapshot!(looks(&whole(events)));
+        insta::assert_snapshot!(rendered(&whole(events)));
     }
 }

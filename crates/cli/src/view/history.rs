@@ -5,12 +5,12 @@ use brokkr_api::objects::DeploymentObject;
 
 use super::table::{Table, plain, wide};
 use super::text::age;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for DeploymentObject {
     const NONE: &'static str = "nothing was submitted yet";
 
-    fn table<'a>(objects: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(objects: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let mut objects: Vec<&DeploymentObject> = objects.iter().collect();
         objects.sort_by_key(|object| std::cmp::Reverse(object.sequence_id));
         let columns = [
@@ -22,7 +22,7 @@ impl Listed for DeploymentObject {
             wide("TIME"),
             wide("SHA256"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for object in objects {
             let (resources, checksum) = if object.is_deletion_marker {
                 ("deletion".to_owned(), "-".to_owned())
@@ -31,7 +31,7 @@ impl Listed for DeploymentObject {
             };
             table.row([
                 object.sequence_id.to_string().into(),
-                age(object.created_at, look.now).into(),
+                age(object.created_at, options.now).into(),
                 object.submitted_by.clone().into(),
                 resources.into(),
                 checksum.into(),
@@ -54,13 +54,13 @@ pub fn short_checksum(checksum: Checksum) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{looks, object};
+    use super::super::samples::{rendered, object};
     use super::super::whole;
 
     #[test]
     fn history() {
         let mut marker = object(43);
         marker.is_deletion_marker = true;
-        insta::assert_snapshot!(looks(&whole(vec![object(41), object(42), marker])));
+        insta::assert_snapshot!(rendered(&whole(vec![object(41), object(42), marker])));
     }
 }

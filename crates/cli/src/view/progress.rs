@@ -6,7 +6,7 @@ use brokkr_api::status::{StackStatus, State};
 
 use super::status::{message, ready};
 use super::text::{clean, count, short};
-use crate::delivery::{Goal, Standing};
+use crate::delivery::{Goal, AgentOutcome};
 
 /// With more agents than this, only the bad ones get a line of their own.
 const FEW: usize = 20;
@@ -22,7 +22,7 @@ impl Changes {
     pub fn since_last(&mut self, goal: Goal, rows: &[StackStatus]) -> Vec<String> {
         let width = rows.iter().map(|row| row.agent_name.len()).max().unwrap_or(0);
         let mut lines = Vec::new();
-        for row in rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned) {
+        for row in rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted) {
             let is_bad = matches!(row.state, State::Failed | State::Blocked | State::Degraded);
             if rows.len() > FEW && !is_bad {
                 continue;
@@ -37,15 +37,15 @@ impl Changes {
 }
 
 fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
-    let state = match (goal, goal.standing(row)) {
+    let state = match (goal, goal.outcome(row)) {
         // What it says of an earlier version would mislead here.
-        (Goal::Applied(sequence) | Goal::Delivered(sequence), Standing::Waiting)
+        (Goal::Applied(sequence) | Goal::Delivered(sequence), AgentOutcome::Waiting)
             if row.sequence_id < Some(sequence) =>
         {
             "waiting for the agent".to_owned()
         }
-        (Goal::Removed(_), Standing::Waiting) if row.state == State::Removing => "removing".to_owned(),
-        (Goal::Removed(_), Standing::Waiting) if row.state != State::Blocked => {
+        (Goal::Removed(_), AgentOutcome::Waiting) if row.state == State::Removing => "removing".to_owned(),
+        (Goal::Removed(_), AgentOutcome::Waiting) if row.state != State::Blocked => {
             "waiting for the agent".to_owned()
         }
         _ => row.state.to_string(),
@@ -65,7 +65,7 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
 
 /// `1 of 2 agents healthy · 1 applied`
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
-    let concerned: Vec<_> = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).collect();
+    let concerned: Vec<_> = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).collect();
     let (done, noun, nobody) = match goal {
         Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agent is targeted yet"),
         Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agent is targeted yet"),
@@ -74,10 +74,10 @@ pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
     if concerned.is_empty() {
         return nobody.to_owned();
     }
-    let reached = concerned.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
+    let reached = concerned.iter().filter(|row| goal.outcome(row) == AgentOutcome::Reached).count();
     let mut others: BTreeMap<String, usize> = BTreeMap::new();
-    for row in concerned.iter().filter(|row| goal.standing(row) != Standing::Reached) {
-        let state = if goal.standing(row) == Standing::Waiting && row.state == State::Healthy {
+    for row in concerned.iter().filter(|row| goal.outcome(row) != AgentOutcome::Reached) {
+        let state = if goal.outcome(row) == AgentOutcome::Waiting && row.state == State::Healthy {
             State::Pending
         } else {
             row.state

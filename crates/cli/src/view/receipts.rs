@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::status::message;
 use super::table::{CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 /// What one agent said last.
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +57,7 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
 impl Listed for Receipt {
     const NONE: &'static str = "no agent had anything of it";
 
-    fn table<'a>(receipts: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(receipts: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGENT"),
             plain("STATE"),
@@ -67,7 +67,7 @@ impl Listed for Receipt {
             wide("LAST UIDS"),
             wide("STATE-OF-AGENT"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for receipt in receipts {
             let state = match receipt.state {
                 State::Removed => painted("gone", GOOD),
@@ -107,7 +107,7 @@ impl Listed for Receipt {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{ago, failed_row, looks, row};
+    use super::super::samples::{ago, failed_row, rendered, row};
     use super::super::whole;
     use super::*;
 
@@ -131,6 +131,6 @@ mod tests {
         stuck.reason = "Finalizers".into();
         stuck.message = "ConfigMap shop/web waits for the finalizer example.com/keep".into();
         let away = row("store-0412", 50, 42, State::Removing);
-        insta::assert_snapshot!(looks(&whole(super::receipts(&[gone, left, stuck, away]))));
+        insta::assert_snapshot!(rendered(&whole(super::receipts(&[gone, left, stuck, away]))));
     }
 }

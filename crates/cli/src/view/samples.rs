@@ -11,7 +11,7 @@ use brokkr_api::why::Presence;
 use brokkr_api::{EventId, Labels, SequenceId};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
 pub const AGENT: &str = "0190b5a4-0000-7000-8000-000000000001";
 pub const STACK: &str = "0190b5a4-0000-7000-8000-00000000000a";
@@ -21,23 +21,23 @@ pub fn now() -> Timestamp {
 }
 
 /// Nothing is cut.
-pub fn look() -> Look {
-    Look { now: now(), wide: false, headers: true, width: None }
+pub fn options() -> RenderOptions {
+    RenderOptions { now: now(), wide: false, headers: true, width: None }
 }
 
-pub fn narrow(width: usize) -> Look {
-    Look { width: Some(width), ..look() }
+pub fn narrow(width: usize) -> RenderOptions {
+    RenderOptions { width: Some(width), ..render_options() }
 }
 
 /// A view as it is on terminals of 80 and 160 columns, elsewhere, and with `-o wide`; then with its colours, if it has any.
-pub fn looks(shown: &impl Show) -> String {
-    let wide = Look { wide: true, ..look() };
+pub fn rendered(shown: &impl Show) -> String {
+    let wide = RenderOptions { wide: true, ..render_options() };
     let looks =
-        [("80 columns", narrow(80)), ("160 columns", narrow(160)), ("no terminal", look()), ("wide", wide)];
+        [("80 columns", narrow(80)), ("160 columns", narrow(160)), ("no terminal", options()), ("wide", wide)];
     let mut text = String::new();
     let mut last = String::new();
-    for (name, look) in looks {
-        let shown = anstream::adapter::strip_str(&shown.text(&look)).to_string();
+    for (name, options) in looks {
+        let shown = anstream::adapter::strip_str(&shown.text(&options)).to_string();
         let told = if shown == last { "(the same)".to_owned() } else { shown.clone() };
         text.push_str(&format!("# {name}\n{told}\n"));
         last = shown;

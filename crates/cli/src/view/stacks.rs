@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::status::sequence;
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
 use super::text::{age, labels, thousands};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 /// A stack, with its figures where they were asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +21,7 @@ pub struct StackLine {
 impl Listed for StackLine {
     const NONE: &'static str = "no stacks yet: `brokkr apply -f PATH --stack NAME --to SELECTOR` makes one";
 
-    fn table<'a>(lines: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(lines: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("STACK"),
             plain("SEQUENCE"),
@@ -32,7 +32,7 @@ impl Listed for StackLine {
             wide("LABELS"),
             wide("ID"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for StackLine { stack, summary } in lines {
             let (state, style) = state(stack, summary.as_ref());
             table.row([
@@ -41,7 +41,7 @@ impl Listed for StackLine {
                 summary.as_ref().map_or_else(|| "?".to_owned(), healthy).into(),
                 painted(state, style),
                 targets(&stack.targets).into(),
-                age(stack.created_at, look.now).into(),
+                age(stack.created_at, options.now).into(),
                 labels(&stack.labels).into(),
                 stack.id.to_string().into(),
             ]);
@@ -58,7 +58,7 @@ fn healthy(summary: &StackSummary) -> String {
     format!("{}/{}", summary.counts.healthy, summary.targeted)
 }
 
-/// Counts of what is not healthy: one bad agent must not look like all of them.
+/// Counts of what is not healthy: one bad agent must not options like all of them.
 fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Style) {
     let Some(summary) = summary else { return ("-".to_owned(), anstyle::Style::new()) };
     match not_healthy(summary) {
@@ -105,7 +105,7 @@ pub fn targets(targets: &StackTargets) -> String {
 mod tests {
     use brokkr_api::status::StateCounts;
 
-    use super::super::samples::{looks, now, stack, summary};
+    use super::super::samples::{rendered, now, stack, summary};
     use super::super::whole;
     use super::*;
 
@@ -116,7 +116,7 @@ mod tests {
         let well = StateCounts { healthy: 3, ..StateCounts::default() };
         let mut gone = line("shop", Some(50), Some(summary(0, 0, StateCounts::default())));
         gone.stack.deleted_at = Some(now());
-        insta::assert_snapshot!(looks(&whole(vec![
+        insta::assert_snapshot!(rendered(&whole(vec![
             line("web", Some(42), Some(summary(1204, 5, mixed))),
             line("api", Some(43), Some(summary(3, 0, well))),
             gone,

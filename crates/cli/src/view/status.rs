@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use super::conditions::{summary, wrong};
 use super::table::{Table, painted, plain, sentence, style_of, wide};
 use super::text::age_or_dash;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for StackStatus {
     const NONE: &'static str =
         "no agent is targeted: `brokkr apply … --to SELECTOR` or `--to-agent NAME` changes that";
 
-    fn table<'a>(rows: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(rows: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGENT"),
             plain("STATE"),
@@ -23,14 +23,14 @@ impl Listed for StackStatus {
             sentence("MESSAGE"),
             wide("AGENT-ID"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for row in rows {
             table.row([
                 row.agent_name.clone().into(),
                 painted(row.state.to_string(), style_of(row.state)),
                 format!("{}/{}", sequence(row.sequence_id), sequence(row.wanted_sequence_id)).into(),
                 ready(row).into(),
-                age_or_dash(last_hop(row), look.now).into(),
+                age_or_dash(last_hop(row), options.now).into(),
                 message(row).into(),
                 row.agent_id.to_string().into(),
             ]);
@@ -80,7 +80,7 @@ fn last_hop(row: &StackStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{contested_row, failed_row, look, looks, row};
+    use super::super::samples::{contested_row, failed_row, options, rendered, row};
     use super::super::{Show as _, whole};
     use brokkr_api::status::State;
 
@@ -92,8 +92,8 @@ mod tests {
             failed_row("store-0412"),
             row("us-1", 42, 41, State::Pending),
         ]);
-        insta::assert_snapshot!(looks(&page));
-        let painted = page.text(&look());
+        insta::assert_snapshot!(rendered(&page));
+        let painted = page.text(&options());
         assert!(painted.contains("\u{1b}[1m\u{1b}[31mfailed"), "{painted:?}");
     }
 }

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use super::status::sequence;
 use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
 use super::text::{age, clean, count, or_dash};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Show for StackWhy {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let (stack, agent) = (clean(&self.stack_name), clean(&self.agent_name));
         let mut lines = vec![format!("{stack} on {agent}: {}", verdict(self))];
-        lines.extend(chain(&self.hops, self.broken.as_ref(), look.now));
+        lines.extend(chain(&self.hops, self.broken.as_ref(), options.now));
         lines.extend(told(self.broken.as_ref(), &self.evidence));
         lines.join("\n")
     }
@@ -29,7 +29,7 @@ impl Show for StackWhy {
 impl Listed for StackWhy {
     const NONE: &'static str = "everything is as it should be";
 
-    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("STACK"),
             plain("AGENT"),
@@ -40,7 +40,7 @@ impl Listed for StackWhy {
             wide("CAUSE"),
             wide("NEXT"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for why in items {
             let broken = why.broken.as_ref();
             table.row([
@@ -123,9 +123,9 @@ pub fn steps(whys: &[StackWhy]) -> String {
 }
 
 impl Show for AgentWhy {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let seen = match self.last_seen_at {
-            Some(seen) => format!("seen {} ago", age(seen, look.now)),
+            Some(seen) => format!("seen {} ago", age(seen, options.now)),
             None => "never seen".to_owned(),
         };
         let name = clean(&self.agent_name);
@@ -138,7 +138,7 @@ impl Show for AgentWhy {
                 AgentEventKind::Silent => "fell silent",
                 AgentEventKind::Back => "came back",
             };
-            lines.push(format!("  {what} {} ago", age(event.at, look.now)));
+            lines.push(format!("  {what} {} ago", age(event.at, options.now)));
         }
         // What speaks for it is the table below.
         lines.extend(told(self.broken.as_ref(), &[]));
@@ -152,7 +152,7 @@ impl Show for AgentWhy {
         } else {
             lines.push(format!("{} of {concerned} not as it should be:", self.stacks.len()));
             lines.push(String::new());
-            lines.push(StackWhy::table(&self.stacks, look).print());
+            lines.push(StackWhy::table(&self.stacks, options).print());
         }
         lines.join("\n")
     }
@@ -168,7 +168,7 @@ mod tests {
     use brokkr_api::agents::AgentStatus;
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
 
-    use super::super::samples::{AGENT, STACK, ago, failed_row, looks, narrow};
+    use super::super::samples::{AGENT, STACK, ago, failed_row, rendered, narrow};
     use super::super::whole;
     use super::*;
 
@@ -219,10 +219,10 @@ mod tests {
         };
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}",
-            looks(&why()),
-            looks(&well),
-            looks(&not_for_it),
-            looks(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
+            rendered(&why()),
+            rendered(&well),
+            rendered(&not_for_it),
+            rendered(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
         ));
     }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(situations.len(), 19, "all but those that the command line answers by itself");
         let each: Vec<String> = situations.iter().map(|one| one.text(&narrow(80))).collect();
         let each = anstream::adapter::strip_str(&each.join("\n\n")).to_string();
-        insta::assert_snapshot!(format!("{}\n\n{each}", looks(&whole(situations))));
+        insta::assert_snapshot!(format!("{}\n\n{each}", rendered(&whole(situations))));
     }
 
     #[test]
@@ -277,6 +277,6 @@ mod tests {
             events: Vec::new(),
             ..agent.clone()
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&agent), looks(&well)));
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&agent), rendered(&well)));
     }
 }
