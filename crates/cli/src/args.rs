@@ -25,8 +25,8 @@ mod webhook;
 
 pub use admin::{AdminCommand, Settle, SupportBundle};
 pub use agent::{
-    Abandon, AgentCommand, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Retire, Revoke,
-    Rotate,
+    Abandon, AgentCommand, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Retire,
+    Revoke, Rotate,
 };
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
@@ -201,7 +201,9 @@ fn time(text: &str) -> Result<Timestamp, String> {
         .ok()
         .and_then(|ago| jiff::SignedDuration::try_from(ago).ok())
         .and_then(|ago| Timestamp::now().checked_sub(ago).ok());
-    ago.ok_or_else(|| "expected a time such as 2026-03-01T12:00:00Z, or a duration before now such as 2h".to_owned())
+    ago.ok_or_else(|| {
+        "expected a time such as 2026-03-01T12:00:00Z, or a duration before now such as 2h".to_owned()
+    })
 }
 
 /// Limits the rows of a list.
@@ -310,10 +312,10 @@ mod tests {
 
     /// Help lines start with a verb in the imperative; this is the vocabulary.
     const VERBS: &[&str] = &[
-        "Abandon", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete", "Deploy", "Disable",
-        "Enable", "End", "Explain", "Install", "List", "Log", "Manage", "Pause", "Preview", "Print", "Remove", "Replace",
-        "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate", "Send", "Set", "Settle", "Show", "Switch", "Unbar",
-        "Verify", "View", "Wait", "Write",
+        "Abandon", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete", "Deploy",
+        "Disable", "Enable", "End", "Explain", "Install", "List", "Log", "Manage", "Pause", "Preview",
+        "Print", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate", "Send",
+        "Set", "Settle", "Show", "Switch", "Unbar", "Verify", "View", "Wait", "Write",
     ];
 
     #[test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tar::{Builder, Header};
 
-use crate::preflight::{PreflightData, Fetched, checks};
+use crate::preflight::{Fetched, PreflightData, checks};
 
 mod entries;
 

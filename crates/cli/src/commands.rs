@@ -4,7 +4,7 @@ use brokkr_client::Client;
 
 use crate::args::{AdminCommand, AgentCommand, Args, Command, StackCommand};
 use crate::connect::{connect, connect_at_once};
-use crate::failure::{Outcome, Failure};
+use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 
 mod admin;

@@ -98,11 +98,16 @@ impl Failure {
                         "check the URL: a login page, a captive portal or a proxy responds there instead of the broker"
                     }
                     what if what.is_transient() => "try again later",
-                    _ => "check the URL, and that this program and the broker have compatible versions (brokkr version)",
+                    _ => {
+                        "check the URL, and that this program and the broker have compatible versions (brokkr version)"
+                    }
                 };
-                Self::new(Exit::Unreachable, format!("cannot {action}: the response is not from a Brokkr broker"))
-                    .line(format!("{url}: {what}"))
-                    .next(next)
+                Self::new(
+                    Exit::Unreachable,
+                    format!("cannot {action}: the response is not from a Brokkr broker"),
+                )
+                .line(format!("{url}: {what}"))
+                .next(next)
             }
             ClientError::Unsendable { what } => Self::new(Exit::Usage, format!("cannot {action}: {what}")),
         }
@@ -129,18 +134,17 @@ impl Failure {
 /// Returns the step of the connection that failed, and the next action.
 fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) {
     match stage {
-        Stage::Tls => {
-            ("TLS", "if the broker's certificate is from a private authority, use --ca-file")
+        Stage::Tls => ("TLS", "if the broker's certificate is from a private authority, use --ca-file"),
+        Stage::Clock => {
+            ("clock", "set this machine's clock; if it is correct, renew the broker's certificate")
         }
-        Stage::Clock => ("clock", "set this machine's clock; if it is correct, renew the broker's certificate"),
         _ if behind_proxy || stage == Stage::Proxy => {
             ("proxy", "check the proxy, or bypass it with NO_PROXY")
         }
         Stage::Name => ("DNS", "check the host name in the URL, and that DNS works on this machine"),
-        Stage::Connect | Stage::Proxy => (
-            "connect",
-            "check the URL and that the broker is running; HTTPS_PROXY and NO_PROXY apply",
-        ),
+        Stage::Connect | Stage::Proxy => {
+            ("connect", "check the URL and that the broker is running; HTTPS_PROXY and NO_PROXY apply")
+        }
         Stage::Exchange => {
             ("response", "try again later; the connection was closed before the response was complete")
         }

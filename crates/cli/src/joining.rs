@@ -57,7 +57,10 @@ pub fn forbidden(output: &str) -> Vec<String> {
     found
 }
 
-fn reported_by_agent<'a>(mut maps: impl Iterator<Item = &'a Value>, context: HintContext<'_>) -> Option<Stuck> {
+fn reported_by_agent<'a>(
+    mut maps: impl Iterator<Item = &'a Value>,
+    context: HintContext<'_>,
+) -> Option<Stuck> {
     let map = maps.find(|map| map["metadata"]["name"] == start::CONFIG_MAP)?;
     let data: BTreeMap<String, String> = serde_json::from_value(map["data"].clone()).ok()?;
     let Progress { hop, reason, .. } = Progress::of(&data)?;
@@ -105,8 +108,7 @@ fn deployment(deployment: &Value) -> Option<Stuck> {
     Some(Stuck {
         hop: "pod".to_owned(),
         reason: text(&refused["message"]),
-        next: "allow the agent's Pod in its namespace: a quota or an admission policy refuses it"
-            .to_owned(),
+        next: "allow the agent's Pod in its namespace: a quota or an admission policy refuses it".to_owned(),
         is_final: false,
     })
 }

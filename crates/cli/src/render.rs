@@ -36,7 +36,9 @@ pub async fn helm(
     printer: Printer,
 ) -> Result<Vec<u8>, Failure> {
     let bytes = run(template(chart, content, release), printer).await?;
-    bytes.ok_or_else(|| missing("helm is not installed").next("install helm, or render the manifests yourself and use -f"))
+    bytes.ok_or_else(|| {
+        missing("helm is not installed").next("install helm, or render the manifests yourself and use -f")
+    })
 }
 
 fn template(chart: &str, content: &Content, release: &str) -> Invocation {

@@ -49,10 +49,8 @@ pub enum AgentCommand {
 /// kubectl reaches the cluster. The agent gets a token that works once, and trusts the certificate authority that you use
 /// for the broker.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  brokkr agent join shop-1 --label env=prod --label region=eu\n  \
-                  brokkr agent join shop-1 --print > shop-1.sh"
-)]
+#[command(after_help = "Examples:\n  brokkr agent join shop-1 --label env=prod --label region=eu\n  \
+                  brokkr agent join shop-1 --print > shop-1.sh")]
 pub struct Join {
     /// Name for the agent
     pub name: Name,

@@ -56,7 +56,9 @@ pub struct History {
 
 /// Print the manifest of a version, exactly as submitted
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  brokkr stack manifest web\n  brokkr stack manifest web 42 > web-42.yaml")]
+#[command(
+    after_help = "Examples:\n  brokkr stack manifest web\n  brokkr stack manifest web 42 > web-42.yaml"
+)]
 pub struct Manifest {
     /// Name or id
     #[arg(value_parser = super::stack)]

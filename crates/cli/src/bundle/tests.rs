@@ -9,7 +9,7 @@ use brokkr_api::status::{ErrorExample, ErrorGroup};
 use flate2::read::GzDecoder;
 
 use super::*;
-use crate::preflight::{Fleet, WebhookHealth, FetchError};
+use crate::preflight::{FetchError, Fleet, WebhookHealth};
 use crate::view::samples::{agent, event, now, stack};
 use crate::view::whole;
 
@@ -45,7 +45,7 @@ fn data() -> BundleData {
     stack.annotations = noted;
     let agents = Page { next: Some("eu-1".into()), ..whole(vec![agent.into()]) };
     BundleData {
-        answers: PreflightData {
+        preflight: PreflightData {
             server: "https://brokkr.example/".into(),
             version: "0.1.0".into(),
             reached: Ok(()),
@@ -56,7 +56,12 @@ fn data() -> BundleData {
             owed: Ok(Vec::new()),
             errors: Ok(vec![group]),
             tokens: Err(not_allowed()),
-            hooks: Ok(vec![WebhookHealth { name: "ops".into(), off_because: None, dead: 1, more: false }]),
+            hooks: Ok(vec![WebhookHealth {
+                name: "ops".into(),
+                disabled_because: None,
+                dead: 1,
+                more: false,
+            }]),
             audit: Err(not_allowed()),
         },
         proxy: None,

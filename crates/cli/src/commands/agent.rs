@@ -111,7 +111,8 @@ fn print_token(token: &Token, client: &Client, printer: Printer) -> Result<(), F
 
 pub fn seconds(ttl: Duration) -> Result<u32, Failure> {
     let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and fit into 32 bits of seconds"))
+    seconds
+        .ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and fit into 32 bits of seconds"))
 }
 
 async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use brokkr_api::audit::AuditVerdict;
 use brokkr_client::{AuditQuery, Client, PageQuery};
 
 use crate::args::{AuditCommand, AuditList};
-use crate::failure::{Outcome, Failure, WhileTrying as _};
+use crate::failure::{Failure, Outcome, WhileTrying as _};
 use crate::printer::Printer;
 
 pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
@@ -23,8 +23,13 @@ pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Resul
 }
 
 async fn list(args: AuditList, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let query =
-        AuditQuery { who: args.actor, what: args.route, kind: args.kind, since: args.since, until: args.until };
+    let query = AuditQuery {
+        who: args.actor,
+        what: args.route,
+        kind: args.kind,
+        since: args.since,
+        until: args.until,
+    };
     let page = PageQuery { limit: Some(args.limit), after: None };
     let page = client.audit(&query, &page).await.while_trying("read the audit log")?;
     printer.show(&page)?;

@@ -10,8 +10,8 @@ use crate::complete::{Expected, Names, expected};
 use crate::config::Folder;
 use crate::connect::connect_once;
 use crate::failure::Failure;
-use crate::printer::Printer;
 use crate::name_cache::NameCache;
+use crate::printer::Printer;
 
 /// The user waits for this after pressing Tab.
 const TIMEOUT: Duration = Duration::from_secs(2);

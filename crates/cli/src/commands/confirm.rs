@@ -6,8 +6,9 @@ use crate::printer::Printer;
 /// Asks for the name of what is deleted or revoked. `what` is the action: `deleting the project shop`.
 pub async fn confirm(what: &str, name: &str, printer: Printer) -> Result<(), Failure> {
     if !printer.is_interactive() {
-        return Err(Failure::new(Exit::Usage, format!("{what} requires confirmation"))
-            .next("use --yes in scripts"));
+        return Err(
+            Failure::new(Exit::Usage, format!("{what} requires confirmation")).next("use --yes in scripts")
+        );
     }
     let answer = printer.prompt(&format!("Type {name} to continue: ")).await;
     if answer.as_deref() == Some(name) { Ok(()) } else { Err(not_confirmed()) }

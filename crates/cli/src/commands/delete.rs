@@ -92,8 +92,10 @@ pub async fn judge(
     let outcome = outcome.line(view::progress::summary(goal, &waited.rows));
     let reasons = reasons(client, &waited.rows).await;
     let outcome = reasons.lines().fold(outcome, Failure::line);
-    Err(outcome
-        .next(format!("brokkr status {}; the deletion continues, and reaches agents when they connect", stack.id)))
+    Err(outcome.next(format!(
+        "brokkr status {}; the deletion continues, and reaches agents when they connect",
+        stack.id
+    )))
 }
 
 /// Describes a completed removal.

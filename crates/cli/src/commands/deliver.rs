@@ -127,6 +127,7 @@ fn timed_out(stack: &Name, goal: Goal, rows: &[StackStatus], waiting: &WaitOptio
     let time = humantime::format_duration(waiting.timeout);
     let has_failed = rows.iter().any(|row| goal.outcome(row) == AgentOutcome::Failed);
     let exit = if has_failed { Exit::Failed } else { Exit::Timeout };
-    let failure = Failure::new(exit, format!("{stack} was not {} on every agent within {time}", goal_state(goal)));
+    let failure =
+        Failure::new(exit, format!("{stack} was not {} on every agent within {time}", goal_state(goal)));
     failure.line(view::progress::summary(goal, rows))
 }

@@ -9,7 +9,7 @@ use brokkr_manifest::{Budget, Object, redacted};
 
 use crate::args;
 use crate::commands::stack::nothing_submitted;
-use crate::failure::{About as _, Outcome, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Outcome, WhileTrying as _};
 use crate::manifest;
 use crate::printer::Printer;
 use crate::view::diff::Compared;

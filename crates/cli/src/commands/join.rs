@@ -175,10 +175,12 @@ fn refused(args: &Join, server: &str, error: ProgramError) -> Failure {
     if forbidden.is_empty() {
         let failure = Failure::new(Exit::Failed, format!("cannot install the agent into {server}"));
         let failure = output.lines().map(ToOwned::to_owned).fold(failure, Failure::line);
-        return failure.next("fix the error that kubectl reports; to use another cluster, set --kube-context");
+        return failure
+            .next("fix the error that kubectl reports; to use another cluster, set --kube-context");
     }
     let what = format!("agent {} has not joined: it stopped at rights", args.name);
-    let mut failure = Failure::new(Exit::Failed, what).line(format!("you are not allowed to install into {server}:"));
+    let mut failure =
+        Failure::new(Exit::Failed, what).line(format!("you are not allowed to install into {server}:"));
     for line in forbidden.iter().take(LISTED) {
         failure = failure.line(format!("- {line}"));
     }

@@ -12,7 +12,8 @@ use url::Url;
 use crate::args::{Global, Login};
 use crate::config::{Context, Folder};
 use crate::connect::{
-    client, is_this_machine, no_context, of_config, read_authorities, read_token, token_from, token_from_environment,
+    client, is_this_machine, no_context, of_config, read_authorities, read_token, token_from,
+    token_from_environment,
 };
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;

@@ -15,11 +15,8 @@ use crate::view::text::count;
 
 pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = args.stack.as_str();
-    let to = if printer.is_interactive() && !args.yes {
-        confirm(&args, client, printer).await?
-    } else {
-        args.to
-    };
+    let to =
+        if printer.is_interactive() && !args.yes { confirm(&args, client, printer).await? } else { args.to };
     let request = RollBack { to, keep_open: args.no_bar, reason: args.reason.clone() };
     let object = client
         .roll_back(name, &request)

@@ -15,7 +15,7 @@ use crate::args::Status;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::stacks::as_a_whole;
+use crate::view::stacks::overview;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
     let most = printer.rows(args.rows);
@@ -66,7 +66,7 @@ async fn one(
     if page.next.is_some() {
         printer.note_truncated(page.items.len(), None);
         if let Ok(summary) = client.stack_summary(stack.as_str()).await {
-            printer.note(&as_a_whole(&summary));
+            printer.note(&overview(&summary));
         }
     }
     Ok(())

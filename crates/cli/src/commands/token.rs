@@ -87,9 +87,11 @@ fn choose(name: &str, tokens: Vec<ApiToken>, now: Timestamp) -> Result<ApiToken,
     let mut named: Vec<ApiToken> =
         tokens.into_iter().filter(|token| token.name == name && is_valid(token, now)).collect();
     if named.len() > 1 {
-        let failure = Failure::new(Exit::Conflict, format!("{} valid tokens have the name {name}", named.len()));
-        let lines =
-            named.iter().map(|token| format!("{} ({}), created {:.0}", token.id, token.role, token.created_at));
+        let failure =
+            Failure::new(Exit::Conflict, format!("{} valid tokens have the name {name}", named.len()));
+        let lines = named
+            .iter()
+            .map(|token| format!("{} ({}), created {:.0}", token.id, token.role, token.created_at));
         return Err(lines.fold(failure, Failure::line).next("use the id instead"));
     }
     named.pop().ok_or_else(|| {

@@ -9,7 +9,7 @@ use brokkr_client::{Client, PageQuery};
 use crate::args::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
 use crate::commands::agent::seconds;
 use crate::commands::confirm::confirm;
-use crate::failure::{Outcome, Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Outcome, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::webhooks::attempt;
 use crate::view::whole;
@@ -65,9 +65,7 @@ fn address(url: String) -> Result<String, Failure> {
 
 async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result<(), Failure> {
     if args.url.is_none() && args.filter.is_empty() {
-        return Err(
-            Failure::new(Exit::Usage, "no change was given").next("brokkr webhook set --help")
-        );
+        return Err(Failure::new(Exit::Usage, "no change was given").next("brokkr webhook set --help"));
     }
     let patch = WebhookPatch {
         url: args.url.map(address).transpose()?,

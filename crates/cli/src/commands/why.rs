@@ -40,16 +40,15 @@ async fn one(stack: &Name, agent: &str, client: &Client) -> Result<StackWhy, Fai
 }
 
 async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let (agents, seen) = printer.with_spinner("looking for agents that are not in sync", not_in_sync(stack, client)).await?;
+    let (agents, seen) =
+        printer.with_spinner("looking for agents that are not in sync", not_in_sync(stack, client)).await?;
     let mut whys = Vec::new();
     for row in &agents {
         whys.push(one(stack, &row.agent_id.to_string(), client).await?);
     }
     match whys.as_slice() {
         [] if printer.is_for_people() => printer.data(&match seen {
-            0 => format!(
-                "{stack} targets no agents: use `brokkr stack retarget {stack} --to SELECTOR`"
-            ),
+            0 => format!("{stack} targets no agents: use `brokkr stack retarget {stack} --to SELECTOR`"),
             seen => format!("{stack} is in sync on {}", count(seen, "agent")),
         }),
         [only] if printer.is_for_people() => printer.show(only),

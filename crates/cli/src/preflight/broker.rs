@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{PreflightData, Check, Finding, Replica, SOON, FetchError, failed, check, listed, warning, not_fetched, ok};
+use super::{
+    Check, FetchError, Finding, PreflightData, Replica, SOON, check, failed, listed, not_fetched, ok, warning,
+};
 use crate::view::text::{age, count};
 
 pub fn reached(data: &PreflightData) -> Check {
@@ -84,7 +86,8 @@ pub fn restore(data: &PreflightData) -> Check {
             return failed(reason, "brokkr admin unknown");
         }
         if system.agents_to_tell > 0 {
-            let reason = format!("{} of the agents have not reported their stacks yet", system.agents_to_tell);
+            let reason =
+                format!("{} of the agents have not reported their stacks yet", system.agents_to_tell);
             return warning(reason, "brokkr admin status");
         }
         ok("nothing to settle")

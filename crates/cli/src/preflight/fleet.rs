@@ -4,7 +4,7 @@ use brokkr_api::stacks::Stack;
 use brokkr_api::status::ErrorGroup;
 use jiff::Timestamp;
 
-use super::{PreflightData, Check, Group, failed, check, listed, warning, ok};
+use super::{Check, Group, PreflightData, check, failed, listed, ok, warning};
 use crate::view::text::{age, count};
 
 /// The reason of a prune that waits for approval.
@@ -44,9 +44,10 @@ pub fn silent(data: &PreflightData) -> Check {
                 format!("{} {of}", told(&fleet.never, "never connected")),
                 "brokkr agent list --presence never",
             ),
-            (_, 0) => {
-                warning(format!("{} {of}", told(&fleet.silent, "silent")), "brokkr agent list --presence silent")
-            }
+            (_, 0) => warning(
+                format!("{} {of}", told(&fleet.silent, "silent")),
+                "brokkr agent list --presence silent",
+            ),
             _ => warning(
                 format!("{}, {} {of}", told(&fleet.silent, "silent"), told(&fleet.never, "never connected")),
                 "brokkr agent list --presence silent",

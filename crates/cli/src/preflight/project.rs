@@ -3,7 +3,7 @@
 use brokkr_api::tokens::ApiToken;
 use jiff::Timestamp;
 
-use super::{PreflightData, Check, WebhookHealth, SOON, failed, check, listed, warning, ok};
+use super::{Check, PreflightData, SOON, WebhookHealth, check, failed, listed, ok, warning};
 use crate::view::text::{age, count};
 
 pub fn tokens(data: &PreflightData, now: Timestamp) -> Check {
@@ -53,9 +53,10 @@ pub fn audit(data: &PreflightData) -> Check {
             format!("the chain is invalid at entry {}: {}", link.number, link.why),
             "brokkr audit verify",
         ),
-        None if !walk.is_complete => {
-            warning(format!("the first {} entries are valid; there are more", walk.links), "brokkr audit verify")
-        }
+        None if !walk.is_complete => warning(
+            format!("the first {} entries are valid; there are more", walk.links),
+            "brokkr audit verify",
+        ),
         None => ok(format!("the chain is valid: {}", entries(walk.links))),
     })
 }

@@ -45,7 +45,7 @@ fn well() -> PreflightData {
         errors: Ok(Vec::new()),
         tokens: Ok(Vec::new()),
         hooks: Ok(vec![hook("ops", 0)]),
-        audit: Ok(AuditProgress { links: 7, broken: None, whole: true }),
+        audit: Ok(AuditProgress { links: 7, broken: None, is_complete: true }),
     }
 }
 
@@ -140,14 +140,26 @@ fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
         ("caller", Verdict::Warning, "expires in 3d", "brokkr token create", |answers| {
             answers.caller.as_mut().unwrap().expires_at = Some(ago(-3 * 86_400));
         }),
-        ("version", Verdict::Warning, "the broker is 0.2.0, this program is 0.1.0", "upgrade.md", |answers| {
-            system(answers).version = "0.2.0".into();
-            system(answers).agent_versions = vec![of(Some("0.2.0"), 42)];
-        }),
-        ("replicas", Verdict::Failed, "192.0.2.2:8780: this replica is stopping", "BrokkrNoBroker", |answers| {
-            let health = Err(FetchError::Failed { why: "this replica is stopping".into(), next: None });
-            answers.replicas.push(Replica { address: "192.0.2.2:8780".into(), health });
-        }),
+        (
+            "version",
+            Verdict::Warning,
+            "the broker is 0.2.0, this program is 0.1.0",
+            "upgrade.md",
+            |answers| {
+                system(answers).version = "0.2.0".into();
+                system(answers).agent_versions = vec![of(Some("0.2.0"), 42)];
+            },
+        ),
+        (
+            "replicas",
+            Verdict::Failed,
+            "192.0.2.2:8780: this replica is stopping",
+            "BrokkrNoBroker",
+            |answers| {
+                let health = Err(FetchError::Failed { why: "this replica is stopping".into(), next: None });
+                answers.replicas.push(Replica { address: "192.0.2.2:8780".into(), health });
+            },
+        ),
         (
             "replicas",
             Verdict::Failed,
@@ -181,9 +193,15 @@ fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
                 fleet(answers).silent = Group { number: 9, names };
             },
         ),
-        ("agents-silent", Verdict::Warning, "1 never came (new) of 42 agents", "--presence never", |answers| {
-            fleet(answers).never = Group { number: 1, names: vec!["new".into()] };
-        }),
+        (
+            "agents-silent",
+            Verdict::Warning,
+            "1 never came (new) of 42 agents",
+            "--presence never",
+            |answers| {
+                fleet(answers).never = Group { number: 1, names: vec!["new".into()] };
+            },
+        ),
         (
             "agents-refused",
             Verdict::Failed,
@@ -219,17 +237,23 @@ fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
                 answers.hooks = Ok(vec![hook("well", 0), WebhookHealth { more: true, ..hook("ops", 50) }]);
             },
         ),
-        ("webhooks", Verdict::Warning, "ops is off, because it answered 410", "webhook show ops", |answers| {
-            let disabled_because = Some("it answered 410".into());
-            answers.hooks = Ok(vec![WebhookHealth { disabled_because, ..hook("ops", 0) }]);
-        }),
+        (
+            "webhooks",
+            Verdict::Warning,
+            "ops is off, because it answered 410",
+            "webhook show ops",
+            |answers| {
+                let disabled_because = Some("it answered 410".into());
+                answers.hooks = Ok(vec![WebhookHealth { disabled_because, ..hook("ops", 0) }]);
+            },
+        ),
         ("audit", Verdict::Failed, "at link 7: its entry was changed", "brokkr audit verify", |answers| {
             let why = "its entry was changed".into();
             let broken = Some(BrokenLink { number: 7, audit_id: None, why });
-            answers.audit = Ok(AuditProgress { links: 6, broken, whole: true });
+            answers.audit = Ok(AuditProgress { links: 6, broken, is_complete: true });
         }),
         ("audit", Verdict::Warning, "the first 200000 links hold", "brokkr audit verify", |answers| {
-            answers.audit = Ok(AuditProgress { links: 200_000, broken: None, whole: false });
+            answers.audit = Ok(AuditProgress { links: 200_000, broken: None, is_complete: false });
         }),
     ];
     for (check, verdict, reason, next, change) in cases {

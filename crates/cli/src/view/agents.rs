@@ -1,4 +1,4 @@
-//! Agents, as a list and one by one, and the tokens by which they join.
+//! Agents, as a list and one by one, and join tokens.
 
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::tokens::JoinTokenInfo;
@@ -10,7 +10,7 @@ use super::text::{age, age_or_dash, clean, fields, labels, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Agent {
-    const NONE: &'static str = "no agents yet: `brokkr agent join NAME` installs one";
+    const NONE: &'static str = "no agents yet; install one with `brokkr agent join NAME`";
 
     fn table<'a>(agents: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
@@ -72,30 +72,30 @@ impl Show for Agent {
             ("labels", labels(&self.labels)),
         ]);
         if !self.annotations.is_empty() {
-            text.push_str("\nnotes:");
+            text.push_str("\nannotations:");
             for (key, value) in &self.annotations {
                 text.push_str(&format!("\n  {key}: {}", clean(value)));
             }
         }
-        if let Some(given_up) = &self.abandoned {
+        if let Some(abandoned) = &self.abandoned {
             text.push_str(&format!(
-                "\n\nIt was given up {} ago by {}: {}. `brokkr agent join {} --rejoin` lets it in again.",
-                age(given_up.at, options.now),
-                clean(&given_up.by),
-                clean(&given_up.because),
+                "\n\nAbandoned {} ago by {}: {}. To connect it again, use `brokkr agent join {} --rejoin`.",
+                age(abandoned.at, options.now),
+                clean(&abandoned.by),
+                clean(&abandoned.because),
                 self.name
             ));
         } else if let Some(revoked) = self.revoked_at {
             text.push_str(&format!(
-                "\n\nIts keys were revoked {} ago. `brokkr agent join {} --rejoin` lets it in again.",
+                "\n\nKeys revoked {} ago. To connect it again, use `brokkr agent join {} --rejoin`.",
                 age(revoked, options.now),
                 self.name
             ));
         }
         if self.session_tied {
             text.push_str(
-                "\n\nTwo processes claim to be this agent, so both hold. Find the second one (a cloned cluster?),\n\
-                 delete the Secret brokkr-agent-identity there, and let it join under a name of its own.",
+                "\n\nTwo processes use the identity of this agent, so both are paused. Find the second one (a cloned cluster?),\n\
+                 delete the Secret brokkr-agent-identity there, and join it under another name.",
             );
         }
         text
@@ -109,7 +109,7 @@ impl Show for Agent {
 fn key(agent: &Agent, now: Timestamp) -> String {
     let since = agent.key_since.map_or_else(|| "-".to_owned(), |since| when(since, now));
     match agent.rotation_asked_at {
-        Some(asked) => format!("{since}; asked for a new one {} ago", age(asked, now)),
+        Some(asked) => format!("{since}; rotation requested {} ago", age(asked, now)),
         None => since,
     }
 }
@@ -124,7 +124,7 @@ fn status(agent: &Agent) -> String {
 }
 
 impl Listed for JoinTokenInfo {
-    const NONE: &'static str = "no join tokens: `brokkr agent join-token NAME` makes one";
+    const NONE: &'static str = "no join tokens; create one with `brokkr agent join-token NAME`";
 
     fn table<'a>(tokens: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
@@ -154,8 +154,8 @@ fn join_state(token: &JoinTokenInfo, now: Timestamp) -> (&'static str, anstyle::
         JoinTokenInfo { used_by: Some(_), .. } => ("used", FAINT),
         JoinTokenInfo { revoked_at: Some(_), .. } => ("revoked", FAINT),
         token if token.expires_at <= now => ("expired", FAINT),
-        JoinTokenInfo { rejoins: Some(_), .. } => ("waiting, for a new key", GOOD),
-        _ => ("waiting", GOOD),
+        JoinTokenInfo { rejoins: Some(_), .. } => ("unused, for a new key", GOOD),
+        _ => ("unused", GOOD),
     }
 }
 
@@ -166,7 +166,7 @@ pub fn expiry(at: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, agent, ago, rendered, now};
+    use super::super::samples::{AGENT, agent, ago, now, rendered};
     use super::super::whole;
     use super::*;
     use brokkr_api::agents::Abandoned;

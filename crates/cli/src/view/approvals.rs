@@ -1,4 +1,4 @@
-//! Approvals of prunes that wait, and what waits.
+//! Approvals of prunes, and pending prunes.
 
 use brokkr_api::approvals::PruneApproval;
 use brokkr_api::report::{ConditionKind, ConditionStatus};
@@ -9,7 +9,7 @@ use super::text::{age, clean};
 use super::{Listed, RenderOptions};
 
 impl Listed for PruneApproval {
-    const NONE: &'static str = "nothing was approved for the newest version";
+    const NONE: &'static str = "no approvals for the newest version";
 
     fn table<'a>(approvals: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
@@ -34,8 +34,8 @@ impl Listed for PruneApproval {
     }
 }
 
-/// `eu-1: would delete 120 of 130 objects: …`, for each agent whose prune waits to be approved.
-pub fn waiting(rows: &[StackStatus]) -> Vec<String> {
+/// Returns `eu-1: would delete 120 of 130 objects: …` for each agent with a pending prune.
+pub fn pending(rows: &[StackStatus]) -> Vec<String> {
     rows.iter()
         .filter_map(|row| {
             let waits = row.conditions.iter().find(|condition| {
@@ -71,12 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_told_in_the_agents_words() {
+    fn pending_prunes_have_the_agents_message() {
         let mut held = row("eu-1", 42, 42, State::Blocked);
         held.conditions = conditions();
-        assert!(waiting(&[held.clone()]).is_empty());
+        assert!(pending(&[held.clone()]).is_empty());
         held.conditions[5].status = ConditionStatus::True;
         held.conditions[5].message = "would delete 120 of 130 objects, so it waits for approval".into();
-        assert_eq!(waiting(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
+        assert_eq!(pending(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
     }
 }

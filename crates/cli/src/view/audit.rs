@@ -1,20 +1,20 @@
-//! The audit log, and whether its chain holds.
+//! The audit log and its hash chain.
 
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 
 use super::table::{BAD, CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::text::{age, clean, count};
+use super::text::{age, clean};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for AuditEntry {
-    const NONE: &'static str = "nothing of that kind";
+    const NONE: &'static str = "no matching entries";
 
     fn table<'a>(entries: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGE"),
             wide("TIME"),
             plain("KIND"),
-            plain("WHO"),
+            plain("ACTOR"),
             plain("METHOD"),
             sentence("PATH"),
             plain("STATUS"),
@@ -29,12 +29,12 @@ impl Listed for AuditEntry {
                 AuditKind::Refused => BAD,
                 AuditKind::SecretsRead => CAREFUL,
             };
-            let who = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
+            let actor = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
             table.row([
                 age(entry.at, options.now).into(),
                 format!("{:.0}", entry.at).into(),
                 painted(entry.kind.to_string(), style),
-                who.into(),
+                actor.into(),
                 entry.method.clone().into(),
                 entry.path.clone().into(),
                 entry.status.to_string().into(),
@@ -64,15 +64,15 @@ impl Show for AuditHead {
 impl Show for AuditVerdict {
     fn text(&self, _: &RenderOptions) -> String {
         let project = clean(&self.project);
-        let links = count(usize::try_from(self.links).unwrap_or(0), "good link");
-        let last = self.last.as_ref().map(|last| format!("; the last one is {}:{}", last.number, last.hash));
+        let links = entries(self.links);
+        let last = self.last.as_ref().map(|last| format!("; the last is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(
-                "{GOOD}✔{GOOD:#} the audit chain of {project} holds: {links}{}",
+                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}",
                 last.unwrap_or_default()
             ),
             Some(broken) => format!(
-                "{BAD}✖{BAD:#} the audit chain of {project} does not hold at link {}: {}\n  {links} before it{}",
+                "{BAD}✖{BAD:#} the audit chain of {project} is invalid at entry {}: {}\n  {links} before it{}",
                 broken.number,
                 clean(&broken.why),
                 last.unwrap_or_default()
@@ -83,6 +83,10 @@ impl Show for AuditVerdict {
     fn names(&self) -> Vec<String> {
         vec![format!("project/{}", self.project)]
     }
+}
+
+fn entries(number: i64) -> String {
+    if number == 1 { "1 valid entry".to_owned() } else { format!("{number} valid entries") }
 }
 
 #[cfg(test)]

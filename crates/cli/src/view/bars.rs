@@ -1,4 +1,4 @@
-//! Contents that a roll-back barred.
+//! Barred contents.
 
 use brokkr_api::objects::BarredContent;
 
@@ -8,7 +8,7 @@ use super::text::age;
 use super::{Listed, RenderOptions};
 
 impl Listed for BarredContent {
-    const NONE: &'static str = "nothing is barred";
+    const NONE: &'static str = "no barred contents";
 
     fn table<'a>(bars: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [

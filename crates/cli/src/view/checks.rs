@@ -1,4 +1,4 @@
-//! What a preflight found: a row a check, and below them what to do about those that are not well.
+//! The checks of a preflight, with the next actions below.
 
 use brokkr_api::page::Page;
 use serde::Serialize;
@@ -19,8 +19,8 @@ impl Show for Checks {
         for check in &self.0.items {
             let (word, style) = match check.verdict {
                 Verdict::Ok => ("ok", GOOD),
-                Verdict::Warning => ("options", CAREFUL),
-                Verdict::Failed => ("bad", BAD),
+                Verdict::Warning => ("warning", CAREFUL),
+                Verdict::Failed => ("failed", BAD),
             };
             table.row([check.check.into(), painted(word, style), check.reason.clone().into()]);
         }
@@ -37,7 +37,7 @@ impl Show for Checks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::looks;
+    use super::super::samples::rendered;
     use super::super::whole;
     use super::*;
 

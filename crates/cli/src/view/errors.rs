@@ -1,4 +1,4 @@
-//! What is wrong now, each mistake once.
+//! Current errors, grouped.
 
 use brokkr_api::status::ErrorGroup;
 
@@ -7,11 +7,11 @@ use super::text::or_dash;
 use super::{Listed, RenderOptions};
 
 impl Listed for ErrorGroup {
-    const NONE: &'static str = "nothing is wrong that an agent would have told";
+    const NONE: &'static str = "no errors reported";
 
     fn table<'a>(groups: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
-            plain("TIMES"),
+            plain("COUNT"),
             plain("REASON"),
             plain("STACKS"),
             plain("SEQUENCE"),

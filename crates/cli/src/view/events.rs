@@ -1,4 +1,4 @@
-//! Events, the newest last, as one reads a log.
+//! Events, newest last.
 
 use brokkr_api::events::Event;
 use brokkr_api::report::Transition;
@@ -52,7 +52,7 @@ impl Listed for Event {
 fn message(event: &Event) -> String {
     let mut parts: Vec<String> =
         [&event.reason, &event.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
-    // The agent's own sentence usually names the first object already.
+    // The message usually contains the first object.
     if let Some(note) = event.objects.first().filter(|note| !event.message.contains(&note.object)) {
         let more = event.objects.len() - 1;
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };

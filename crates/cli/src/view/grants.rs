@@ -1,4 +1,4 @@
-//! Grants: which agents a project may use, for what, and as whom.
+//! Grants.
 
 use brokkr_api::grants::ProjectGrant;
 
@@ -7,7 +7,7 @@ use super::text::{age, fields, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for ProjectGrant {
-    const NONE: &'static str = "no grants: only the project default may use agents (docs/grants.md)";
+    const NONE: &'static str = "no grants; only the project default can use agents (docs/grants.md)";
 
     fn table<'a>(grants: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
@@ -51,7 +51,7 @@ impl Show for ProjectGrant {
             ("namespaces", self.namespaces.join(", ")),
             ("kinds", self.kinds.join(", ")),
             ("account", self.account.clone()),
-            ("made", format!("{} by {}", when(self.created_at, options.now), self.created_by)),
+            ("created", format!("{} by {}", when(self.created_at, options.now), self.created_by)),
             ("changed", when(self.updated_at, options.now)),
         ])
     }

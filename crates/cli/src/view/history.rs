@@ -3,12 +3,12 @@
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 
-use super::table::{Table, plain, wide};
-use super::text::age;
+use super::table::{Table, plain, sentence, wide};
+use super::text::{age, or_dash};
 use super::{Listed, RenderOptions};
 
 impl Listed for DeploymentObject {
-    const NONE: &'static str = "nothing was submitted yet";
+    const NONE: &'static str = "no versions yet";
 
     fn table<'a>(objects: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let mut objects: Vec<&DeploymentObject> = objects.iter().collect();
@@ -19,6 +19,8 @@ impl Listed for DeploymentObject {
             plain("BY"),
             plain("RESOURCES"),
             plain("CHECKSUM"),
+            plain("COMMIT"),
+            sentence("MESSAGE"),
             wide("TIME"),
             wide("SHA256"),
         ];
@@ -35,6 +37,8 @@ impl Listed for DeploymentObject {
                 object.submitted_by.clone().into(),
                 resources.into(),
                 checksum.into(),
+                or_dash(object.commit.as_deref().map(short_commit)).into(),
+                or_dash(object.message.clone()).into(),
                 format!("{:.0}", object.created_at).into(),
                 object.checksum.to_string().into(),
             ]);
@@ -47,20 +51,28 @@ impl Listed for DeploymentObject {
     }
 }
 
-/// Enough of it to tell versions apart.
+/// Returns the first digits of a checksum.
 pub fn short_checksum(checksum: Checksum) -> String {
     checksum.to_string().chars().take(12).collect()
 }
 
+/// Returns the first digits of a Git commit.
+fn short_commit(commit: &str) -> String {
+    commit.chars().take(10).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{rendered, object};
+    use super::super::samples::{object, rendered};
     use super::super::whole;
 
     #[test]
     fn history() {
         let mut marker = object(43);
         marker.is_deletion_marker = true;
-        insta::assert_snapshot!(rendered(&whole(vec![object(41), object(42), marker])));
+        let mut described = object(42);
+        described.message = Some("raise the memory limit".to_owned());
+        described.commit = Some("9fceb02d0ae598e95dc970b74767f19372d61af8".to_owned());
+        insta::assert_snapshot!(rendered(&whole(vec![object(41), described, marker])));
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a selector would reach.
+//! The agents that a selector matches.
 
 use brokkr_api::selector::SelectorPreview;
 

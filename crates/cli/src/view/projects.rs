@@ -1,4 +1,4 @@
-//! Projects, with their quotas.
+//! Projects with their quotas.
 
 use brokkr_api::projects::Project;
 
@@ -7,7 +7,7 @@ use super::text::{age, fields, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Project {
-    const NONE: &'static str = "no project that you may see";
+    const NONE: &'static str = "no projects that you can see";
 
     fn table<'a>(projects: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
@@ -46,7 +46,7 @@ impl Show for Project {
         let of = |used: u64, allowed: u64| format!("{used} of {allowed}");
         fields([
             ("name", self.name.to_string()),
-            ("made", when(self.created_at, options.now)),
+            ("created", when(self.created_at, options.now)),
             ("stacks", of(used.stacks, allowed.stacks)),
             ("tokens", of(used.tokens, allowed.tokens)),
             ("webhooks", of(used.webhooks, allowed.webhooks)),
@@ -100,7 +100,11 @@ mod tests {
             allowed: quotas(1000, 10 << 30),
             used: quotas(37, 3_565_158),
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&whole(vec![project.clone()])), rendered(&project)));
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            rendered(&whole(vec![project.clone()])),
+            rendered(&project)
+        ));
         assert_eq!((bytes(512), bytes(1536)), ("512 B".to_owned(), "1.5 KiB".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is left of a deleted stack, agent by agent: seen gone and when, or still owed.
+//! Receipts of a deletion: for each agent, removed or pending.
 
 use brokkr_api::report::{GONE, ObjectNote};
 use brokkr_api::status::{StackStatus, State};
@@ -9,30 +9,30 @@ use super::status::message;
 use super::table::{CAREFUL, GOOD, Table, painted, plain, sentence, wide};
 use super::{Listed, RenderOptions};
 
-/// What one agent said last.
+/// The last report of one agent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Receipt {
     pub agent: String,
     pub state: State,
-    /// When everything was seen to be gone; none while it is owed.
+    /// When the removal was observed; none while it is pending.
     pub gone_at: Option<Timestamp>,
-    /// How many objects went.
+    /// Number of removed objects.
     pub objects: u32,
-    /// Which they were, as far as the agent named them.
-    pub gone: Vec<Gone>,
-    /// What was not deleted, and why.
+    /// The removed objects that the agent named.
+    pub gone: Vec<RemovedObject>,
+    /// Objects that were not deleted, and why.
     pub left: Vec<ObjectNote>,
     pub message: String,
 }
 
-/// An object that was seen to be gone, with the uid that it had.
+/// A removed object with its last uid.
 #[derive(Clone, Debug, Serialize)]
-pub struct Gone {
+pub struct RemovedObject {
     pub object: String,
     pub uid: String,
 }
 
-/// Of the agents that had something of it, or still have.
+/// Returns the receipts of all agents that had the stack.
 pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
     let receipt = |row: &StackStatus| {
         let is_gone = row.state == State::Removed;
@@ -45,7 +45,7 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
                 .objects
                 .iter()
                 .filter(|note| is_gone && note.reason == GONE)
-                .map(|note| Gone { object: note.object.clone(), uid: note.message.clone() })
+                .map(|note| RemovedObject { object: note.object.clone(), uid: note.message.clone() })
                 .collect(),
             left: row.objects.iter().filter(|note| is_gone && note.reason != GONE).cloned().collect(),
             message: message(row),
@@ -55,27 +55,27 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
 }
 
 impl Listed for Receipt {
-    const NONE: &'static str = "no agent had anything of it";
+    const NONE: &'static str = "the stack was on no agent";
 
     fn table<'a>(receipts: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGENT"),
             plain("STATE"),
             plain("OBJECTS"),
-            plain("SEEN GONE"),
+            plain("REMOVED AT"),
             sentence("LEFT"),
             wide("LAST UIDS"),
-            wide("STATE-OF-AGENT"),
+            wide("REPORTED STATE"),
         ];
         let mut table = Table::new(options, &columns);
         for receipt in receipts {
             let state = match receipt.state {
-                State::Removed => painted("gone", GOOD),
-                _ => painted("owed", CAREFUL),
+                State::Removed => painted("removed", GOOD),
+                _ => painted("pending", CAREFUL),
             };
             let left = match receipt.left.as_slice() {
                 [] if receipt.state == State::Removed => "nothing".to_owned(),
-                [] if receipt.message.is_empty() => "everything, until the agent says otherwise".to_owned(),
+                [] if receipt.message.is_empty() => "not reported yet".to_owned(),
                 [] => receipt.message.clone(),
                 notes => {
                     let named: Vec<String> =

@@ -20,20 +20,24 @@ pub fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-/// Nothing is cut.
+/// Unlimited width.
 pub fn options() -> RenderOptions {
     RenderOptions { now: now(), wide: false, headers: true, width: None }
 }
 
 pub fn narrow(width: usize) -> RenderOptions {
-    RenderOptions { width: Some(width), ..render_options() }
+    RenderOptions { width: Some(width), ..options() }
 }
 
-/// A view as it is on terminals of 80 and 160 columns, elsewhere, and with `-o wide`; then with its colours, if it has any.
+/// Renders a view for terminals with 80 and 160 columns, without a terminal, and with `-o wide`; then with colours, if any.
 pub fn rendered(shown: &impl Show) -> String {
-    let wide = RenderOptions { wide: true, ..render_options() };
-    let looks =
-        [("80 columns", narrow(80)), ("160 columns", narrow(160)), ("no terminal", options()), ("wide", wide)];
+    let wide = RenderOptions { wide: true, ..options() };
+    let looks = [
+        ("80 columns", narrow(80)),
+        ("160 columns", narrow(160)),
+        ("no terminal", options()),
+        ("wide", wide),
+    ];
     let mut text = String::new();
     let mut last = String::new();
     for (name, options) in looks {
@@ -131,7 +135,7 @@ pub fn failed_row(agent: &str) -> StackStatus {
     row
 }
 
-/// All is well.
+/// All conditions are as they should be.
 pub fn conditions() -> Vec<Condition> {
     let condition = |kind, status, reason: &str| Condition {
         kind,
@@ -151,7 +155,7 @@ pub fn conditions() -> Vec<Condition> {
     ]
 }
 
-/// Was healthy; somebody fights over a field.
+/// A row with a contested field.
 pub fn contested_row(agent: &str) -> StackStatus {
     let mut row = row(agent, 42, 42, State::Healthy);
     row.hops.healthy = Some(ago(170));

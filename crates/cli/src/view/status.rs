@@ -1,4 +1,4 @@
-//! One stack on each agent.
+//! The status of a stack on each agent.
 
 use brokkr_api::SequenceId;
 use brokkr_api::status::{StackStatus, State};
@@ -10,8 +10,7 @@ use super::text::age_or_dash;
 use super::{Listed, RenderOptions};
 
 impl Listed for StackStatus {
-    const NONE: &'static str =
-        "no agent is targeted: `brokkr apply … --to SELECTOR` or `--to-agent NAME` changes that";
+    const NONE: &'static str = "no agents are targeted; use `brokkr stack retarget STACK --to SELECTOR`";
 
     fn table<'a>(rows: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
@@ -55,7 +54,7 @@ pub fn ready(row: &StackStatus) -> String {
     }
 }
 
-/// What was reported; or, if nothing was, what is wrong all the same.
+/// Returns the reported message, or else the first condition that is not as it should be.
 pub(super) fn message(row: &StackStatus) -> String {
     let reported = reported(row);
     match wrong(row).first() {
@@ -64,7 +63,7 @@ pub(super) fn message(row: &StackStatus) -> String {
     }
 }
 
-/// The reason for programs and the sentence for people, as one.
+/// Returns the reason and the message.
 pub fn reported(row: &StackStatus) -> String {
     match (row.reason.is_empty(), row.message.is_empty()) {
         (false, false) => format!("{}: {}", row.reason, row.message),
@@ -73,7 +72,7 @@ pub fn reported(row: &StackStatus) -> String {
     }
 }
 
-/// Since when it stands where it stands.
+/// Returns the time of the last step.
 fn last_hop(row: &StackStatus) -> Option<Timestamp> {
     row.hops.chain().into_iter().filter(|(name, _)| *name != "reported").filter_map(|(_, at)| at).max()
 }

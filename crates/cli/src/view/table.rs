@@ -1,7 +1,7 @@
-//! Tables as kubectl prints them: capitals above, three spaces between, no borders.
+//! Tables in the style of kubectl: upper-case headers, three spaces between columns, no borders.
 //!
-//! On a terminal a row is one line: columns that hold sentences are cut to what is left. Anywhere else, and with
-//! `-o wide`, nothing is cut, so that `grep` finds everything.
+//! On a terminal a row is one line, and columns with sentences are cut to fit. Otherwise, and with `-o wide`, nothing is cut,
+//! so that `grep` finds everything.
 
 use anstyle::{AnsiColor, Style};
 use brokkr_api::status::State;
@@ -11,7 +11,7 @@ use super::RenderOptions;
 use super::text::clean;
 
 const GAP: usize = 3;
-/// No column is cut below this.
+/// Columns are not cut below this width.
 const LEAST: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
         self.print_after(&mut Vec::new())
     }
 
-    /// As a continuation of what was printed before with the same `widths`: then without headers, below it.
+    /// Prints below rows that were printed with the same `widths`, then without headers.
     pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
         let shown: Vec<usize> = (0..self.columns.len())
             .filter(|at| self.options.wide || self.columns[*at].kind != Kind::Wide)
@@ -109,7 +109,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Takes from the widest column that may be cut, until all of them fit.
+/// Narrows the widest columns that may be cut, until the row fits.
 fn fit(widths: &mut [usize], may_be_cut: &[bool], limit: usize) {
     loop {
         let taken = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
@@ -128,7 +128,7 @@ fn line<'c>(cells: impl Iterator<Item = &'c Cell>, widths: &[usize]) -> String {
     let mut due = 0;
     for (cell, width) in cells.zip(widths) {
         let text = cut(&cell.text, *width);
-        // The gap is written with the next text, so that no line ends in blanks.
+        // The gap is written before the next text, so that no line ends with spaces.
         if !text.is_empty() {
             line.extend(std::iter::repeat_n(' ', due));
             due = 0;
@@ -139,7 +139,7 @@ fn line<'c>(cells: impl Iterator<Item = &'c Cell>, widths: &[usize]) -> String {
     line
 }
 
-fn note_truncated(text: &str, width: usize) -> String {
+fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -174,7 +174,7 @@ pub fn style_of(state: State) -> Style {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{options, narrow};
+    use super::super::samples::{narrow, options};
     use super::*;
 
     fn table<'a>(options: &'a RenderOptions, message: &str) -> Table<'a> {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn headers_can_be_left_out_and_rows_added_later_line_up() {
-        let bare = RenderOptions { headers: false, ..render_options() };
+        let bare = RenderOptions { headers: false, ..options() };
         assert_eq!(lines(&table(&bare, "x").print())[0], "a      x   2s");
         let options = options();
         let mut widths = Vec::new();

@@ -1,4 +1,4 @@
-//! What targets an agent, and why.
+//! The stacks that target an agent.
 
 use brokkr_api::agents::{Target, Why};
 
@@ -14,8 +14,8 @@ impl Listed for Target {
         let mut table = Table::new(options, &columns);
         for target in targets {
             let why = match &target.why {
-                Why::Explicit => "the stack names this agent".to_owned(),
-                Why::Selector { selector } => format!("its labels match {selector}"),
+                Why::Explicit => "targets this agent by name".to_owned(),
+                Why::Selector { selector } => format!("selector {selector} matches"),
             };
             table.row([
                 target.stack_name.to_string().into(),

@@ -85,7 +85,7 @@ pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
 mod tests {
     use brokkr_api::tokens::Role;
 
-    use super::super::samples::{AGENT, ago, rendered, now};
+    use super::super::samples::{AGENT, ago, now, rendered};
     use super::super::whole;
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Webhooks, what came of messages to them, and of a test.
+//! Webhooks, their messages, and the result of a test.
 
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookFilter};
 
@@ -8,7 +8,7 @@ use super::text::{age, clean, fields, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Webhook {
-    const NONE: &'static str = "no webhooks: `brokkr webhook create NAME --url URL` makes one";
+    const NONE: &'static str = "no webhooks; create one with `brokkr webhook create NAME --url URL`";
 
     fn table<'a>(webhooks: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
@@ -17,7 +17,7 @@ impl Listed for Webhook {
         for webhook in webhooks {
             table.row([
                 webhook.name.to_string().into(),
-                if webhook.enabled { painted("on", GOOD) } else { painted("off", CAREFUL) },
+                if webhook.enabled { painted("enabled", GOOD) } else { painted("disabled", CAREFUL) },
                 age(webhook.created_at, options.now).into(),
                 webhook.url.clone().into(),
                 filter(&webhook.filter).into(),
@@ -35,9 +35,9 @@ impl Listed for Webhook {
 impl Show for Webhook {
     fn text(&self, options: &RenderOptions) -> String {
         let state = match (&self.disabled_because, self.enabled) {
-            (_, true) => "on".to_owned(),
-            (Some(why), false) => format!("off, because {why}"),
-            (None, false) => "off".to_owned(),
+            (_, true) => "enabled".to_owned(),
+            (Some(why), false) => format!("disabled: {why}"),
+            (None, false) => "disabled".to_owned(),
         };
         fields([
             ("name", self.name.to_string()),
@@ -45,7 +45,7 @@ impl Show for Webhook {
             ("state", state),
             ("url", self.url.clone()),
             ("filter", filter(&self.filter)),
-            ("made", when(self.created_at, options.now)),
+            ("created", when(self.created_at, options.now)),
         ])
     }
 
@@ -75,7 +75,7 @@ impl Listed for Delivery {
             plain("STATE"),
             plain("EVENT"),
             plain("AGE"),
-            plain("TRIES"),
+            plain("ATTEMPTS"),
             sentence("LAST"),
             wide("NEXT"),
         ];
@@ -104,7 +104,7 @@ impl Listed for Delivery {
     }
 }
 
-/// `200 in 31 ms`, or why not.
+/// Returns `200 in 31 ms`, or the error.
 pub fn attempt(attempt: &Attempt) -> String {
     let status = attempt.status.map(|status| format!("{status} in {} ms", attempt.millis));
     let error = attempt.error.as_ref().map(|error| clean(error));
@@ -116,7 +116,7 @@ pub fn attempt(attempt: &Attempt) -> String {
 mod tests {
     use brokkr_api::webhooks::WebhookEvent;
 
-    use super::super::samples::{AGENT, ago, rendered, now};
+    use super::super::samples::{AGENT, ago, now, rendered};
     use super::super::whole;
     use super::*;
 
@@ -142,7 +142,11 @@ mod tests {
             filter: WebhookFilter::default(),
             ..webhook.clone()
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&whole(vec![webhook, off.clone()])), rendered(&off)));
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            rendered(&whole(vec![webhook, off.clone()])),
+            rendered(&off)
+        ));
     }
 
     #[test]

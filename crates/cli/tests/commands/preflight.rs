@@ -77,10 +77,10 @@ fn what_is_owed_is_named_with_the_command_that_shows_it() {
     );
     let document = owing.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let deletions = check(&document, "deletions");
-    assert_eq!(deletions["verdict"], "look");
+    assert_eq!(deletions["verdict"], "warning");
     assert!(deletions["reason"].as_str().unwrap().starts_with("agents still hold web since"), "{deletions}");
     assert_eq!(deletions["next"], format!("brokkr status {STACK_ID}"));
-    assert_eq!(check(&document, "hold")["verdict"], "bad", "a question that fails is not well");
+    assert_eq!(check(&document, "hold")["verdict"], "failed", "data that cannot be read is not ok");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn whoever_may_not_ask_is_told_so() {
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     for name in ["version", "hold", "restore", "audit"] {
         let check = check(&document, name);
-        assert_eq!(check["verdict"], "look");
+        assert_eq!(check["verdict"], "warning");
         assert!(check["reason"].as_str().unwrap().starts_with("you may not ask: takes the role"), "{check}");
     }
 }
@@ -104,7 +104,7 @@ fn a_token_that_is_refused_is_told_once() {
         FakeBroker::start().refuses("GET /api/v1/whoami", ErrorCode::BRK1001, "the token is unknown");
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let bad: Vec<&Value> =
-        document["items"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").collect();
+        document["items"].as_array().unwrap().iter().filter(|check| check["verdict"] == "failed").collect();
     assert_eq!(bad.len(), 1, "{bad:?}");
     assert_eq!((&bad[0]["check"], &bad[0]["reason"]), (&json!("caller"), &json!("the token is unknown")));
     assert_eq!(broker.asked().len(), 1);

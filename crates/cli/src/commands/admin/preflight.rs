@@ -11,8 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::args::Global;
 use crate::connect::{Replicas, connect_to_replicas};
-use crate::failure::{Outcome, Failure};
-use crate::preflight::{PreflightData, Fetched, Fleet, Group, WebhookHealth, Replica, FetchError, Verdict, AuditProgress, checks};
+use crate::failure::{Failure, Outcome};
+use crate::preflight::{
+    AuditProgress, FetchError, Fetched, Fleet, Group, PreflightData, Replica, Verdict, WebhookHealth, checks,
+};
 use crate::printer::Printer;
 use crate::view::checks::Checks;
 use crate::view::whole;
@@ -75,7 +77,12 @@ pub async fn fetch(replicas: &Replicas) -> PreflightData {
     }
 }
 
-fn only_connection(server: String, version: String, reached: Fetched<()>, caller: Fetched<WhoAmI>) -> PreflightData {
+fn only_connection(
+    server: String,
+    version: String,
+    reached: Fetched<()>,
+    caller: Fetched<WhoAmI>,
+) -> PreflightData {
     PreflightData {
         server,
         version,

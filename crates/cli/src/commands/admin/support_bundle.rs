@@ -13,10 +13,10 @@ use url::Url;
 
 use super::preflight::{each, fetch};
 use crate::args::{Global, SupportBundle};
-use crate::bundle::{BundledAgent, BundleData, Missing, BundledStack, files, packed};
+use crate::bundle::{BundleData, BundledAgent, BundledStack, Missing, files, packed};
 use crate::connect::{Replicas, connect_to_replicas};
 use crate::failure::{Exit, Failure};
-use crate::preflight::{Fetched, FetchError};
+use crate::preflight::{FetchError, Fetched};
 use crate::printer::Printer;
 
 const MOST_EVENTS: u32 = 500;
@@ -37,8 +37,9 @@ pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Resu
         .unwrap_or_else(|| PathBuf::from(now.strftime("brokkr-support-%Y%m%dT%H%M%SZ.tar.gz").to_string()));
     let is_stdout = file.as_os_str() == "-";
     if is_stdout && printer.prints_to_terminal() {
-        return Err(Failure::new(Exit::Usage, "refusing to print an archive to a terminal")
-            .next("use --file FILE"));
+        return Err(
+            Failure::new(Exit::Usage, "refusing to print an archive to a terminal").next("use --file FILE")
+        );
     }
     let replicas = connect_to_replicas(global).await?;
     let data = printer.with_spinner("reading", Box::pin(fetch_all(&replicas, metrics_clients))).await;
@@ -53,9 +54,8 @@ pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Resu
     let shown = file.display().to_string();
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     let document = json!({"file": shown, "files": names, "missing": missing});
-    printer.done(&document, format!("file/{shown}"), || {
-        format!("{shown} written with {} files", names.len())
-    })?;
+    printer
+        .done(&document, format!("file/{shown}"), || format!("{shown} written with {} files", names.len()))?;
     printer.note(&format!("review it before you share it: tar -xzf {shown}"));
     Ok(())
 }
@@ -77,7 +77,8 @@ async fn fetch_all(replicas: &Replicas, metrics_clients: Vec<(String, Client)>) 
         return BundleData { preflight, proxy, agents, stacks, events, audit, metrics: metrics.await };
     }
     let (query, latest) = (EventQuery::default(), PageQuery { limit: Some(MOST_EVENTS), after: None });
-    let (entries, newest) = (AuditQuery::default(), PageQuery { limit: Some(MOST_AUDIT_ENTRIES), after: None });
+    let (entries, newest) =
+        (AuditQuery::default(), PageQuery { limit: Some(MOST_AUDIT_ENTRIES), after: None });
     let (agents, stacks, events, audit, metrics) = tokio::join!(
         agents(client),
         stacks(client),

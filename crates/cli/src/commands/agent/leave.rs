@@ -78,9 +78,7 @@ pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result
     let abandoned = client.abandon_agent(&id, &args.reason).await;
     let agent = abandoned.while_trying(&format!("abandon the agent {name}"))?;
     printer.done(&agent, format!("agent/{name}"), || {
-        format!(
-            "agent {name} is abandoned: its keys are revoked, and deletions no longer wait for it"
-        )
+        format!("agent {name} is abandoned: its keys are revoked, and deletions no longer wait for it")
     })
 }
 

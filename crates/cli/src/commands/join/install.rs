@@ -56,7 +56,10 @@ async fn remove_earlier(args: &Join, kubectl: &Kubectl) -> Result<(), ProgramErr
     let deployment = format!("deployment/{ACCOUNT}");
     let delete = ["delete", "-n", &args.namespace, "--ignore-not-found"];
     kubectl
-        .run(&[&delete[..], &[deployment.as_str(), "--cascade=foreground", TERMINATION_TIMEOUT]].concat(), None)
+        .run(
+            &[&delete[..], &[deployment.as_str(), "--cascade=foreground", TERMINATION_TIMEOUT]].concat(),
+            None,
+        )
         .await?;
     let rights = format!("{RIGHTS_OF}={}", args.namespace);
     let of_agent = ["delete", "clusterrolebindings,rolebindings,clusterroles,roles", "-A", "-l", &rights];

@@ -199,7 +199,9 @@ impl ChangeOutput {
     /// Returns whether the output is still open.
     fn update(&mut self, known: &KnownStacks, changed: &[StackLine]) -> Result<bool, Failure> {
         match self {
-            Self::Redrawn(table, printer) => table.draw(&whole(known.by_name()).text(&printer.render_options())),
+            Self::Redrawn(table, printer) => {
+                table.draw(&whole(known.by_name()).text(&printer.render_options()))
+            }
             Self::Rows(rows, _) => rows.items("stack", changed),
         }
     }
@@ -263,6 +265,9 @@ mod tests {
     fn with_many_stacks_only_those_with_events_are_read() {
         let listed: Vec<Stack> = (0..=MOST_WITH_COUNTS).map(|number| line("web", number, 42).stack).collect();
         assert!(KnownStacks::default().to_read(&listed, &BTreeSet::new(), true).is_empty());
-        assert_eq!(KnownStacks::default().to_read(&listed, &BTreeSet::from([listed[7].id]), true), [listed[7].id]);
+        assert_eq!(
+            KnownStacks::default().to_read(&listed, &BTreeSet::from([listed[7].id]), true),
+            [listed[7].id]
+        );
     }
 }
