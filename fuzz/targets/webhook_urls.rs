@@ -3,12 +3,12 @@
 
 use std::net::IpAddr;
 
-use brokkr_broker::domain::webhooks::guard::Guard;
+use brokkr_broker::domain::webhooks::egress_policy::EgressPolicy;
 use libfuzzer_sys::fuzz_target;
 use url::Host;
 
 fuzz_target!(|text: &str| {
-    let Ok(url) = Guard::default().url(text) else { return };
+    let Ok(url) = EgressPolicy::default().url(text) else { return };
     assert_eq!(url.scheme(), "https");
     assert!(url.username().is_empty() && url.password().is_none());
     assert!(matches!(url.port_or_known_default(), Some(443 | 8443)));

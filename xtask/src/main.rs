@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! commands/engines.rs    builds the real engines that tests run on
-//! commands/test.rs       every test, with shared engines: what CI runs
-//! commands/e2e.rs        the end-to-end tests
-//! commands/faults.rs     the fault matrix in full, and bugs that it has to find
-//! commands/api.rs        every route, called with made-up requests
-//! commands/fuzz.rs       made-up input for everything that reads what strangers send
-//! commands/docs.rs       the OpenAPI document and the reference pages, from the code
-//! commands/book.rs       the documentation as a book of web pages
-//! commands/contract.rs   which promises are proven by which tests
-//! commands/charts.rs     what the charts have from elsewhere
-//! commands/image.rs      self-contained programs, and images of them
-//! commands/bench.rs      Brokkr measured beside its peers
-//! commands/journeys.rs   the first hour, typed as a user would
-//! commands/dev.rs        a whole Brokkr on this machine, until Ctrl-C
-//! runner.rs              cargo, the test runner, and becoming another program
+//! commands/test.rs       runs every test on shared engines, as CI does
+//! commands/e2e.rs        runs the end-to-end tests
+//! commands/faults.rs     runs the full fault matrix, and checks that it finds deliberate bugs
+//! commands/api.rs        calls every route with generated requests
+//! commands/fuzz.rs       fuzzes everything that parses untrusted input
+//! commands/docs.rs       generates the OpenAPI document and the reference pages
+//! commands/book.rs       builds the documentation as web pages
+//! commands/contract.rs   lists which tests prove which promise
+//! commands/charts.rs     generates files of the Helm charts
+//! commands/image.rs      builds static programs and container images
+//! commands/bench.rs      measures Brokkr beside its peers
+//! commands/journeys.rs   types the first hour of a user, and counts commands
+//! commands/dev.rs        runs a complete Brokkr on this machine
+//! runner.rs              runs cargo, the test runner and other programs
 //! ```
 
 mod commands;

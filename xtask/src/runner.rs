@@ -1,7 +1,7 @@
 //! Cargo, the test runner, and becoming another program.
 //!
-//! The last step of a command replaces this process instead of waiting for a child: Ctrl-C and exit codes
-//! then need no passing on.
+//! The last step of a command replaces this process instead of waiting for a child, so that Ctrl-C and exit codes need no
+//! forwarding.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt;
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Which tests to run.
+/// A selection of tests.
 pub struct Tests<'a> {
-    /// Packages and targets, as cargo takes them.
+    /// Packages and targets, as arguments of cargo.
     pub selection: &'a [&'a str],
-    /// Only tests whose names contain one of these; all if there are none.
+    /// Parts of test names; all tests if there are none.
     pub filters: &'a [&'a str],
 }
 
@@ -23,13 +23,13 @@ pub fn build(arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments))
 }
 
-/// The same, into another target folder.
+/// Runs `cargo build` with another target folder.
 pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))
 }
 
-/// Builds programs that need nothing of the machine they run on, and answers the folder that they are in. Everything is
-/// compiled apart from what tests use: the linker's flags differ.
+/// Builds statically linked programs and returns their folder. They are built apart from the tests, because the linker's
+/// flags differ.
 pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -54,7 +54,7 @@ fn finish_build(build: &mut Command) -> Result<()> {
 
 /// Becomes the test runner, inside the program that starts the shared engines for it.
 pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
-    let runner = runner(tests);
+    let runner = runner(cargo(), tests);
     become_built("with-engines", |command| {
         if let Some(seed) = seed {
             command.env("BROKKR_SEED", seed.to_string());
@@ -63,39 +63,79 @@ pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
     })
 }
 
-/// Runs the tests as [`become_engines_then`] does, and hears every line of theirs; answers whether all passed.
-pub fn engines_then(
-    tests: &Tests<'_>,
-    environment: &[(&str, String)],
-    mut hear: impl FnMut(&str),
-) -> Result<bool> {
-    let runner = runner(tests);
-    let mut command = Command::new(built("with-engines")?);
-    command.current_dir(root()).arg(runner.get_program()).args(runner.get_args());
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
-    // One pipe for both, so that lines stay in order and stdout stays ours.
-    let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
-    let mut child =
-        command.stdout(writer.try_clone()?).stderr(writer).spawn().context("cannot start the engines")?;
-    drop(command);
-    for line in BufReader::new(reader).lines() {
-        hear(&line?);
-    }
-    Ok(child.wait()?.success())
+/// This workspace or a copy of it, with a target folder.
+pub struct Workspace {
+    root: PathBuf,
+    /// None for the target folder that cargo would choose.
+    target: Option<PathBuf>,
+    /// The folder with the built programs.
+    programs: PathBuf,
 }
 
-fn runner(tests: &Tests<'_>) -> Command {
-    let mut runner = cargo();
+impl Workspace {
+    pub fn own() -> Result<Self> {
+        let programs = built("")?.parent().map(Path::to_owned).context("this program is in no folder")?;
+        Ok(Self { root: root(), target: None, programs })
+    }
+
+    /// Describes a copy of the workspace.
+    pub fn at(root: PathBuf, target: PathBuf) -> Self {
+        Self { programs: target.join("debug"), root, target: Some(target) }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn build(&self, arguments: &[&str]) -> Result<()> {
+        finish_build(self.cargo().arg("build").args(arguments))
+    }
+
+    /// Runs tests inside the program that starts the shared engines, and passes every line of output on; returns whether
+    /// all passed.
+    pub fn run_tests(
+        &self,
+        tests: &Tests<'_>,
+        environment: &[(&str, String)],
+        mut on_line: impl FnMut(&str),
+    ) -> Result<bool> {
+        let runner = runner(self.cargo(), tests);
+        let mut command = Command::new(self.programs.join("with-engines"));
+        command.current_dir(&self.root).arg(runner.get_program()).args(runner.get_args());
+        command.envs(runner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        // One pipe for both, so that lines stay in order and this program's stdout has its own output only.
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+        let mut child =
+            command.stdout(writer.try_clone()?).stderr(writer).spawn().context("cannot start the engines")?;
+        drop(command);
+        for line in BufReader::new(reader).lines() {
+            on_line(&line?);
+        }
+        Ok(child.wait()?.success())
+    }
+
+    fn cargo(&self) -> Command {
+        let mut cargo = cargo();
+        cargo.current_dir(&self.root);
+        if let Some(target) = &self.target {
+            cargo.env("CARGO_TARGET_DIR", target);
+        }
+        cargo
+    }
+}
+
+fn runner(mut cargo: Command, tests: &Tests<'_>) -> Command {
     if has_nextest() {
-        runner.args(["nextest", "run"]).args(tests.selection).args(tests.filters);
+        cargo.args(["nextest", "run"]).args(tests.selection).args(tests.filters);
     } else {
-        eprintln!("cargo-nextest is not installed; `cargo test` does it more slowly");
-        runner.arg("test").args(tests.selection).arg("--").args(tests.filters);
+        eprintln!("cargo-nextest is not installed; using the slower `cargo test`");
+        cargo.arg("test").args(tests.selection).arg("--").args(tests.filters);
     }
-    runner
+    cargo
 }
 
-/// Becomes a binary of the workspace, which has to be built already.
+/// Becomes a program of the workspace, which must have been built.
 pub fn become_built(name: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
     let program = built(name)?;
     let mut command = Command::new(&program);
@@ -104,11 +144,11 @@ pub fn become_built(name: &str, prepare: impl FnOnce(&mut Command) -> &mut Comma
 }
 
 fn built(name: &str) -> Result<PathBuf> {
-    let this = std::env::current_exe().context("cannot tell where this program is")?;
+    let this = std::env::current_exe().context("cannot find the path of this program")?;
     Ok(this.with_file_name(name))
 }
 
-/// Becomes a program that was built elsewhere.
+/// Becomes a program of another target folder.
 pub fn become_at(program: &Path, arguments: &[String]) -> Result<()> {
     let error = Command::new(program).args(arguments).current_dir(root()).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
@@ -128,6 +168,6 @@ pub fn cargo() -> Command {
 }
 
 fn has_nextest() -> bool {
-    let asked = cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
+    let status = cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }

@@ -1,14 +1,14 @@
 {{/*
-The files below files/ are those of deploy/, which are the single source of what an agent needs in its cluster. As there, the
-agent's namespace is put in wherever they say `brokkr-system`.
+The files in files/ are copies of those in deploy/, which are the single source of the objects that an agent needs in its
+cluster. `brokkr-system` in them is replaced with the namespace of the release.
 */}}
 {{- define "brokkr-agent.file" -}}
 {{ .root.Files.Get (printf "files/%s" .name) | replace "brokkr-system" .root.Release.Namespace }}
 {{- end }}
 
 {{/*
-Prints the objects of a text, one document each. What all agents of a cluster share is left out if another one brings it:
-objects of the whole cluster without this agent's namespace in their names.
+Prints the objects of a text, one document each. If `shared.create` is false, it omits the objects that all agents of a cluster
+share: cluster-scoped objects without the namespace of this agent in their names.
 */}}
 {{- define "brokkr-agent.objects" -}}
 {{- range $text := splitList "\n---\n" .text }}
@@ -17,7 +17,7 @@ objects of the whole cluster without this agent's namespace in their names.
 {{- $named := hasSuffix (printf ".%s" $.root.Release.Namespace) $object.metadata.name }}
 {{- $own := or $object.metadata.namespace (and $named (not $definition)) }}
 {{- if or $own $.root.Values.shared.create }}
-{{- /* Without their kind, all records would go, and with them the knowledge of what is the agent's. */}}
+{{- /* Deleting the definition would delete all records, and with them the list of objects that the agent owns. */}}
 {{- if $definition }}
 {{- $_ := set $object.metadata "annotations" (dict "helm.sh/resource-policy" "keep") }}
 {{- end }}

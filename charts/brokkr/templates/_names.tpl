@@ -13,7 +13,7 @@ app.kubernetes.io/component: broker
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* Whether an evaluation has to bring what the installation does not name. */}}
+{{/* Whether the evaluation must create objects that the values do not name. */}}
 {{- define "brokkr.ownDatabase" -}}
 {{- if and .Values.evaluation.enabled (not .Values.database.existingSecret.name) }}yes{{ end }}
 {{- end }}

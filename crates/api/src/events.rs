@@ -1,10 +1,11 @@
-//! Events: what happened, for people, programs and (later) webhooks.
+//! Events: what agents reported, as the API lists them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{AgentId, EventId, SequenceId, StackId};
+use crate::reason::{Message, Reason};
 use crate::report::{Hops, ObjectNote, Transition};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -18,8 +19,9 @@ pub struct Event {
     pub sequence_id: SequenceId,
     pub transition: Transition,
     pub at: Timestamp,
-    pub reason: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub reason: Reason,
+    pub message: Message,
     pub objects: Vec<ObjectNote>,
     pub hops: Hops,
 }

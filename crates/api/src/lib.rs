@@ -1,26 +1,22 @@
-//! What crosses the wire between broker, agent, command line and tests.
+//! The types that cross the wire between broker, agent, command line and tests.
 //!
-//! Types only: serde and schema, no IO. Broker and agent both depend on this crate and never on
-//! each other, so whatever they agree on has to be written down here.
+//! Types only: serde and schema, no I/O. Broker and agent both depend on this crate and never on each other.
 //!
-//! | module        | what lives there                                                         |
+//! | module        | contents                                                                 |
 //! |---------------|--------------------------------------------------------------------------|
-//! | [`ids`]       | typed ids: an `AgentId` cannot be passed where a `StackId` is wanted     |
-//! | [`names`]     | names people choose, and labels, checked once at the edge                |
+//! | [`ids`]       | typed ids: an `AgentId` cannot be passed where a `StackId` is expected   |
+//! | [`names`]     | names that people choose, and labels, checked once at the edge           |
 //! | [`selector`]  | the label selector language                                              |
-//! | [`protocol`]  | headers, media types, versions, position: the frame of every exchange    |
-//! | [`envelope`]  | the target state as agents ask for it                                    |
-//! | [`report`]    | what agents report, and the hops of design: published … reported         |
-//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`] | one file a noun |
-//! | [`grants`]    | which agents a project may use, for what, and as whom                    |
-//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`] | one file a noun |
-//! | [`health`]    | how a replica is                                                         |
-//! | [`system`]    | the installation: epoch, hold, what a restore left to settle             |
-//! | [`webhooks`]  | who is told of what happens, and what came of it                         |
-//! | [`agents`], [`stacks`], [`objects`], [`events`], [`status`], [`tokens`], [`projects`], [`audit`] | one file a noun |
-//! | [`why`]       | presence, hops and the first broken one                                  |
-//! | [`problem`]   | the one enum of error codes and the problem document                     |
+//! | [`protocol`]  | headers, media types, versions, capabilities, position                   |
+//! | [`envelope`]  | the target state as agents request it                                    |
+//! | [`reason`]    | typed reasons, messages for people, object references                    |
+//! | [`report`]    | what agents report; the hops from published to reported                  |
+//! | [`why`]       | presence, hops and the first one that is not passed                      |
+//! | [`problem`]   | error codes and the problem document                                     |
 //! | [`page`]      | keyset paging                                                            |
+//! | [`grants`]    | which agents a project may use, for what, and as which account           |
+//! | [`system`]    | the installation: epoch, hold, and what a restore leaves to settle       |
+//! | others        | one file per noun of the API                                             |
 
 pub mod agents;
 pub mod approvals;
@@ -36,6 +32,7 @@ pub mod page;
 pub mod problem;
 pub mod projects;
 pub mod protocol;
+pub mod reason;
 pub mod report;
 pub mod selector;
 pub mod stacks;

@@ -1,7 +1,7 @@
-//! Errors on the wire: problem documents (RFC 9457) with a stable code.
+//! Errors of the API: problem documents (RFC 9457) with a stable code.
 //!
-//! One enum holds every code. Each has a page `docs/errors/<code>.md` that says what happened and
-//! what to do; a test keeps the two in step.
+//! [`ErrorCode`] lists every code. Each code has a page `docs/errors/<code>.md` that explains the error and
+//! what to do about it; a test compares the codes with the pages.
 
 use std::fmt;
 
@@ -25,78 +25,78 @@ use utoipa::ToSchema;
     strum::AsRefStr,
 )]
 pub enum ErrorCode {
-    /// No valid credential came with the request.
+    /// The request carries no valid credential.
     BRK1001,
-    /// The credential is valid, and does not allow this.
+    /// The credential is valid but does not allow this operation.
     BRK1002,
-    /// The join token is unknown, expired or used by another key.
+    /// The join token is unknown, expired, or was used by another key.
     BRK1003,
     /// A newer session of this agent exists.
     BRK1004,
-    /// Two processes claim to be this agent.
+    /// Two processes use the same agent identity.
     BRK1005,
-    /// More requests came than are allowed.
+    /// The caller sent more requests than the limit allows.
     BRK1006,
-    /// The project has as much as it may have.
+    /// The project has reached one of its quotas.
     BRK1007,
-    /// The project still has something in it.
+    /// The project still contains resources.
     BRK1008,
-    /// The agent's key was changed by another request.
+    /// Another request has already replaced the agent's key.
     BRK1009,
-    /// There is no such thing, or it is not visible to the caller.
+    /// The resource does not exist, or the caller may not see it.
     BRK2001,
-    /// The name is taken.
+    /// The name is already in use.
     BRK2002,
-    /// The request cannot be read.
+    /// The request cannot be parsed.
     BRK2003,
-    /// The manifest has errors; they are listed.
+    /// The manifest has errors; `errors` lists all of them.
     BRK2004,
-    /// The idempotency key was used for another request.
+    /// The idempotency key was already used for a different request.
     BRK2005,
-    /// The body is larger than allowed.
+    /// The request body exceeds the size limit.
     BRK2006,
-    /// The agent's protocol version is not spoken here.
+    /// The broker does not support the agent's protocol version.
     BRK2007,
     /// The stack was deleted.
     BRK2008,
-    /// The content was barred on the stack by a roll-back.
+    /// A rollback has barred this content on the stack.
     BRK2011,
-    /// It was changed since the caller read it.
+    /// The resource was modified after the caller read it.
     BRK2012,
-    /// There is no version to go back to.
+    /// The stack has no version to roll back to.
     BRK2013,
-    /// The version is not the newest of its stack.
+    /// The version is not the newest version of its stack.
     BRK2014,
-    /// The change takes stacks away from agents indirectly, and does not say from how many.
+    /// The change would indirectly remove stacks from agents, and the request does not confirm how many.
     BRK2009,
-    /// The content of the deployment object has had its time.
+    /// The content of the deployment object was removed by retention.
     BRK2019,
     /// Too many streams are open.
     BRK2020,
-    /// The address of a webhook is refused.
+    /// The URL of the webhook is not allowed.
     BRK2016,
-    /// The broker has no key to keep secrets with.
+    /// The broker has no key to encrypt secrets with.
     BRK2017,
-    /// The project has as many webhooks as it may have.
+    /// The project has reached its limit of webhooks.
     BRK2018,
-    /// The broker does not know what the agent holds and asks for the list.
+    /// The broker does not know which stacks the agent holds, and requests the list.
     BRK3001,
-    /// This replica is behind what the agent has already seen.
+    /// The replica is behind the position that the agent has already seen.
     BRK3002,
-    /// The database cannot be reached.
+    /// The database is not reachable.
     BRK3003,
-    /// The agent has seen more than this broker's database holds: it was restored.
+    /// The agent has seen a newer position than the database has: the database was restored.
     BRK3004,
-    /// The broker is on hold: its database was restored and the epoch was not raised yet.
+    /// The broker is on hold: the database was restored and the epoch has not been raised.
     BRK3005,
-    /// There is nothing of that kind to settle.
+    /// The requested settlement does not apply to the stack.
     BRK3006,
-    /// Something went wrong that should not have.
+    /// An unexpected error occurred.
     BRK9001,
 }
 
 impl ErrorCode {
-    /// The HTTP status that goes with it.
+    /// Returns the HTTP status of the code.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -124,129 +124,133 @@ impl ErrorCode {
         }
     }
 
-    /// The same for every occurrence of the code.
+    /// Returns the title, which is the same for every occurrence of the code.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
-            Self::BRK1001 => "not authenticated",
-            Self::BRK1002 => "not allowed",
+            Self::BRK1001 => "request is not authenticated",
+            Self::BRK1002 => "permission denied",
             Self::BRK1003 => "join token refused",
             Self::BRK1004 => "a newer session of this agent exists",
-            Self::BRK1005 => "two processes claim to be this agent",
+            Self::BRK1005 => "two processes use the same agent identity",
             Self::BRK1006 => "too many requests",
-            Self::BRK1007 => "quota used up",
-            Self::BRK1008 => "project not empty",
-            Self::BRK1009 => "key already changed",
+            Self::BRK1007 => "quota exceeded",
+            Self::BRK1008 => "project is not empty",
+            Self::BRK1009 => "agent key was already replaced",
             Self::BRK2001 => "not found",
-            Self::BRK2002 => "name taken",
-            Self::BRK2003 => "request not understood",
-            Self::BRK2004 => "manifest refused",
-            Self::BRK2005 => "idempotency key used for another request",
-            Self::BRK2006 => "too large",
+            Self::BRK2002 => "name already in use",
+            Self::BRK2003 => "invalid request",
+            Self::BRK2004 => "invalid manifest",
+            Self::BRK2005 => "idempotency key already used",
+            Self::BRK2006 => "request body too large",
             Self::BRK2007 => "protocol version not supported",
-            Self::BRK2008 => "stack deleted",
-            Self::BRK2011 => "content barred by a roll-back",
-            Self::BRK2012 => "changed meanwhile",
-            Self::BRK2013 => "nothing to go back to",
+            Self::BRK2008 => "stack is deleted",
+            Self::BRK2011 => "content barred by a rollback",
+            Self::BRK2012 => "resource was modified",
+            Self::BRK2013 => "no version to roll back to",
             Self::BRK2014 => "not the newest version",
-            Self::BRK2009 => "takes stacks away from agents",
-            Self::BRK2019 => "content no longer kept",
-            Self::BRK2020 => "too many streams",
-            Self::BRK2016 => "webhook address refused",
-            Self::BRK2017 => "no key to keep secrets with",
+            Self::BRK2009 => "change removes stacks from agents",
+            Self::BRK2019 => "content is no longer stored",
+            Self::BRK2020 => "too many open streams",
+            Self::BRK2016 => "webhook URL not allowed",
+            Self::BRK2017 => "no encryption key configured",
             Self::BRK2018 => "too many webhooks",
-            Self::BRK3001 => "list of held stacks wanted",
-            Self::BRK3002 => "replica behind",
+            Self::BRK3001 => "list of held stacks required",
+            Self::BRK3002 => "replica is behind",
             Self::BRK3003 => "database unavailable",
-            Self::BRK3004 => "agent ahead of the broker",
-            Self::BRK3005 => "on hold",
-            Self::BRK3006 => "nothing to settle that way",
+            Self::BRK3004 => "agent is ahead of the database",
+            Self::BRK3005 => "broker is on hold",
+            Self::BRK3006 => "stack cannot be settled this way",
             Self::BRK9001 => "internal error",
         }
     }
 
-    /// What to do next, when nothing more specific is known.
+    /// Returns the next step to suggest when nothing more specific is known.
     #[must_use]
     pub fn next_step(self) -> &'static str {
         match self {
             Self::BRK1001 => "log in with `brokkr login`, or check the token",
-            Self::BRK1002 => "ask an admin for a token with a higher role",
-            Self::BRK1003 => "make a new one with `brokkr agent join-token`",
-            Self::BRK1004 => "stop this process: another one serves",
-            Self::BRK1005 => "find the second process; a cloned cluster needs a join token of its own",
-            Self::BRK1006 => "wait as long as Retry-After says",
-            Self::BRK1007 => "delete what is no longer needed, or ask an admin for more",
-            Self::BRK1008 => "delete its stacks, revoke its tokens, and remove its webhooks and grants first",
+            Self::BRK1002 => "ask an admin for a token with a role that allows this",
+            Self::BRK1003 => "create a new join token with `brokkr agent join-token`",
+            Self::BRK1004 => "stop this process: a newer process of the same agent is active",
+            Self::BRK1005 => "find the second process; a cloned cluster needs its own join token",
+            Self::BRK1006 => "wait for the time in the Retry-After header, then retry",
+            Self::BRK1007 => "delete what is no longer needed, or ask an admin to raise the quota",
+            Self::BRK1008 => "delete its stacks, webhooks and grants, and revoke its tokens first",
             Self::BRK1009 => {
-                "sign with the key that was registered last, or join again with a new join token"
+                "sign with the most recently registered key, or join again with a new join token"
             }
-            Self::BRK2001 => "check the name, and the project",
+            Self::BRK2001 => "check the name and the project",
             Self::BRK2002 => "choose another name",
             Self::BRK2003 => "correct the request",
             Self::BRK2004 => "correct the manifest",
-            Self::BRK2005 => "use a new key for a new request",
-            Self::BRK2006 => "split it: a submission holds at most 8 MiB, an object 1 MiB",
+            Self::BRK2005 => "use a new key for each new request",
+            Self::BRK2006 => "split it: a submission may have up to 8 MiB, an object up to 1 MiB",
             Self::BRK2007 => "upgrade the agent",
-            Self::BRK2008 => "apply it again under the same name to start a new stack",
-            Self::BRK2011 => "submit another content, or lift the bar if it is good after all",
-            Self::BRK2012 => "read it again, and decide again",
-            Self::BRK2014 => "look at what is waiting now, and approve that",
-            Self::BRK2013 => "name the version to go back to; the history lists them",
+            Self::BRK2008 => "apply again under the same name to create a new stack",
+            Self::BRK2011 => "submit different content, or lift the bar if this content is good after all",
+            Self::BRK2012 => "read it again, then decide whether to repeat the request",
+            Self::BRK2014 => "check which prune is pending now, and approve that one",
+            Self::BRK2013 => "choose a version from the history, or submit corrected content",
             Self::BRK2009 => {
-                "look at the examples; if it is meant, do it again with `--expect NUMBER` (in the API: `?expect=NUMBER`)"
+                "check the examples; to proceed, repeat the request with `--expect NUMBER` (API: `?expect=NUMBER`)"
             }
-            Self::BRK2019 => "submit it again from where it came from; the history still has its checksum",
-            Self::BRK2020 => "close a stream, or ask another replica",
+            Self::BRK2019 => "submit it again from its source; the history still has the checksum",
+            Self::BRK2020 => "close a stream, or connect to another replica",
             Self::BRK2016 => {
-                "use an https address that is reachable from the internet, or ask the operator to allow it"
+                "use an https URL that is reachable from the internet, or ask the operator to allow this one"
             }
             Self::BRK2017 => "ask the operator to start the broker with BROKKR_SECRET_KEY",
-            Self::BRK2018 => "delete one that is no longer needed, or let one receiver pass messages on",
-            Self::BRK3001 => "the agent sends it by itself; nothing to do",
-            Self::BRK3002 | Self::BRK3003 => "try again shortly",
-            Self::BRK3004 => "the database was restored: the epoch has to be raised by an operator",
-            Self::BRK3005 => "an operator runs `brokkr-broker epoch raise`; `brokkr admin status` tells more",
+            Self::BRK2018 => {
+                "delete a webhook that is no longer needed, or let one receiver forward the messages"
+            }
+            Self::BRK3001 => "nothing to do: the agent sends the list automatically",
+            Self::BRK3002 | Self::BRK3003 => "retry shortly",
+            Self::BRK3004 => "the database was restored: an operator must raise the epoch",
+            Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
             Self::BRK3006 => "see `brokkr admin ahead` and `brokkr admin unknown`",
-            Self::BRK9001 => "try again; if it stays, look for the request id in the broker's log",
+            Self::BRK9001 => "retry; if it happens again, search the broker's log for the request id",
         }
     }
 
-    /// Whether the same request may succeed later without being changed.
+    /// Returns whether the same request may succeed later without changes.
     #[must_use]
     pub fn is_transient(self) -> bool {
         matches!(self, Self::BRK1006 | Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
     }
 
+    /// Returns every code.
     #[must_use]
     pub fn all() -> Vec<Self> {
         Self::iter().collect()
     }
 }
 
-/// RFC 9457, with our members.
+/// Problem document of RFC 9457 with the extension members of Brokkr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Path of the code's page.
+    /// Path of the page that explains the code.
     #[serde(rename = "type")]
     pub kind: String,
     pub title: String,
     pub status: u16,
-    /// What happened here, in a sentence.
+    /// One sentence about this occurrence of the error.
     pub detail: String,
     pub code: ErrorCode,
     /// What to do next.
     pub next: String,
     #[serde(default)]
     pub request_id: String,
-    /// Each error, where there are several.
+    /// The individual errors, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
-    /// With BRK2009: how many (stack, agent) pairs would go, to be sent as `expect` if that is meant.
+    /// For BRK2009: the number of (stack, agent) pairs that would be removed; send it as `expect` to confirm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<u64>,
 }
 
 impl Problem {
+    /// Creates a problem document with the title, status and next step of the code.
     #[must_use]
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
@@ -262,6 +266,7 @@ impl Problem {
         }
     }
 
+    /// Sets the individual errors.
     #[must_use]
     pub fn with_errors(mut self, errors: Vec<String>) -> Self {
         self.errors = errors;

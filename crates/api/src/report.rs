@@ -2,21 +2,20 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{AgentId, EventId, SequenceId, StackId};
+use crate::reason::{Message, ObjectRef, Reason};
 
 /// At most this many reports in one batch.
 pub const BATCH: usize = 500;
 /// At most this many objects named in one report; the message says how many more there are.
 pub const NOTES: usize = 20;
-/// The reason of a note about an object that a removal has seen to be gone; its message is the uid that it had.
-pub const GONE: &str = "Gone";
 
 /// What happened to a stack on an agent.
 #[derive(
     Clone,
-    Copy,
     Debug,
     PartialEq,
     Eq,
@@ -25,10 +24,8 @@ pub const GONE: &str = "Gone";
     Ord,
     Serialize,
     Deserialize,
-    ToSchema,
     strum::Display,
     strum::EnumString,
-    strum::EnumIter,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -47,6 +44,41 @@ pub enum Transition {
     Blocked,
     /// Every resource of the stack was seen to be gone, or was released.
     Removed,
+    /// One of a newer agent: stored and shown, never interpreted.
+    #[serde(untagged)]
+    #[strum(default, to_string = "{0}")]
+    Other(String),
+}
+
+impl Transition {
+    /// All that this program knows.
+    pub const KNOWN: [Self; 7] = [
+        Self::Applied,
+        Self::Healthy,
+        Self::Degraded,
+        Self::Failed,
+        Self::Repaired,
+        Self::Blocked,
+        Self::Removed,
+    ];
+}
+
+/// A string, because agents may be newer than the reader.
+impl PartialSchema for Transition {
+    fn schema() -> RefOr<Schema> {
+        open_set("What happened to a stack on an agent", &["applied", "healthy", "failed", "removed"])
+    }
+}
+
+impl ToSchema for Transition {}
+
+/// The schema of a set of words that newer peers may extend.
+fn open_set(description: &str, examples: &[&str]) -> RefOr<Schema> {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .description(Some(description))
+        .examples(examples.iter().copied())
+        .into()
 }
 
 /// When each hop was passed, for one (agent, stack, sequence id). Where it stopped, the rest is none.
@@ -107,21 +139,7 @@ impl Hops {
 }
 
 /// What is said of a stack on an agent, always and at a glance.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    strum::Display,
-    strum::EnumIter,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
 pub enum ConditionKind {
     /// The content is valid and taken.
     Accepted,
@@ -135,7 +153,26 @@ pub enum ConditionKind {
     Contested,
     /// A prune waits: for an approval, or for what blocks it.
     PrunePending,
+    /// One of a newer agent: stored and shown, never interpreted.
+    #[serde(untagged)]
+    #[strum(to_string = "{0}")]
+    Other(String),
 }
+
+impl ConditionKind {
+    /// All that this program knows, in the order in which they are shown.
+    pub const KNOWN: [Self; 6] =
+        [Self::Accepted, Self::Applied, Self::Ready, Self::Drifted, Self::Contested, Self::PrunePending];
+}
+
+/// A string, because agents may be newer than the reader.
+impl PartialSchema for ConditionKind {
+    fn schema() -> RefOr<Schema> {
+        open_set("An aspect of a stack on an agent", &["Accepted", "Applied", "Ready", "Drifted"])
+    }
+}
+
+impl ToSchema for ConditionKind {}
 
 #[derive(
     Clone,
@@ -154,6 +191,7 @@ pub enum ConditionKind {
 pub enum ConditionStatus {
     True,
     False,
+    #[serde(other)]
     Unknown,
 }
 
@@ -162,12 +200,11 @@ pub enum ConditionStatus {
 pub struct Condition {
     pub kind: ConditionKind,
     pub status: ConditionStatus,
-    /// One word for programs, such as `ImagePullBackOff`.
-    #[serde(default)]
-    pub reason: String,
+    #[serde(flatten)]
+    pub reason: Reason,
     /// One sentence for people, such as "Deployment shop/web: 2/3 replicas ready".
     #[serde(default)]
-    pub message: String,
+    pub message: Message,
     /// The deployment object that it speaks of.
     pub sequence_id: SequenceId,
     /// When the status last changed.
@@ -177,10 +214,11 @@ pub struct Condition {
 /// One object that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ObjectNote {
-    /// `Deployment shop/web`
-    pub object: String,
-    pub reason: String,
-    pub message: String,
+    pub object: ObjectRef,
+    #[serde(flatten)]
+    pub reason: Reason,
+    #[serde(default)]
+    pub message: Message,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -194,12 +232,11 @@ pub struct Report {
     pub at: Timestamp,
     #[serde(default)]
     pub hops: Hops,
-    /// One word for programs, such as `Immutable`.
-    #[serde(default)]
-    pub reason: String,
+    #[serde(flatten)]
+    pub reason: Reason,
     /// One sentence for people.
     #[serde(default)]
-    pub message: String,
+    pub message: Message,
     #[serde(default)]
     pub objects: Vec<ObjectNote>,
     /// The conditions of the stack on this agent, as of this report.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{AgentId, SequenceId, StackId};
+use crate::reason::{Message, Reason};
 use crate::report::{Condition, Hops, ObjectNote};
 
 /// Where a stack is on an agent, in one word.
@@ -39,6 +40,9 @@ pub enum State {
     Blocked,
     /// Seen to be gone.
     Removed,
+    /// The agent, or the broker, is newer than the reader, which does not know this state.
+    #[serde(other)]
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -55,8 +59,9 @@ pub struct StackStatus {
     pub state: State,
     pub ready: u32,
     pub total: u32,
-    pub reason: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub reason: Reason,
+    pub message: Message,
     pub objects: Vec<ObjectNote>,
     /// What the agent says of it at a glance; empty before its first report.
     #[serde(default)]
@@ -97,13 +102,16 @@ pub struct StateCounts {
     pub failed: u64,
     pub blocked: u64,
     pub removed: u64,
+    /// Transitions that this broker does not know.
+    #[serde(default)]
+    pub unknown: u64,
 }
 
 impl StateCounts {
     /// All but those that no longer have it.
     #[must_use]
     pub fn present(&self) -> u64 {
-        self.applied + self.healthy + self.degraded + self.failed + self.blocked
+        self.applied + self.healthy + self.degraded + self.failed + self.blocked + self.unknown
     }
 }
 
@@ -114,13 +122,14 @@ pub struct SequenceCounts {
     pub counts: StateCounts,
 }
 
-/// One mistake, wherever it happens: names, numbers and values are taken out of its text.
+/// One error, on however many agents it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorGroup {
-    /// One word for programs.
-    pub reason: String,
-    /// What they have in common, `…` where they differ.
-    pub message: String,
+    /// What they have in common; details that differ from cluster to cluster are left out.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// The same as a sentence.
+    pub message: Message,
     /// How many (stack, agent) pairs say so now.
     pub count: u64,
     /// On how many stacks.
@@ -138,6 +147,6 @@ pub struct ErrorExample {
     pub agent_id: AgentId,
     pub agent_name: String,
     pub sequence_id: SequenceId,
-    pub message: String,
+    pub message: Message,
     pub objects: Vec<ObjectNote>,
 }

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use crate::agents::AgentStatus;
 use crate::ids::{AgentId, SequenceId, StackId};
+use crate::reason::{Message, Reason};
 use crate::report::{Hops, Transition};
 use crate::status::State;
 
@@ -182,7 +183,7 @@ pub struct Broken {
     pub hop: Hop,
     pub cause: Cause,
     /// One sentence for people.
-    pub message: String,
+    pub message: Message,
     /// What to do next.
     pub next: String,
     /// The same as a command that can be typed as it stands; none where it takes more than one.
@@ -242,8 +243,9 @@ pub struct SequenceHops {
 pub struct ReportedTransition {
     pub transition: Transition,
     pub at: Timestamp,
-    pub reason: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub reason: Reason,
+    pub message: Message,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can be chosen. The defaults are the sizes that the numbers are about.
+//! Command-line options. The defaults are the sizes of the published numbers.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub use crate::broker::args::{BareArgs, BrokerArgs};
     about = "Measure Brokkr beside its peers"
 )]
 pub enum Command {
-    /// The agent at full size: time, requests, memory, repair; beside bare PATCHes, Flux's engine and kubectl.
+    /// Measure the agent: time, requests, memory, repair; beside bare PATCHes, Flux's engine and kubectl.
     Agent(AgentArgs),
-    /// The broker at full size: polls, waiting agents, fan-out, submissions, reports, restart; beside bare counterparts.
+    /// Measure the broker: polls, waiting agents, fan-out, submissions, reports, restart; beside minimal servers.
     Broker(BrokerArgs),
-    /// The bare counterpart of a poll: an axum handler over TLS that answers 304, for the broker's measurements.
+    /// Serve 304 over TLS with a minimal axum handler, for comparison with the broker's polls.
     #[command(hide = true)]
     Bare(BareArgs),
 }
@@ -27,58 +27,58 @@ pub struct AgentArgs {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// Only these parts.
+    /// Measure only these parts.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
     pub only: Vec<Part>,
-    /// How often each contestant takes its turn; medians are told.
+    /// Repeat each measurement this many times and report the median.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Objects of the one stack that is created and changed.
+    /// Create and change a stack with this many objects.
     #[arg(long, default_value_t = 1_000)]
     pub objects: usize,
-    /// Bare requests at the same time.
+    /// Send this many bare requests concurrently.
     #[arg(long, default_value_t = 32)]
     pub in_flight: usize,
-    /// How long to listen for requests when nothing changed.
+    /// Count requests for this long when nothing changes.
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration)]
     pub quiet: Duration,
-    /// Objects of the agent whose memory is measured, in stacks of a tenth each.
+    /// Measure memory with this many objects, in ten stacks.
     #[arg(long, default_value_t = 10_000)]
     pub many_objects: usize,
-    /// Stacks of four objects that become ready.
+    /// Deliver this many stacks of four objects until they are ready.
     #[arg(long, default_value_t = 1_000)]
     pub stacks: usize,
-    /// Edits by somebody else, each of which is to be put back.
+    /// Make this many edits that the agent has to revert.
     #[arg(long, default_value_t = 500)]
     pub edits: usize,
-    /// Changes a second to objects that are nobody's business while drift is repaired.
+    /// Change unrelated objects this many times per second during the repair.
     #[arg(long, default_value_t = 50)]
     pub unrelated: u32,
-    /// How long to idle.
+    /// Idle for this long.
     #[arg(long, default_value = "600s", value_parser = humantime::parse_duration)]
     pub idle: Duration,
-    /// Leave Flux out.
+    /// Skip Flux.
     #[arg(long)]
     pub no_flux: bool,
-    /// A further argument of `brokkr-agent run`, for experiments.
+    /// Pass a further argument to `brokkr-agent run`.
     #[arg(long = "agent-argument", allow_hyphen_values = true)]
     pub agent_arguments: Vec<String>,
-    /// Keep the agent's log, at this level, in this folder.
+    /// Write the agent's log, at this level, to this folder.
     #[arg(long)]
     pub keep_log: Option<std::path::PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// 1,000 objects: created, left alone, a tenth changed.
+    /// Create 1,000 objects, leave them alone, change a tenth.
     Create,
-    /// Edits put back while others are busy in the same cluster.
+    /// Revert edits while unrelated objects change.
     Drift,
-    /// Ten minutes of nothing.
+    /// Idle for ten minutes.
     Idle,
-    /// 10,000 objects: memory, and a restart.
+    /// Measure memory and a restart with 10,000 objects.
     Memory,
-    /// 1,000 stacks, until all are ready under kwok.
+    /// Deliver 1,000 stacks until all are ready.
     Stacks,
 }
 

@@ -1,10 +1,10 @@
-//! The floor: bare server-side-apply PATCHes, as many at a time as the agent makes. Nothing is planned, recorded or
-//! read back. And how what was made is cleared away, so that every contestant starts from the same cluster.
+//! The lower bound: bare server-side-apply PATCHes with the agent's concurrency. Nothing is planned, recorded or read back.
+//! Also deletes the objects afterwards, so that every measurement starts from the same cluster.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -18,7 +18,7 @@ use crate::workload::{Object, Workload};
 
 const CLEARING: Duration = Duration::from_secs(600);
 
-/// Somebody with an HTTP client and nothing else.
+/// An HTTP client that applies objects.
 #[derive(Clone)]
 pub struct Bare {
     client: Client,
@@ -36,25 +36,25 @@ impl Bare {
         Self { client, in_flight }
     }
 
-    /// Applies namespaces, then the rest; answers the seconds.
+    /// Applies namespaces, then the rest; returns the seconds.
     pub async fn create(&self, workload: &Workload) -> Result<f64> {
-        let (ground, rest) = workload.ground_and_rest();
+        let (environment, rest) = workload.namespaces_and_rest();
         let started = Instant::now();
-        self.apply(&ground, Mode::Write).await?;
+        self.apply(&environment, Mode::Write).await?;
         self.apply(&rest, Mode::Write).await?;
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Dry runs of all but the namespaces, which have to be there for it; answers the seconds.
+    /// Dry-runs all objects but the namespaces, which must exist; returns the seconds.
     pub async fn dry_run(&self, workload: &Workload) -> Result<f64> {
-        let (ground, rest) = workload.ground_and_rest();
-        self.apply(&ground, Mode::Write).await?;
+        let (environment, rest) = workload.namespaces_and_rest();
+        self.apply(&environment, Mode::Write).await?;
         let started = Instant::now();
         self.apply(&rest, Mode::DryRun).await?;
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// One PATCH for each object, as many at a time as agreed. Each is a task: both cores may work.
+    /// Sends one PATCH for each object, concurrently, each in a task of its own.
     pub async fn apply(&self, objects: &[&Object], mode: Mode) -> Result<()> {
         let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
         let requests = objects.iter().map(|object| {
@@ -72,7 +72,7 @@ impl Bare {
             .await
     }
 
-    /// Does the part of the controllers, which do not run: what nobody makes ready is asked about again and again.
+    /// Makes objects ready in place of the controllers, which do not run; otherwise their readiness is polled for ever.
     pub async fn make_ready(&self, workload: &Workload) -> Result<()> {
         let ready = workload.objects.iter().filter(|object| object.body["kind"] == "Deployment");
         let (client, all) = (&self.client, 3);
@@ -94,24 +94,24 @@ impl Bare {
             .await
     }
 
-    /// Deletes every namespace with the prefix, with all that is in it, and waits until they are gone. Where no
-    /// controllers run, it does their part: a namespace is empty before it goes.
+    /// Deletes every namespace with the prefix and its contents, and waits until they are gone. Without
+    /// controllers, it deletes the contents itself.
     pub async fn clear(&self, prefix: &str) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         eventually(CLEARING, &format!("the namespaces {prefix}… to be gone"), async || {
             let all = match api.list(&ListParams::default()).await {
                 Ok(list) => list.items,
-                Err(error) => return Look::NotYet(error.to_string()),
+                Err(error) => return Attempt::NotYet(error.to_string()),
             };
             let names: Vec<String> =
                 all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with(prefix)).collect();
             if names.is_empty() {
-                return Look::Yes(());
+                return Attempt::Done(());
             }
             let cleared = futures::stream::iter(&names).map(|name| self.clear_one(name)).buffer_unordered(4);
             let refused: Vec<String> =
                 cleared.filter_map(async |done| done.err().map(|error| format!("{error:#}"))).collect().await;
-            Look::NotYet(format!("{} left; {refused:?}", names.len()))
+            Attempt::NotYet(format!("{} left; {refused:?}", names.len()))
         })
         .await
     }
@@ -129,7 +129,7 @@ impl Bare {
         self.send(Method::PUT, &format!("{path}/finalize"), &done).await
     }
 
-    /// What is gone already, or goes at this moment, is no failure of a clearing.
+    /// Deletes an object; it is no error if the object is already gone.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
         let request = Request::builder()
             .method(method)

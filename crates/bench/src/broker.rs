@@ -1,27 +1,27 @@
-//! Measures the broker: each figure beside its bare counterpart in the same run, PostgreSQL with fsync on, the broker
-//! as a process with TLS, agents from `brokkr-swarm`.
+//! Measures the broker: each figure beside that of a minimal server in the same run, PostgreSQL with fsync on, the broker as a
+//! process with TLS, agents from `brokkr-swarm`.
 //!
-//! | file          | what lives there                                                                |
+//! | file          | contents                                                                        |
 //! |---------------|---------------------------------------------------------------------------------|
-//! | `args`        | what can be chosen                                                              |
-//! | `figures`     | numbers with what was wanted and what the bare counterpart did                  |
-//! | `ground`      | one PostgreSQL; a database and a replica for each part                          |
+//! | `args`        | command-line options                                                            |
+//! | `figures`     | numbers with their targets and the numbers of the minimal server                |
+//! | `environment`      | one PostgreSQL; a database and a replica for each part                          |
 //! | `proc`        | CPU and memory of processes                                                     |
-//! | `bare`        | the bare counterpart of a poll                                                  |
-//! | `hammer`      | requests in a closed loop                                                       |
+//! | `bare`        | a minimal server in place of the broker's polls                                 |
+//! | `closed_loop` | requests in a closed loop                                                     |
 //! | `polls`       | statements and CPU of a poll                                                    |
 //! | `waiting`     | memory of agents that wait, and waking them                                     |
-//! | `fanout`      | one submission for everybody                                                    |
-//! | `submissions` | submissions a second                                                            |
-//! | `reports`     | reports a second                                                                |
+//! | `fanout`      | one submission for all agents                                                   |
+//! | `submissions` | submissions per second                                                          |
+//! | `reports`     | reports per second                                                              |
 //! | `million`     | a restart, previews and pages with a million agents                             |
 
 pub mod args;
 pub mod bare;
+mod closed_loop;
+mod environment;
 mod fanout;
 pub mod figures;
-mod ground;
-mod hammer;
 mod million;
 mod polls;
 mod proc;
@@ -32,10 +32,10 @@ mod waiting;
 use anyhow::{Context as _, Result};
 
 use args::{BrokerArgs, BrokerPart};
+use environment::Engine;
 use figures::Figures;
-use ground::Engine;
 
-/// Measures the chosen parts, one after the other, each on a database of its own.
+/// Measures the selected parts one after the other, each on its own database.
 pub async fn run(args: &BrokerArgs) -> Result<Figures> {
     let files = brokkr_swarm::files::raise()?;
     let mut figures = Figures::begin(files);

@@ -1,4 +1,4 @@
-//! `brokkr-bench`: what `cargo xtask bench` builds and becomes.
+//! `brokkr-bench`, which `cargo xtask bench` builds and runs.
 
 use anyhow::Result;
 use brokkr_bench::args::Command;

@@ -16,7 +16,7 @@ pub struct Flux {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct FluxResult {
     seconds: f64,
 }
 
@@ -32,7 +32,7 @@ impl Flux {
             .flag("kubeconfig", cluster.kubeconfig())
             .flag("file", file)
             .flag("concurrency", concurrency.to_string());
-        Ok(run(launch, DEADLINE).await?.ok()?.json::<Told>()?.seconds)
+        Ok(run(launch, DEADLINE).await?.ok()?.json::<FluxResult>()?.seconds)
     }
 }
 

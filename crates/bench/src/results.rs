@@ -1,10 +1,10 @@
-//! Numbers by name, each with all its rounds: as a table for people, as JSON for programs.
+//! Numbers by name, each with all its rounds, as a table or as JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// What was measured, in the order in which it was.
+/// The numbers, in the order of measurement.
 #[derive(Debug, Default)]
 pub struct Results {
     rows: Vec<Row>,
@@ -18,7 +18,7 @@ struct Row {
 }
 
 impl Results {
-    /// Adds one round of a number; tells it on the way, since a whole run takes long.
+    /// Adds one round of a number and prints it at once, because a whole run takes long.
     pub fn add(&mut self, key: &str, value: f64) {
         eprintln!("  {key} {value:.3}");
         match self.rows.iter_mut().find(|row| row.key == key) {
@@ -29,7 +29,7 @@ impl Results {
         }
     }
 
-    /// Says beside a number what a reader may ask.
+    /// Adds a note to a number.
     pub fn note(&mut self, key: &str, note: impl Into<String>) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.key == key) {
             row.note = note.into();
@@ -42,7 +42,7 @@ impl Results {
         self.rows.iter().find(|row| row.key == key).map(|row| median(&row.rounds))
     }
 
-    /// Adds how one number compares with another, if both were measured.
+    /// Adds the ratio of two numbers, if both were measured.
     pub fn add_ratio(&mut self, key: &str, of: &str, to: &[&str]) {
         let to: Option<f64> = to.iter().map(|key| self.median(key)).sum();
         if let (Some(of), Some(to)) = (self.median(of), to) {
@@ -72,7 +72,7 @@ impl Results {
         Value::Object(document)
     }
 
-    /// One line a number: its median, its rounds, its note.
+    /// Returns one line for each number: median, rounds, note.
     #[must_use]
     pub fn to_table(&self) -> String {
         let width = self.rows.iter().map(|row| row.key.len()).max().unwrap_or_default();

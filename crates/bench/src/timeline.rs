@@ -1,11 +1,11 @@
-//! Where the time between a submission and its application goes: by the hops that the agent reports, and by what it
-//! asked of the API server, by that server's own clock. All three processes are on one machine, so one clock counts.
+//! Splits the time between a submission and its application, from the hops that the agent reports and from its requests in the
+//! API server's audit log. All processes are on one machine and share a clock.
 
 use brokkr_api::report::Hops;
 use brokkr_testkit::audit::Request;
 use jiff::Timestamp;
 
-use crate::ground::Submission;
+use crate::environment::Submission;
 use crate::results::Results;
 
 /// A stage of the agent's work, as it shows in the audit log.
@@ -13,7 +13,7 @@ use crate::results::Results;
 enum Stage {
     Look,
     Record,
-    Ground,
+    Environment,
     Validate,
     Apply,
 }
@@ -22,7 +22,7 @@ impl Stage {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Look, "look"),
         (Self::Record, "record"),
-        (Self::Ground, "ground"),
+        (Self::Environment, "ground"),
         (Self::Validate, "dryrun"),
         (Self::Apply, "apply"),
     ];
@@ -34,7 +34,7 @@ impl Stage {
         match request.verb.as_str() {
             "get" | "list" => Some(Self::Look),
             "patch" if request.uri.contains("dryRun=All") => Some(Self::Validate),
-            "patch" if request.resource == "namespaces" => Some(Self::Ground),
+            "patch" if request.resource == "namespaces" => Some(Self::Environment),
             "patch" => Some(Self::Apply),
             _ => None,
         }

@@ -1,11 +1,11 @@
-//! The objects that are measured with: 1 % Namespaces; of the rest 60 % ConfigMaps, 20 % Services, 20 % Deployments.
-//! Their bodies are what people write, and no more.
+//! The objects of the measurements: 1 % Namespaces; of the rest 60 % ConfigMaps, 20 % Services, 20 % Deployments. Their bodies
+//! are like those that people write.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// One object: where it lives in the API, and its body.
+/// One object: its path in the API, and its body.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub namespace: Option<String>,
@@ -87,8 +87,8 @@ impl Workload {
         Self { objects: std::iter::once(namespace(space)).chain(maps).collect() }
     }
 
-    /// Namespaces first, then the rest: what anybody who applies has to respect.
-    pub fn ground_and_rest(&self) -> (Vec<&Object>, Vec<&Object>) {
+    /// Returns the namespaces, which have to be applied first, and the rest.
+    pub fn namespaces_and_rest(&self) -> (Vec<&Object>, Vec<&Object>) {
         self.objects.iter().partition(|object| object.namespace.is_none())
     }
 

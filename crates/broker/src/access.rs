@@ -26,8 +26,8 @@ pub use caller::Caller;
 pub use permission::Permission;
 
 use assertion::Assertions;
+use ipnet::IpNet;
 use limits::RateLimits;
-use origin::Network;
 use tokens::Tokens;
 
 /// The state that authentication and rate limits need.
@@ -37,5 +37,5 @@ pub struct Access {
     pub tokens: Tokens,
     pub limits: RateLimits,
     /// Proxies that may name the address of the caller.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
 }

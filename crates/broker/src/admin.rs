@@ -11,7 +11,7 @@ use axum::routing::get;
 use brokkr_metrics::MEDIA_TYPE;
 use http::header::CONTENT_TYPE;
 
-use crate::http::{frame, health};
+use crate::http::{health, middleware};
 use crate::listener::{Connections, Limits};
 use crate::state::Broker;
 use scrape::scrape;
@@ -26,6 +26,6 @@ pub fn admin_router(broker: Arc<Broker>, connections: Connections) -> Router {
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", metrics)
-        .fallback(frame::unknown_route)
+        .fallback(middleware::unknown_route)
         .with_state(broker)
 }

@@ -1,4 +1,4 @@
-//! Flags and environment, with their docs. Only types; what they do is in `commands` and `serve`.
+//! Flags and environment variables, with their documentation. Only types; behaviour is in `commands` and `serve`.
 
 pub mod webhooks;
 
@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use brokkr_api::audit::AuditHead;
 use clap::{Parser, Subcommand};
+use ipnet::IpNet;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::access::origin::Network;
+use crate::domain::network::parse_network;
 use crate::domain::retention::Retention;
 use crate::telemetry::LogFormat;
 
-/// The server that holds what should run, and tells each agent.
+/// Run and maintain the Brokkr broker.
 #[derive(Debug, Parser)]
 #[command(name = "brokkr-broker", version)]
 pub struct Args {
-    /// File (TOML) with settings: the names of flags, with `_` for `-`. Environment and flags win over it.
+    /// Read settings from this TOML file. Keys are the names of flags, with `_` for `-`; environment and flags override it.
     #[arg(long, global = true, env = "BROKKR_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(subcommand)]
@@ -29,22 +30,22 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create or upgrade the database schema. Safe to run again, and at the same time.
+    /// Create or upgrade the database schema. Safe to run repeatedly and concurrently.
     Migrate(DatabaseArgs),
-    /// Print the first admin token, once. Refuses if there is a valid admin token already.
+    /// Create and print the first admin token. Fails if a valid admin token exists.
     Bootstrap(BootstrapArgs),
     /// Serve the API.
     Serve(Box<ServeArgs>),
-    /// Everything at once, to try it out: create the schema, make certificates and the first admin token, serve. What it
-    /// makes is kept in a folder and used again the next time.
+    /// Start a broker for evaluation: create the schema, certificates and the first admin token, then serve. The files
+    /// are kept in a directory and reused the next time.
     Up(UpArgs),
-    /// After a restore of the database: hold everything, or say that the restored state is the one to go on with.
+    /// Hold or resume the installation after a restore of the database.
     #[command(subcommand)]
     Epoch(EpochCommand),
-    /// Look after the audit log.
+    /// Verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Print the settings that `serve` would run with, and where each comes from. Secrets are not shown.
+    /// Print the effective settings of `serve` and the origin of each. Secrets are not shown.
     Config(Box<ServeArgs>),
     /// Print the OpenAPI document.
     Openapi,
@@ -52,11 +53,11 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum EpochCommand {
-    /// Put every replica on hold: agents keep what they have, and nothing can be changed. Run it on a restored database
-    /// before the first replica starts; replicas do it themselves when an agent has seen more than the database.
+    /// Put every replica on hold: agents keep what they have, and changes are refused. Run it on a restored database
+    /// before the first replica starts. Replicas do it themselves when an agent has seen more than the database contains.
     Hold(HoldArgs),
-    /// Go on with the restored database: ends the hold, raises the epoch, and lets sequence ids go on above every one
-    /// that was ever handed out.
+    /// Continue with the restored database: end the hold, raise the epoch, and continue sequence ids above every one
+    /// that was ever issued.
     Raise(RaiseArgs),
 }
 
@@ -64,8 +65,8 @@ pub enum EpochCommand {
 pub struct HoldArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Shown to whoever is refused.
-    #[arg(long, default_value = "an operator put it on hold", value_name = "TEXT")]
+    /// Reason to show in refused requests.
+    #[arg(long, default_value = "an operator put the installation on hold", value_name = "TEXT")]
     pub because: String,
 }
 
@@ -73,17 +74,17 @@ pub struct HoldArgs {
 pub struct RaiseArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Show what would happen, and change nothing.
+    /// Show what would happen without changing anything.
     #[arg(long)]
     pub dry_run: bool,
-    /// Who raises it, for the record.
+    /// Name to record as the operator who raised the epoch.
     #[arg(long, env = "USER", default_value = "unknown", value_name = "NAME")]
     pub by: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Walk the chain of every project and name the first link that does not hold. Fails if there is one.
+    /// Verify the hash chain of every project and print the first broken link of each. Fails if there is one.
     Verify(AuditVerifyArgs),
 }
 
@@ -91,20 +92,20 @@ pub enum AuditCommand {
 pub struct AuditVerifyArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Only this project.
+    /// Verify only this project.
     #[arg(long, value_name = "NAME")]
     pub project: Option<String>,
-    /// A head that was kept elsewhere, which the chain has to contain: PROJECT:NUMBER:HASH.
+    /// Check that the chain contains this head, stored elsewhere: PROJECT:NUMBER:HASH. Can be repeated.
     #[arg(long, value_name = "HEAD")]
     pub anchor: Vec<Anchor>,
 }
 
-/// A head of a chain as somebody kept it.
+/// A head of a chain that was stored elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor(pub AuditHead);
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not of the form PROJECT:NUMBER:HASH")]
+#[error("{0:?} does not have the form PROJECT:NUMBER:HASH")]
 pub struct BadAnchor(String);
 
 impl FromStr for Anchor {
@@ -127,7 +128,7 @@ impl FromStr for Anchor {
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// Address of the PostgreSQL database: postgres://user:password@host:port/name.
+    /// URL of the PostgreSQL database: postgres://user:password@host:port/name.
     #[arg(long, env = "BROKKR_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: SecretString,
 }
@@ -136,7 +137,7 @@ pub struct DatabaseArgs {
 pub struct BootstrapArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// How long the token is valid.
+    /// Validity of the token.
     #[arg(long, env = "BROKKR_BOOTSTRAP_VALID_FOR", default_value = "365d", value_parser = humantime::parse_duration)]
     pub valid_for: Duration,
 }
@@ -145,13 +146,13 @@ pub struct BootstrapArgs {
 pub struct UpArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Where certificates and tokens are kept.
+    /// Directory for certificates and tokens.
     #[arg(long, default_value = "brokkr-evaluation", value_name = "FOLDER")]
     pub folder: PathBuf,
-    /// A further name or address that agents and people will use for this machine; can be repeated.
+    /// Additional host name or address of this machine, for the certificate. Can be repeated.
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
 }
@@ -160,47 +161,47 @@ pub struct UpArgs {
 pub struct ServeArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, env = "BROKKR_LISTEN", default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Certificate chain (PEM), together with its key. Without it, TLS has to end at a proxy in front.
+    /// Certificate chain (PEM). Requires `tls_key`. Without it, a proxy in front has to terminate TLS.
     #[arg(long, env = "BROKKR_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM).
     #[arg(long, env = "BROKKR_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Connections to the database, at most.
+    /// Maximum number of database connections.
     #[arg(long, env = "BROKKR_DATABASE_CONNECTIONS", default_value_t = 20, value_name = "COUNT")]
     pub database_connections: u32,
-    /// Connections from agents and people, at most.
+    /// Maximum number of client connections.
     #[arg(long, env = "BROKKR_MAX_CONNECTIONS", default_value_t = 65_536, value_name = "COUNT")]
     pub max_connections: usize,
-    /// Connections from one address, at most (of an IPv6 address: from its network of 64 bits). Agents behind
-    /// one gateway share an address.
+    /// Maximum number of client connections per address (IPv6: per /64 network). Agents behind one gateway share an
+    /// address.
     #[arg(long, env = "BROKKR_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 32_768, value_name = "COUNT")]
     pub max_connections_per_address: usize,
-    /// Where to listen for health checks and metrics, without TLS. Not for the open network.
+    /// Address to serve health checks and metrics on, without TLS. Do not expose it.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<SocketAddr>,
-    /// How long a broker that was told to stop still takes requests, while its readiness already says no, so
-    /// that whoever sends requests here can look elsewhere.
+    /// Time after a stop signal during which the broker still accepts requests but reports that it is not ready, so that
+    /// load balancers can react.
     #[arg(long, env = "BROKKR_DRAIN_GRACE", default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain_grace: Duration,
-    /// How long requests may then take to finish. Those who wait are answered in the first half of it.
+    /// Time that open requests then have to finish. Long polls are answered in the first half.
     #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain: Duration,
-    /// Proxies whose `X-Forwarded-For` is believed: addresses or networks such as 10.0.0.0/8, separated by commas.
-    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_name = "NETWORKS")]
-    pub trusted_proxies: Vec<Network>,
+    /// Proxies to accept `X-Forwarded-For` from: addresses or networks such as 10.0.0.0/8, separated by commas.
+    #[arg(long, env = "BROKKR_TRUSTED_PROXIES", value_delimiter = ',', value_parser = parse_network, value_name = "NETWORKS")]
+    pub trusted_proxies: Vec<IpNet>,
     #[command(flatten)]
     pub retention: RetentionArgs,
-    /// Whether requests are counted per token, agent and address, and refused if there are too many.
+    /// Limit the rate of requests per token, agent and address.
     #[arg(long, env = "BROKKR_RATE_LIMITS", default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub rate_limits: bool,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
-    /// Collector that traces are sent to by OTLP over HTTP, such as `http://collector:4318`.
+    /// OTLP/HTTP collector to send traces to, such as `http://collector:4318`.
     #[arg(long, env = "BROKKR_TRACES", value_name = "URL")]
     pub traces: Option<Url>,
     #[command(flatten)]
@@ -208,7 +209,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// On a port of the system's choice of this machine alone, and otherwise as without any flag; stops at once.
+    /// Returns settings for tests: a free port on loopback, defaults otherwise, and no drain.
     #[must_use]
     pub fn on_loopback(database_url: &str) -> Self {
         Self {
@@ -232,16 +233,16 @@ impl ServeArgs {
     }
 }
 
-/// How long what happened, and what is no longer wanted, is kept.
+/// How long events and contents are kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct RetentionArgs {
-    /// Days that events are kept.
+    /// Days to keep events.
     #[arg(long, env = "BROKKR_EVENT_DAYS", default_value_t = 30, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub event_days: u32,
-    /// Days after which contents of earlier versions may go. What an agent may still have never goes.
+    /// Days to keep contents of earlier versions. Contents that an agent may still have are always kept.
     #[arg(long, env = "BROKKR_CONTENT_DAYS", default_value_t = 180, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub content_days: u32,
-    /// Versions of each stack whose contents are kept however old they are.
+    /// Number of versions per stack that keep their contents regardless of age.
     #[arg(long, env = "BROKKR_CONTENT_VERSIONS", default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub content_versions: u32,
 }

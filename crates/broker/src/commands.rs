@@ -30,7 +30,7 @@ pub fn run(parsed: Parsed) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("brokkr-broker: cannot start: {error}");
+            eprintln!("brokkr-broker: failed to start: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -56,7 +56,7 @@ async fn command(command: Command, settings: &[Setting]) -> Result<()> {
             Ok(())
         }
         Command::Openapi => {
-            // A reader that has seen enough is no error.
+            // A closed pipe is not an error.
             let _ = writeln!(std::io::stdout(), "{}", router::openapi_json());
             Ok(())
         }
@@ -73,14 +73,14 @@ async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 async fn serve_until_stopped(args: ServeArgs) -> Result<()> {
-    open_files::raise_open_files(args.max_connections);
+    open_files::raise_limit(args.max_connections);
     let mut server = serve::Server::start(args).await?;
     let ended = server.until(serve::stop_requested()).await;
     server.stop().await;
     Ok(ended?)
 }
 
-/// Makes the first admin token. Its secret is printed here and stored nowhere.
+/// Creates the first admin token. Its secret is printed and not stored.
 async fn bootstrap(args: BootstrapArgs) -> Result<()> {
     let secret = first_admin_token(args.database.database_url.expose_secret(), args.valid_for).await?;
     println!("{}", secret.expose());
@@ -90,13 +90,13 @@ async fn bootstrap(args: BootstrapArgs) -> Result<()> {
 async fn first_admin_token(database_url: &str, valid_for: Duration) -> Result<Secret> {
     let options = connect_options(database_url)?;
     let mut connection =
-        PgConnection::connect_with(&options).await.context("cannot connect to the database")?;
-    let mut transaction = connection.begin().await.context("cannot begin a transaction")?;
+        PgConnection::connect_with(&options).await.context("failed to connect to the database")?;
+    let mut transaction = connection.begin().await.context("failed to begin a transaction")?;
     let exists = api_token_admin_exists_on_conn(&mut transaction)
         .await
-        .context("is the schema migrated? run `brokkr-broker migrate` first")?;
+        .context("failed to read the schema; run `brokkr-broker migrate` first")?;
     if exists {
-        bail!("an admin token exists already; the first one is printed only once");
+        bail!("an admin token exists; the first one is printed only once");
     }
     let secret = Secret::generate(SecretKind::ApiToken);
     let token = NewApiToken {
@@ -106,14 +106,14 @@ async fn first_admin_token(database_url: &str, valid_for: Duration) -> Result<Se
         role: Role::Admin,
         hash: &secret.hash(),
         created_by: None,
-        expires_at: Some(jiff::Timestamp::now().checked_add(valid_for).context("valid for too long")?),
+        expires_at: Some(jiff::Timestamp::now().checked_add(valid_for).context("the validity is too long")?),
     };
     api_token_insert_on_conn(&mut transaction, token).await?;
-    transaction.commit().await.context("cannot store the token")?;
+    transaction.commit().await.context("failed to store the token")?;
     Ok(secret)
 }
 
-/// Walks every chain to its end. What does not hold is told for each project; then it fails.
+/// Verifies every chain to its end. Prints the broken links, then fails.
 async fn audit_verify(args: AuditVerifyArgs) -> Result<()> {
     let pool = connect(args.database.database_url.expose_secret(), 2).await?;
     let only = args.project.map(|project| vec![project]);
@@ -122,7 +122,7 @@ async fn audit_verify(args: AuditVerifyArgs) -> Result<()> {
         let project = &head.project;
         let verdict = audit_chain::verify(&pool, project, 0, i64::MAX).await?;
         match &verdict.broken {
-            None => println!("{project}: {} links hold, head {}:{}", verdict.links, head.number, head.hash),
+            None => println!("{project}: {} links valid, head {}:{}", verdict.links, head.number, head.hash),
             Some(link) => {
                 broken += 1;
                 let entry = link.audit_id.map(|id| format!(" (entry {id})")).unwrap_or_default();
@@ -134,11 +134,11 @@ async fn audit_verify(args: AuditVerifyArgs) -> Result<()> {
         let link = audit_walk(&pool, &kept.project, kept.number - 1, 1).await?.into_iter().next();
         if link.is_none_or(|link| link.number != kept.number || link.hash != kept.hash) {
             broken += 1;
-            println!("{}: BROKEN at link {}: it is not the one that was kept", kept.project, kept.number);
+            println!("{}: BROKEN at link {}: it differs from the given anchor", kept.project, kept.number);
         }
     }
     if broken > 0 {
-        bail!("the audit log does not hold in {broken} places: it was changed outside the broker");
+        bail!("the audit log is broken in {broken} places: it was changed outside the broker");
     }
     Ok(())
 }

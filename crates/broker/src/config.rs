@@ -1,8 +1,8 @@
-//! The configuration: a file, the environment and flags, in that order; the later wins.
+//! The configuration: a file, the environment and flags; flags override the environment, which overrides the file.
 //!
-//! A key of the file is the name of a flag, with `_` for `-`. So the flags of `args.rs` are the one list of what can
-//! be set, and what the file says becomes their default. Each value of the file is read by the flag's own reader
-//! before anything starts, and whatever is wrong is told with key and file.
+//! A key of the file is the name of a flag, with `_` for `-`. So the flags of `args.rs` are the only list of settings,
+//! and values of the file become their defaults. Each value is parsed by the flag's own parser before anything starts;
+//! errors name the key and the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,26 +14,26 @@ use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches a
 
 use crate::args::Args;
 
-/// The command whose flags the file may set.
+/// The command with the flags that the file may set.
 const SERVE: &str = "serve";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read {path}")]
+    #[error("failed to read {path}")]
     Read { path: String, source: std::io::Error },
-    #[error("{path} is not TOML: {message}")]
+    #[error("{path} is not valid TOML: {message}")]
     Syntax { path: String, message: String },
-    #[error("{path}: there is no key `{key}`; the keys are: {known}")]
+    #[error("{path}: unknown key `{key}`; known keys: {known}")]
     Unknown { path: String, key: String, known: String },
-    #[error("{path}: the value of `{key}` is neither text nor a number, true or false, or a list of texts")]
+    #[error("{path}: the value of `{key}` has to be a string, an integer, a boolean or a list of strings")]
     Kind { path: String, key: String },
-    #[error("{path}: the value of `{key}` is not right: {message}")]
+    #[error("{path}: invalid value of `{key}`: {message}")]
     Value { path: String, key: String, message: String },
     #[error(transparent)]
     Flags(#[from] clap::Error),
 }
 
-/// One setting as it is in force.
+/// An effective setting.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
     pub key: String,
@@ -43,14 +43,14 @@ pub struct Setting {
     pub origin: &'static str,
 }
 
-/// What was asked for, and every setting that is in force for it.
+/// The parsed command line and all effective settings.
 #[derive(Debug)]
 pub struct Parsed {
     pub args: Args,
     pub settings: Vec<Setting>,
 }
 
-/// Reads the command line, the environment, and the file that they name.
+/// Parses the command line, the environment, and the file that they name.
 pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Parsed, ConfigError> {
     let line: Vec<OsString> = line.into_iter().collect();
     let mut command = Args::command();
@@ -65,7 +65,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Parsed, ConfigE
     Ok(Parsed { args: Args::from_arg_matches(&matches)?, settings })
 }
 
-/// The file that flags or environment name. What else is wrong with them is told later.
+/// Returns the file that flags or environment name. Other errors are reported later.
 fn named_file(line: &[OsString]) -> Option<PathBuf> {
     let matches = Args::command().ignore_errors(true).try_get_matches_from(line).ok()?;
     let below = matches.subcommand().and_then(|(_, matches)| matches.get_one::<PathBuf>("config"));
@@ -77,7 +77,7 @@ fn serve_command() -> Command {
     command.find_subcommand(SERVE).cloned().unwrap_or(command)
 }
 
-/// Every key that can be set.
+/// Returns every key that can be set.
 #[must_use]
 pub fn keys() -> Vec<String> {
     let ids =
@@ -88,10 +88,10 @@ pub fn keys() -> Vec<String> {
 fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
-    // The line that is shown with the message may hold a secret.
+    // Without the source line, which may contain a secret.
     let table: toml::Table = toml::from_str(&text).map_err(|error: toml::de::Error| ConfigError::Syntax {
         path: name.clone(),
-        message: place(&text, &error),
+        message: located(&text, &error),
     })?;
     let mut settings = BTreeMap::new();
     for (key, value) in table {
@@ -114,12 +114,12 @@ fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     Ok(settings)
 }
 
-fn place(text: &str, error: &toml::de::Error) -> String {
+fn located(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     format!("{}, at line {line}", error.message())
 }
 
-/// Whether the flag of that name would take the value.
+/// Checks a value with the parser of its flag.
 fn check(path: &str, key: &str, value: &str) -> Result<(), ConfigError> {
     let mut command = serve_command().no_binary_name(true);
     for other in keys() {
@@ -140,7 +140,7 @@ fn check(path: &str, key: &str, value: &str) -> Result<(), ConfigError> {
     Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), message })
 }
 
-/// What the file says is what holds where neither flag nor environment say anything.
+/// Makes the values of the file the defaults of the flags.
 fn with_defaults(mut command: Command, file: &BTreeMap<String, String>) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     for name in names {
@@ -167,7 +167,7 @@ fn settings(name: &str, matches: &ArgMatches, file: &BTreeMap<String, String>) -
             let given = matches.get_raw(&key).map(|values| {
                 values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
             });
-            // What is a secret in the environment is one everywhere.
+            // A value that is hidden in the environment is hidden everywhere.
             let value = match given {
                 Some(_) if argument.is_hide_env_values_set() => Some("(set, not shown)".to_owned()),
                 given => given,
@@ -183,7 +183,7 @@ fn settings(name: &str, matches: &ArgMatches, file: &BTreeMap<String, String>) -
         .collect()
 }
 
-/// As a file that could be read again, but for secrets.
+/// Formats the settings as a configuration file, without secrets.
 #[must_use]
 pub fn shown(settings: &[Setting]) -> String {
     let line = |setting: &Setting| match &setting.value {
@@ -207,17 +207,17 @@ mod tests {
     }
 
     fn refused(file: &str) -> String {
-        parsed(file, &[]).expect_err("it is wrong").to_string()
+        parsed(file, &[]).expect_err("the file is invalid").to_string()
     }
 
     const DATABASE: &str = "database_url = \"postgres://brokkr:hunter2@db/brokkr\"\n";
 
     #[test]
-    fn a_flag_wins_over_the_file_and_the_file_over_what_is_built_in() {
+    fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
         let file = format!(
             "{DATABASE}max_connections = 7\nlisten = \"127.0.0.1:1\"\ndrain = \"3s\"\nwebhook_http = true\ntrusted_proxies = [\"10.0.0.0/8\", \"192.0.2.1\"]\n"
         );
-        let parsed = parsed(&file, &["--listen", "127.0.0.1:2"]).expect("it is right");
+        let parsed = parsed(&file, &["--listen", "127.0.0.1:2"]).expect("the file is valid");
         let text = shown(&parsed.settings);
         assert!(text.contains("listen = \"127.0.0.1:2\" # flag\n"), "{text}");
         assert!(text.contains("max_connections = \"7\" # file\n"), "{text}");
@@ -235,20 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_key_and_file() {
+    fn errors_name_the_key_and_the_file() {
         let wrong = refused(&format!("{DATABASE}liten = \"a\"\n"));
-        assert!(
-            wrong.contains("broker.toml: there is no key `liten`") && wrong.contains("listen"),
-            "{wrong}"
-        );
+        assert!(wrong.contains("broker.toml: unknown key `liten`") && wrong.contains("listen"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = \"nowhere\"\n"));
-        assert!(wrong.contains("broker.toml: the value of `listen` is not right: invalid value"), "{wrong}");
+        assert!(wrong.contains("broker.toml: invalid value of `listen`: invalid value"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = [1]\n"));
-        assert!(wrong.contains("`listen` is neither text"), "{wrong}");
+        assert!(wrong.contains("`listen` has to be a string"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}webhook_http = \"perhaps\"\n"));
-        assert!(wrong.contains("`webhook_http` is not right"), "{wrong}");
+        assert!(wrong.contains("invalid value of `webhook_http`"), "{wrong}");
         let wrong = refused("database_url = \"postgres://a:hunter2@db\" x\n");
-        assert!(wrong.contains("broker.toml is not TOML") && wrong.contains("line 1"), "{wrong}");
+        assert!(wrong.contains("broker.toml is not valid TOML") && wrong.contains("line 1"), "{wrong}");
         assert!(!wrong.contains("hunter2"), "{wrong}");
         assert!(refused("").contains("--database-url"));
     }
@@ -261,7 +258,7 @@ mod tests {
         {
             let key = argument.get_id();
             let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{key}` | ")));
-            let row = row.unwrap_or_else(|| panic!("docs/configuration.md says nothing about `{key}`"));
+            let row = row.unwrap_or_else(|| panic!("docs/configuration.md does not mention `{key}`"));
             let said = row.split(" |").next().unwrap_or_default().trim_matches('`');
             let default = argument.get_default_values().iter().map(|value| value.to_string_lossy());
             let default = default.collect::<Vec<_>>().join(",");
@@ -272,7 +269,7 @@ mod tests {
             };
             assert!(
                 is_right,
-                "docs/configuration.md says of `{key}` that it is {said:?} by default; it is {default:?}"
+                "docs/configuration.md documents the default of `{key}` as {said:?}; it is {default:?}"
             );
         }
     }

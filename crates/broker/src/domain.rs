@@ -1,24 +1,25 @@
-//! Rules without IO: no SQL, no HTTP, no clock. What is decided here can be tested with values alone.
+//! Rules without I/O: no SQL, no HTTP, no clock. They can be tested with values alone.
 //!
 //! | module       | the question it answers                                             |
 //! |--------------|---------------------------------------------------------------------|
-//! | `audit`      | what an audit entry contains, and how entries are chained             |
+//! | `audit`      | what an audit entry contains, and how entries are chained           |
 //! | `facts`      | what is known about an agent and a stack                            |
-//! | `fingerprint` | is what the index knows the same as what the database holds        |
-//! | `labels`     | which labels an agent carries                                       |
-//! | `grants`     | what a project may do on an agent                                   |
+//! | `fingerprint` | does the index match the database                                  |
+//! | `labels`     | which labels does an agent have                                     |
+//! | `network`    | how is a network written                                            |
+//! | `grants`     | what may a project do on an agent                                   |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
-//! | `envelope`   | what should this agent have, and what must go                       |
-//! | `hold`       | after a restore: what stays possible, where epoch and ids go on     |
-//! | `retention`  | how long events and contents are kept                               |
-//! | `rotation`   | until when two tokens are good, one of which replaces the other     |
+//! | `envelope`   | what should this agent have, and what should it remove              |
+//! | `hold`       | after a restore: what is allowed, where do epoch and ids continue   |
+//! | `retention`  | how long are events and contents kept                               |
+//! | `rotation`   | how long are an old token and its replacement valid                 |
 //! | `session`    | may this process of an agent still write                            |
-//! | `status`     | in what state is a stack on an agent, given what was reported       |
-//! | `filing`     | what of a batch of reports is stored, and under which project       |
-//! | `presence`   | is an agent there: fresh, late, silent                              |
-//! | `why`        | which hop is the first that is not passed, and what speaks for it   |
+//! | `status`     | in what state is a stack on an agent, given its reports             |
+//! | `filing`     | which reports of a batch are stored, and under which project        |
+//! | `presence`   | is an agent online: fresh, late, silent                             |
+//! | `why`        | which hop is the first that is not complete, and why                |
 //! | `reason`     | which errors of a fleet are the same one                            |
-//! | `webhooks`   | who is told of what, signed how, sent where, and when again         |
+//! | `webhooks`   | which messages are sent, where, how are they signed and retried     |
 
 pub mod audit;
 pub mod envelope;
@@ -28,6 +29,7 @@ pub mod fingerprint;
 pub mod grants;
 pub mod hold;
 pub mod labels;
+pub mod network;
 pub mod presence;
 pub mod reason;
 pub mod retention;

@@ -1,18 +1,17 @@
-//! Requests and answers: one folder a noun, one file a verb. The rest of this folder is what they share.
+//! Handlers, one file per noun: read the request, call the store, map the result. A noun has a folder only where its file
+//! would pass about 300 lines. The other modules are shared by all handlers.
 //!
-//! | module     | what lives there                                                              |
-//! |------------|-------------------------------------------------------------------------------|
-//! | `frame`    | around every request: its id, its log line, problem documents                 |
-//! | `error`    | the one error of handlers                                                     |
-//! | `headers`  | reading the protocol's headers                                                |
-//! | `change`   | a request that changes something: read in full, repeatable by its key         |
-//! | `write`    | its transaction: idempotency, position, doorbell to the tail                  |
-//! | `precondition` | `If-Match`: changed only if nothing else was                            |
-//! | `expect`   | the number that a change has to name if it takes stacks away                  |
-//! | `reading`  | reading manifests, a few at a time                                            |
-//! | `quota`    | how much a project may have                                                   |
-//! | `paging`   | `after` and `limit`                                                           |
-//! | `contents` | the bounded cache of contents                                                 |
+//! | module          | contents                                                                |
+//! |-----------------|-------------------------------------------------------------------------|
+//! | `middleware`    | the outermost middleware: request id, log line, problem documents       |
+//! | `guard`         | authenticates the caller and checks its permission                      |
+//! | `headers`       | reads the headers of the protocol                                       |
+//! | `change`        | the extractor of a request that changes something                       |
+//! | `write`         | its transaction: idempotency, audit record, outbox, position            |
+//! | `precondition`  | `If-Match`                                                              |
+//! | `expect`        | the number that a change has to state if it removes stacks from agents  |
+//! | `manifest_pool` | parses manifests, two at a time                                         |
+//! | `paging`        | `after` and `limit`                                                     |
 
 pub mod agents;
 pub mod api_tokens;
@@ -23,16 +22,16 @@ pub mod deployment_objects;
 pub mod errors;
 pub mod events;
 pub mod expect;
-pub mod frame;
 pub mod grants;
 pub mod headers;
 pub mod health;
 pub mod join_tokens;
+pub mod manifest_pool;
+pub mod middleware;
 pub mod paging;
 pub mod precondition;
 pub mod projects;
 pub mod prune_approvals;
-pub mod reading;
 pub mod selectors;
 pub mod stacks;
 pub mod streams;

@@ -1,31 +1,31 @@
-//! The in-memory picture that answers polls: fed by the outbox tail, asked by handlers, no SQL.
+//! The in-memory index that answers polls: updated by the outbox tail, read by handlers, no SQL.
 //!
-//! | module      | what lives there                                                            |
-//! |-------------|-----------------------------------------------------------------------------|
-//! | `picture`   | agents, stacks and grants, with what makes a poll a lookup                  |
-//! | `labels`    | label → agents as bitmaps, selector → stacks                                |
-//! | `answers`   | envelopes that were computed, kept until something concerns their agent     |
-//! | `waiters`   | who waits in a long poll                                                    |
+//! | module           | contents                                                               |
+//! |------------------|------------------------------------------------------------------------|
+//! | `snapshot`       | agents, stacks and grants, with the inverted indexes for lookups       |
+//! | `labels`         | label → agents as bitmaps, selector → stacks                           |
+//! | `envelope_cache` | computed envelopes, kept until a change affects their agent            |
+//! | `waiters`        | the agents that wait in a long poll                                    |
 //!
-//! Locks are taken in the order picture, answers, waiters, and never across an await.
+//! Locks are taken in the order snapshot, envelopes, waiters, and never across an await.
 //!
 //! # Position
 //!
-//! What changed is read up to the horizon, how it is now from the whole snapshot: so the picture may show
-//! some, not all, of what committed above the horizon. Two figures keep agents from going back in time when
-//! they change replicas:
+//! Notifications are read up to the horizon, the current state from the whole transaction snapshot: so the index may
+//! contain some, not all, of the changes that committed above the horizon. Two figures keep agents from going back in
+//! time when they switch replicas:
 //!
-//! - answers are stamped with `shown`: nothing in the picture is from this transaction on;
-//! - a replica vouches only for its `horizon`: everything below it is in the picture. It tells something new
+//! - answers are stamped with `shown`: nothing in the snapshot is from this transaction on;
+//! - a replica vouches only for its `horizon`: everything below it is in the snapshot. It tells something new
 //!   to an agent only once its horizon has reached what the agent brings.
 //!
 //! `shown` of one replica says nothing to another, as each may show other parts of what is above the horizon.
 
-mod answers;
+mod envelope_cache;
 mod labels;
-mod picture;
 #[cfg(test)]
 mod properties;
+mod snapshot;
 mod waiters;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,27 +36,27 @@ use brokkr_api::{AgentId, InstallationId, Position};
 use roaring::RoaringBitmap;
 use tokio::sync::watch;
 
-pub use picture::{Changes, Losses, Picture, Place, Retargeting};
+pub use snapshot::{AgentCursor, Changes, Losses, Retargeting, Snapshot};
 pub use waiters::Waiting;
 
-use crate::domain::envelope::{Answer, answer, envelope};
-use answers::Answers;
+use crate::domain::envelope::{EncodedEnvelope, encode, envelope};
+use envelope_cache::EnvelopeCache;
 use waiters::Waiters;
 
-/// How far the index has seen.
+/// How much of the history the index contains.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    /// Everything below it is in the picture.
+pub struct Freshness {
+    /// Everything below it is in the snapshot.
     pub position: Position,
-    /// Nothing from this transaction on is in the picture. Never below the horizon.
+    /// Nothing from this transaction on is in the snapshot. Never below the horizon.
     pub shown: u64,
-    /// No transaction from this one on had begun when the database was last looked at.
+    /// No transaction from this one on had begun when the database was last read.
     pub ceiling: u64,
     pub at: Instant,
 }
 
-impl Seen {
-    /// What an answer is stamped with: whoever has reached it has all that the answer shows.
+impl Freshness {
+    /// Returns the position of an envelope: a replica that has reached it contains all that the envelope shows.
     #[must_use]
     pub fn stamp(&self) -> Position {
         Position { epoch: self.position.epoch, horizon: self.shown }
@@ -66,163 +66,162 @@ impl Seen {
 #[derive(Debug)]
 pub struct Index {
     installation: InstallationId,
-    picture: RwLock<Picture>,
-    answers: Mutex<Answers>,
+    snapshot: RwLock<Snapshot>,
+    envelopes: Mutex<EnvelopeCache>,
     waiters: Mutex<Waiters>,
-    seen: watch::Sender<Seen>,
+    freshness: watch::Sender<Freshness>,
     woken: AtomicU64,
-    disagreements: AtomicU64,
-    /// When everything was last loaded anew because of one.
-    healed: Mutex<Option<Instant>>,
+    mismatches: AtomicU64,
+    /// When the index was last reloaded because of a mismatch.
+    reloaded: Mutex<Option<Instant>>,
 }
 
-/// Whom a change concerns, in the picture after it.
+/// The agents that a change affects, in the snapshot after it.
 #[derive(Debug)]
-pub struct Concerned<'a> {
-    picture: &'a Picture,
+pub struct Affected<'a> {
+    snapshot: &'a Snapshot,
     slots: RoaringBitmap,
 }
 
-impl Concerned<'_> {
+impl Affected<'_> {
     fn len(&self) -> usize {
         usize::try_from(self.slots.len()).unwrap_or(usize::MAX)
     }
 
     fn iter(&self) -> impl Iterator<Item = AgentId> {
-        self.slots.iter().map(|slot| self.picture.at(slot).id)
+        self.slots.iter().map(|slot| self.snapshot.at(slot).id)
     }
 
     fn contains(&self, agent: AgentId) -> bool {
-        self.picture.slot(agent).is_some_and(|slot| self.slots.contains(slot))
+        self.snapshot.slot(agent).is_some_and(|slot| self.slots.contains(slot))
     }
 }
 
 impl Index {
     #[must_use]
     pub fn new(installation: InstallationId) -> Self {
-        let seen = Seen { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+        let freshness = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
         Self {
             installation,
-            picture: RwLock::default(),
-            answers: Mutex::default(),
+            snapshot: RwLock::default(),
+            envelopes: Mutex::default(),
             waiters: Mutex::default(),
-            seen: watch::Sender::new(seen),
+            freshness: watch::Sender::new(freshness),
             woken: AtomicU64::new(0),
-            disagreements: AtomicU64::new(0),
-            healed: Mutex::default(),
+            mismatches: AtomicU64::new(0),
+            reloaded: Mutex::default(),
         }
     }
 
-    /// For questions that need more than one look. Do not keep it.
-    pub fn picture(&self) -> RwLockReadGuard<'_, Picture> {
-        self.picture.read().unwrap_or_else(PoisonError::into_inner)
+    /// Returns a read lock of the snapshot. Do not hold it for long.
+    pub fn snapshot(&self) -> RwLockReadGuard<'_, Snapshot> {
+        self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The target state of an agent, computed at most once for each change that concerns it, with its stamp.
-    pub fn answer(&self, agent: AgentId) -> Option<(Arc<Answer>, Position)> {
-        // Held to the end: what is shown changes only together with the picture, and an invalidation cannot
-        // come between computing and storing, and be lost.
-        let picture = self.picture();
-        let stamp = self.seen().stamp();
-        if let Some(known) = self.answers().get(agent) {
+    /// Returns the target state of an agent and its position. Computed at most once per change that affects the agent.
+    pub fn envelope(&self, agent: AgentId) -> Option<(Arc<EncodedEnvelope>, Position)> {
+        // Held to the end: no change can come between computing and storing the envelope.
+        let snapshot = self.snapshot();
+        let stamp = self.freshness().stamp();
+        if let Some(known) = self.envelopes().get(agent) {
             return Some((known, stamp));
         }
-        let facts = picture.agent(agent)?;
-        let computed = Arc::new(answer(&envelope(self.installation, facts, picture.candidates(facts))));
-        self.answers().put(agent, Arc::clone(&computed));
+        let facts = snapshot.agent(agent)?;
+        let computed = Arc::new(encode(&envelope(self.installation, facts, snapshot.candidates(facts))));
+        self.envelopes().put(agent, Arc::clone(&computed));
         Some((computed, stamp))
     }
 
-    /// Takes in changes and wakes those whose answer they change, or whose right to ask.
-    pub fn apply(&self, changes: Changes, seen: Seen) {
-        let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
-        let slots = picture.apply(changes);
-        let concerned = Concerned { picture: &picture, slots };
-        self.answers().forget(&concerned);
-        self.tell(seen);
-        let slots = concerned.slots;
-        // Who is woken looks at the picture at once: others may read it while the rest is still being woken.
-        let picture = RwLockWriteGuard::downgrade(picture);
-        let woken = self.waiters().wake(&Concerned { picture: &picture, slots });
+    /// Applies changes and wakes the agents whose envelope or permission they change.
+    pub fn apply(&self, changes: Changes, freshness: Freshness) {
+        let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let slots = snapshot.apply(changes);
+        let affected = Affected { snapshot: &snapshot, slots };
+        self.envelopes().forget(&affected);
+        self.set_freshness(freshness);
+        let slots = affected.slots;
+        // Woken polls read the snapshot at once, while others are still being woken.
+        let snapshot = RwLockWriteGuard::downgrade(snapshot);
+        let woken = self.waiters().wake(&Affected { snapshot: &snapshot, slots });
         self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 
-    /// Replaces everything: at start, and after a cursor grew too old.
-    pub fn replace(&self, picture: Picture, seen: Seen) {
+    /// Replaces everything: at start, and after the cursor became too old.
+    pub fn replace(&self, snapshot: Snapshot, freshness: Freshness) {
         let before = {
-            let mut here = self.picture.write().unwrap_or_else(PoisonError::into_inner);
-            self.answers().clear();
-            self.tell(seen);
-            std::mem::replace(&mut *here, picture)
+            let mut here = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+            self.envelopes().clear();
+            self.set_freshness(freshness);
+            std::mem::replace(&mut *here, snapshot)
         };
         let woken = self.waiters().wake_all();
         self.woken.fetch_add(woken, Ordering::Relaxed);
-        // Taking a large one apart takes a while: not under the lock.
+        // Dropping a large snapshot takes a while: not under the lock.
         drop(before);
     }
 
-    /// How far the picture, as it is, has seen.
-    pub fn tell(&self, seen: Seen) {
-        self.seen.send_replace(seen);
+    /// Records how much of the history the snapshot contains.
+    pub fn set_freshness(&self, freshness: Freshness) {
+        self.freshness.send_replace(freshness);
     }
 
-    pub fn seen(&self) -> Seen {
-        *self.seen.borrow()
+    pub fn freshness(&self) -> Freshness {
+        *self.freshness.borrow()
     }
 
     pub fn position(&self) -> Position {
-        self.seen().position
+        self.freshness().position
     }
 
-    /// Waits until everything below the position has been taken in; false if that took too long.
+    /// Waits until everything below the position has been applied; returns false if that took too long.
     pub async fn reached(&self, position: Position, at_most: Duration) -> bool {
-        let mut seen = self.seen.subscribe();
-        let reached = seen.wait_for(|seen| seen.position >= position);
+        let mut freshness = self.freshness.subscribe();
+        let reached = freshness.wait_for(|freshness| freshness.position >= position);
         matches!(tokio::time::timeout(at_most, reached).await, Ok(Ok(_)))
     }
 
-    /// Waits until the database was looked at after this call; false if that took too long.
-    pub async fn looked_again(&self, at_most: Duration) -> bool {
+    /// Waits until the database was read after this call; returns false if that took too long.
+    pub async fn refreshed(&self, at_most: Duration) -> bool {
         let now = Instant::now();
-        let mut seen = self.seen.subscribe();
-        let looked = seen.wait_for(|seen| seen.at > now);
-        matches!(tokio::time::timeout(at_most, looked).await, Ok(Ok(_)))
+        let mut freshness = self.freshness.subscribe();
+        let read = freshness.wait_for(|freshness| freshness.at > now);
+        matches!(tokio::time::timeout(at_most, read).await, Ok(Ok(_)))
     }
 
-    /// Registers a long poll. Look at the answer again afterwards: it may have changed just before.
+    /// Registers a long poll. Read the envelope again afterwards: it may have changed just before.
     pub fn wait(self: &Arc<Self>, agent: AgentId) -> Waiting {
-        let bell = self.waiters().register(agent);
-        Waiting::new(Arc::clone(self), agent, bell)
+        let notify = self.waiters().register(agent);
+        Waiting::new(Arc::clone(self), agent, notify)
     }
 
-    /// How many long polls were woken since the start.
+    /// Returns how many long polls were woken since the start.
     pub fn woken(&self) -> u64 {
         self.woken.load(Ordering::Relaxed)
     }
 
-    /// How many long polls wait here.
+    /// Returns how many long polls wait here.
     pub fn waiting(&self) -> usize {
         self.waiters().len()
     }
 
-    /// How often the picture was found to be something else than what the database holds.
-    pub fn disagreements(&self) -> u64 {
-        self.disagreements.load(Ordering::Relaxed)
+    /// Returns how often the index was found to differ from the database.
+    pub fn mismatches(&self) -> u64 {
+        self.mismatches.load(Ordering::Relaxed)
     }
 
-    /// Counts one, and tells whether to load anew: not if that was tried a short while ago.
-    pub fn disagreed(&self, at_most_every: Duration) -> bool {
-        self.disagreements.fetch_add(1, Ordering::Relaxed);
-        let mut healed = self.healed.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = healed.is_none_or(|at| at.elapsed() >= at_most_every);
-        if again {
-            *healed = Some(Instant::now());
+    /// Counts a mismatch; returns whether to reload now, which is done once per `at_most_every`.
+    pub fn record_mismatch(&self, at_most_every: Duration) -> bool {
+        self.mismatches.fetch_add(1, Ordering::Relaxed);
+        let mut reloaded = self.reloaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = reloaded.is_none_or(|at| at.elapsed() >= at_most_every);
+        if due {
+            *reloaded = Some(Instant::now());
         }
-        again
+        due
     }
 
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn envelopes(&self) -> MutexGuard<'_, EnvelopeCache> {
+        self.envelopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {

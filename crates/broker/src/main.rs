@@ -1,17 +1,17 @@
-//! Doorway: parse, install the crypto provider, run.
+//! Entry point: install the crypto provider, parse, run.
 
 use std::process::ExitCode;
 
 use brokkr_broker::commands;
 use brokkr_broker::config::{self, ConfigError};
 
-/// It gives memory back: after a manifest at every limit, glibc's keeps hundreds of megabytes for each thread.
+/// jemalloc returns memory to the system: after a manifest at every limit, glibc keeps hundreds of megabytes per thread.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
-        eprintln!("brokkr-broker: another crypto provider is installed already");
+        eprintln!("brokkr-broker: failed to install the crypto provider: another one is installed");
         return ExitCode::FAILURE;
     }
     match config::parse(std::env::args_os()) {

@@ -1,11 +1,11 @@
-//! What this replica counts, and what it says about itself when it is asked.
+//! Counters of this replica and figures about the fleet.
 //!
-//! Nothing here has a label per agent, stack or project: the number of series depends on this program alone, not on
-//! how much it serves. `docs/metrics.md` explains each; a test compares.
+//! Nothing has a label per agent, stack or project: the number of series does not depend on the size of the fleet.
+//! `docs/metrics.md` explains each metric; a test compares.
 //!
-//! | module    | what lives there                                   |
+//! | module    | contents                                           |
 //! |-----------|----------------------------------------------------|
-//! | `fleet`   | the same of the fleet, kept for a while            |
+//! | `fleet`   | figures about the fleet, cached                    |
 
 mod fleet;
 
@@ -22,9 +22,9 @@ use strum::IntoEnumIterator as _;
 
 pub use fleet::FleetCount;
 
-/// Seconds. Long polls are answered after up to five minutes.
+/// Seconds. Long polls take up to five minutes.
 const BUCKETS: [f64; 11] = [0.002, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
-/// Seconds. Some wait for a cluster that is away for days.
+/// Seconds. A cluster may be offline for days.
 const DELIVERIES: [f64; 11] = [0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,7 +44,7 @@ struct Reported {
     transition: String,
 }
 
-/// The counters. Cheap to clone, and then still the same counters.
+/// The counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: Family<Answered, Counter>,
@@ -57,7 +57,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let reports = Family::<Reported, Counter>::default();
-        // From the start: what begins at one is not seen to grow.
+        // Initialised with zero: an increase from nothing to one would not be visible.
         for transition in Transition::iter() {
             let _ = reports.get_or_create(&Reported { transition: transition.to_string() });
         }
@@ -72,7 +72,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered. The route is that of the table, not the path.
+    /// Counts a response. The route is that of the table, not the path.
     pub fn answered(&self, route: &str, method: &Method, status: StatusCode, took: Duration) {
         let route = if route.is_empty() { "unknown" } else { route }.to_owned();
         let answered = Answered { route: route.clone(), method: known(method), status: class(status) };
@@ -80,12 +80,12 @@ impl Metrics {
         self.durations.get_or_create(&Took { route }).observe(took.as_secs_f64());
     }
 
-    /// A long poll was woken.
+    /// Counts a woken long poll.
     pub fn woken(&self) {
         self.wakes.inc();
     }
 
-    /// A report came that was not known yet.
+    /// Counts a new report.
     pub fn reported(&self, report: &Report) {
         self.reports.get_or_create(&Reported { transition: report.transition.to_string() }).inc();
         if let Some(took) = delivery(report) {
@@ -97,21 +97,21 @@ impl Metrics {
         registry.register("requests", "Requests answered", self.requests.clone());
         registry.register(
             "request_duration_seconds",
-            "From the head of a request to the head of its answer; long polls wait in it",
+            "Time from the head of a request to the head of its response, including the wait of long polls",
             self.durations.clone(),
         );
-        registry.register("wakes", "Long polls woken by a change", self.wakes.clone());
+        registry.register("long_polls_woken", "Long polls woken by a change", self.wakes.clone());
         registry.register("reports", "Reports of agents, each once", self.reports.clone());
         registry.register(
             "delivery_duration_seconds",
-            "From when an agent should have a deployment object until its report that all of it is ready",
+            "Time from when an agent should have a deployment object until it reported the object healthy",
             self.deliveries.clone(),
         );
     }
 }
 
-/// Seconds that a delivery took, by the broker's own clock, if this is the report that ends one: later ones tell that
-/// it is healthy again.
+/// Returns the seconds that a delivery took, by the broker's clock, if this report ends one. Later reports only say that
+/// the object is healthy again.
 fn delivery(report: &Report) -> Option<f64> {
     let hops = &report.hops;
     let first =
@@ -120,7 +120,7 @@ fn delivery(report: &Report) -> Option<f64> {
     Some(hops.reported?.duration_since(due).as_secs_f64().max(0.0))
 }
 
-/// Callers may send any word as a method: only those that there are become a label.
+/// Callers may send any word as a method: only known ones become a label.
 fn known(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

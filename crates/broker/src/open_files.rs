@@ -1,24 +1,24 @@
-//! What the system allows this process: every agent that waits is a connection, and so an open file.
+//! The limit of open files: every waiting agent is a connection, and so an open file.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files beside connections of callers: the database, the log, the program itself.
+/// Open files other than client connections: the database, the log, the program itself.
 const OTHERS: u64 = 256;
 
-/// Raises the limit of open files as far as allowed, and says if that is not enough.
-pub fn raise_open_files(connections: usize) {
+/// Raises the limit of open files to the hard limit, and logs a warning if that is not enough.
+pub fn raise_limit(connections: usize) {
     let files = match raise() {
         Ok(files) => files,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files stays as it is");
+            tracing::warn!(%error, "failed to raise the limit of open files");
             return;
         }
     };
     let needed = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
     if files < needed {
-        tracing::warn!(files, connections, "fewer files may be open than connections are allowed");
+        tracing::warn!(files, connections, "the limit of open files is below the limit of connections");
     } else {
-        tracing::info!(files, connections, "files that may be open");
+        tracing::info!(files, connections, "limit of open files");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every route, one line each, beside its permission: the one table from which the router, the OpenAPI
-//! document and the test of wrong principals are all made.
+//! The table of routes: one line each, with its permission. The router, the OpenAPI document and the permission tests
+//! derive from it.
 
 mod examples;
 pub mod openapi;
@@ -24,16 +24,16 @@ use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token}
 use crate::access::limits::Bucket;
 use crate::http::guard::guard;
 use crate::http::{
-    agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, frame, grants, health,
-    join_tokens, projects, prune_approvals, selectors, stacks, streams, system, webhooks, whoami,
+    agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
+    join_tokens, middleware, projects, prune_approvals, selectors, stacks, streams, system, webhooks,
 };
 use crate::state::Broker;
 use examples::Examples;
 
-/// One line of the table.
+/// One row of the table.
 pub struct Route {
     pub permission: Permission,
-    /// `METHOD /path`, the same as at the handler; checked when the router is made.
+    /// `METHOD /path`, as declared by the handler; checked when the router is built.
     pub name: &'static str,
     handler: UtoipaMethodRouter<Arc<Broker>>,
 }
@@ -74,7 +74,7 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)),
-        route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::ask_for_key)),
+        route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::register::rejoin_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::retirement::retire_agent)),
@@ -133,12 +133,12 @@ pub fn table() -> Vec<Route> {
     ]
 }
 
-/// The router that serves: every route inside its guard, all of it inside the frame.
+/// Returns the router that serves: every route inside its guard, all routes inside the outermost middleware.
 pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
     for Route { permission, name, handler: (_, paths, methods) } in table() {
         let (path, _) = only(&paths, name);
-        // Inside the guard: it has to be known who calls.
+        // Inside the guard, because it needs to know the caller.
         let methods =
             methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
         let guarded = methods
@@ -146,21 +146,21 @@ pub fn router(broker: Arc<Broker>) -> Router {
         router = router.route(&path, guarded);
     }
     router
-        .fallback(frame::unknown_route)
-        .method_not_allowed_fallback(frame::unknown_method)
+        .fallback(middleware::unknown_route)
+        .method_not_allowed_fallback(middleware::unknown_method)
         .layer(CompressionLayer::new())
-        .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn_with_state(Arc::clone(&broker), frame::frame))
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(Arc::clone(&broker), middleware::request_scope))
         .with_state(broker)
 }
 
-/// The description of the table.
+/// Returns the OpenAPI document of the table.
 pub fn openapi() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Brokkr broker")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Holds what should run, and tells each agent. Errors are problem documents (RFC 9457).",
+            "Stores the desired state and delivers it to agents. Errors are problem documents (RFC 9457).",
         ))
         .build();
     let mut router: OpenApiRouter<Arc<Broker>> =
@@ -182,16 +182,16 @@ pub fn openapi() -> OpenApi {
     document
 }
 
-/// As it is committed to `docs/openapi.json`.
+/// Returns the document as it is committed to `docs/openapi.json`.
 #[must_use]
 pub fn openapi_json() -> String {
     openapi().to_pretty_json().unwrap_or_default()
 }
 
-/// Says who may call, and that errors are problems.
+/// Documents who may call, and that errors are problem documents.
 fn describe(item: &mut PathItem, permission: Permission) {
     let problem = ResponseBuilder::new()
-        .description("A problem")
+        .description("Problem document")
         .content(
             brokkr_api::protocol::PROBLEM_MEDIA_TYPE,
             ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build(),
@@ -199,7 +199,7 @@ fn describe(item: &mut PathItem, permission: Permission) {
         .build();
     for operation in operations(item) {
         let before = operation.description.take().map(|text| format!("{text}\n\n")).unwrap_or_default();
-        operation.description = Some(format!("{before}Open to: {permission}."));
+        operation.description = Some(format!("{before}Permission: {permission}."));
         operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
     }
 }
@@ -208,7 +208,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
-/// The path and method of a handler, which the table has to name.
+/// Returns the path and method of a handler, and checks them against the table.
 fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod) {
     let (path, item) = paths.paths.iter().next().expect("a handler has a path");
     let methods = [
@@ -226,12 +226,12 @@ fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::hold::FREE;
+    use crate::domain::hold::WRITABLE_ON_HOLD;
 
     #[test]
     fn every_noun_that_stays_writable_on_hold_has_a_route() {
         let routes = table();
-        for noun in FREE {
+        for noun in WRITABLE_ON_HOLD {
             let path = format!(" /api/v1/{noun}");
             assert!(routes.iter().any(|route| route.name.contains(&path)), "no route for {noun}");
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use secrecy::ExposeSecret as _;
 use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,15 +37,15 @@ use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
 use crate::tasks::outbox_tail::OutboxTail;
 use crate::tasks::{
-    audit_chain, event_tail, presence, refusals, restore_state, retention, silence, tidy, webhooks,
+    audit_chain, cleanup, event_tail, presence, refusals, restore_state, retention, silent_agents, webhooks,
 };
 
-/// The tail and the other tasks have their own connections: a rush of requests cannot hold them up.
+/// Tasks have their own connections, so that requests cannot delay them.
 const TASK_CONNECTIONS: u32 = 7;
-/// Receivers may be many; what they do must not hold up the tail.
+/// Webhooks have their own connections, so that slow receivers cannot delay the outbox tail.
 const WEBHOOK_CONNECTIONS: u32 = 3;
-/// A database that starts at the same time as the broker is waited for.
-const DATABASE_WITHIN: Duration = Duration::from_secs(30);
+/// How long to wait for a database that starts at the same time as the broker.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -56,13 +57,13 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
-    #[error("`tls_cert` and `tls_key` belong together: only one of them is set")]
+    #[error("`tls_cert` and `tls_key` have to be set together")]
     HalfTls,
-    #[error("the outbox is no longer read")]
+    #[error("the outbox tail has ended")]
     Tail(#[source] Option<JoinError>),
 }
 
-/// A broker that serves.
+/// A running broker.
 #[derive(Debug)]
 pub struct Server {
     pub address: SocketAddr,
@@ -130,8 +131,8 @@ impl Server {
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
-        tasks.spawn(silence::run(pool(), stop()));
-        tasks.spawn(tidy::run(pool(), stop()));
+        tasks.spawn(silent_agents::run(pool(), stop()));
+        tasks.spawn(cleanup::run(pool(), stop()));
         tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
         tasks.close();
 
@@ -157,18 +158,18 @@ impl Server {
         Ok(Self { address, admin_address, broker, stop_tasks, listening, tasks, tail, drain_grace })
     }
 
-    /// Waits until told to stop, or until it can no longer serve.
+    /// Waits until a stop is requested, or until the broker can no longer serve.
     pub async fn until(&mut self, stop_requested: impl Future<Output = ()>) -> Result<(), ServeError> {
-        unless_it_ends(&mut self.tail, stop_requested).await
+        unless_tail_ends(&mut self.tail, stop_requested).await
     }
 
-    /// Says that it is no longer ready; then answers what waits, lets requests finish, stores what is in memory.
+    /// Reports that it is not ready, then answers long polls, lets requests finish, and stores what is in memory.
     pub async fn stop(self) {
         tracing::info!(grace = ?self.drain_grace, "stopping");
         self.broker.shutdown.leaving.cancel();
         tokio::time::sleep(self.drain_grace).await;
         self.broker.shutdown.draining.cancel();
-        // A listener that panicked has nothing left to drain.
+        // A listener that panicked has nothing to drain.
         let _ = self.listening.await;
         self.stop_tasks.cancel();
         self.tasks.wait().await;
@@ -177,8 +178,8 @@ impl Server {
     }
 }
 
-/// Without the tail every answer would be the same for ever: another process has to load anew.
-async fn unless_it_ends(
+/// Fails when the outbox tail ends: without it the index never changes again, and the process has to restart.
+async fn unless_tail_ends(
     tail: &mut JoinHandle<()>,
     stop_requested: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
@@ -186,20 +187,28 @@ async fn unless_it_ends(
         () = stop_requested => Ok(()),
         ended = tail => {
             let error = ServeError::Tail(ended.err());
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot go on serving");
+            tracing::error!(error = &error as &dyn std::error::Error, "failed to continue serving");
             Err(error)
         }
     }
 }
 
+/// Connects to the database; retries while it is unavailable, for a limited time.
 async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let until = tokio::time::Instant::now() + DATABASE_WITHIN;
+    let until = tokio::time::Instant::now() + DATABASE_TIMEOUT;
+    let mut delays = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(Duration::from_secs(2))
+        .with_jitter()
+        .without_max_times()
+        .build();
     loop {
         match connect(url, connections).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "waiting for the database");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                let delay = delays.next().unwrap_or(DATABASE_TIMEOUT);
+                tracing::warn!(error, ?delay, "waiting for the database");
+                tokio::time::sleep(delay).await;
             }
             connected => return connected,
         }
@@ -228,14 +237,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_tail_that_ended_ends_the_broker_with_an_error() {
+    async fn a_tail_that_ends_stops_the_broker_with_an_error() {
         let mut running = tokio::spawn(std::future::pending());
-        assert!(unless_it_ends(&mut running, async {}).await.is_ok());
+        assert!(unless_tail_ends(&mut running, async {}).await.is_ok());
         let mut ended = tokio::spawn(async {});
-        let error = unless_it_ends(&mut ended, std::future::pending()).await;
+        let error = unless_tail_ends(&mut ended, std::future::pending()).await;
         assert!(matches!(error, Err(ServeError::Tail(None))));
         let mut panicked = tokio::spawn(async { panic!("as a tail might") });
-        let error = unless_it_ends(&mut panicked, std::future::pending()).await;
+        let error = unless_tail_ends(&mut panicked, std::future::pending()).await;
         assert!(matches!(error, Err(ServeError::Tail(Some(_)))));
     }
 }

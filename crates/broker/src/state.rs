@@ -85,7 +85,7 @@ impl Broker {
 
     /// Returns the seconds over which agents should spread a reconnect: about a thousand agents per second.
     pub fn reconnect_spread(&self) -> u64 {
-        let agents = u64::try_from(self.index.picture().agents()).unwrap_or(u64::MAX);
+        let agents = u64::try_from(self.index.snapshot().agents()).unwrap_or(u64::MAX);
         (agents / 1000 + 1).min(600)
     }
 }

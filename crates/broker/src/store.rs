@@ -2,7 +2,7 @@
 //! transaction. Rows never leave this folder: functions return API types or domain facts.
 
 pub mod agent_keys;
-pub mod agent_leave;
+pub mod agent_retirement;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;
@@ -10,7 +10,6 @@ pub mod barred_contents;
 pub mod content_retention;
 mod copy;
 pub mod deployment_objects;
-pub mod duties;
 mod error;
 pub mod events;
 pub mod facts;
@@ -36,6 +35,7 @@ pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
 pub mod status_counts;
+pub mod task_claims;
 pub mod webhook_alarms;
 pub mod webhook_deliveries;
 pub mod webhook_notices;

@@ -1,7 +1,7 @@
-//! What the broker tells while it runs, beside its metrics: log lines, and traces for whoever collects them.
+//! Log lines and traces.
 //!
-//! The two have spans of their own. Those of log lines carry the request's id; those of traces are named as collectors
-//! want them, follow the caller's, and are made only where somebody collects.
+//! The two have separate spans. Those of log lines carry the request id; those of traces follow the naming conventions of
+//! OpenTelemetry, continue the caller's trace, and exist only if a collector is configured.
 
 mod traces;
 
@@ -20,13 +20,13 @@ pub use traces::{TRACES, Traces, TracesError, of_request};
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable lines.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Logs to standard error, and sends traces to the collector if there is one. Keep what it returns until the end.
+/// Logs to standard error, and sends traces to the collector if there is one. Keep the result until the end.
 pub fn start(format: LogFormat, collector: Option<&Url>) -> Result<Option<Traces>, TracesError> {
     let chosen = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     let no_traces = Targets::new().with_default(LevelFilter::TRACE).with_target(TRACES, LevelFilter::OFF);

@@ -1,4 +1,4 @@
-//! From sources to a folder in the cache, and what is in it.
+//! The cache folder of each module, and the binaries in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::catalog::{MODULES, Module};
 /// binaries but no Go finds them by it.
 pub(crate) const SOURCES: &str = "sources";
 
-/// Every engine, built and found.
+/// The paths of all engines.
 #[derive(Clone, Debug)]
 pub struct Engines {
     binaries: BTreeMap<&'static str, PathBuf>,
@@ -23,20 +23,20 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// The path of a binary of the [catalog](MODULES).
+    /// Returns the path of a binary of the [catalog](MODULES).
     ///
     /// # Panics
-    /// When no such binary is in the catalog, which is a typing error in the caller.
+    /// If the catalog has no such binary.
     pub fn binary(&self, name: &str) -> &Path {
         self.binaries.get(name).unwrap_or_else(|| panic!("no engine is called {name}"))
     }
 
-    /// All binaries by name.
+    /// Returns all binaries by name.
     pub fn binaries(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.binaries.iter().map(|(name, path)| (*name, path.as_path()))
     }
 
-    /// The folder with the stage files that kwok is started with.
+    /// Returns the folder with the stage files of kwok.
     pub fn stages(&self) -> &Path {
         &self.stages
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Finds every engine, or says which one is missing. Builds nothing.
+/// Finds every engine, or returns which one is missing. Builds nothing.
 pub fn locate() -> Result<Engines, Missing> {
     let mut binaries = BTreeMap::new();
     let mut stages = PathBuf::new();
@@ -89,13 +89,13 @@ fn complete_folder(module: &Module) -> Result<PathBuf, Missing> {
     }
 }
 
-/// Whether everything of the module is in the folder. Files appear there by rename, so there means whole.
+/// Returns whether the folder has all files of the module. Files appear by rename, so they are complete.
 pub(crate) fn is_complete(module: &Module, folder: &Path) -> bool {
     module.binaries.iter().all(|binary| folder.join(binary.name).is_file())
         && module.data.as_ref().is_none_or(|data| folder.join(data.into).is_dir())
 }
 
-/// The module's folder in the cache, whether or not it exists.
+/// Returns the module's folder in the cache, whether or not it exists.
 pub(crate) fn folder(module: &Module) -> io::Result<PathBuf> {
     let cache = cache_root()?;
     let sources = sources_digest(module)?;
@@ -108,14 +108,14 @@ pub(crate) fn folder(module: &Module) -> io::Result<PathBuf> {
     }
 }
 
-/// A folder that was built from these sources by whatever Go, for machines without Go.
+/// Returns a folder that was built from these sources by any version of Go, for machines without Go.
 fn built_from(cache: &Path, sources: &str) -> Option<PathBuf> {
     fs::read_dir(cache).ok()?.flatten().map(|entry| entry.path()).find(|folder| {
         fs::read_to_string(folder.join(SOURCES)).is_ok_and(|recorded| recorded.trim() == sources)
     })
 }
 
-/// Everything but the Go version that decides what the binaries contain.
+/// Returns a digest of everything that determines the binaries, except the Go version.
 pub(crate) fn sources_digest(module: &Module) -> io::Result<String> {
     let folder = module_folder(module);
     let mut digest = Sha256::new();
@@ -132,7 +132,7 @@ pub(crate) fn sources_digest(module: &Module) -> io::Result<String> {
     Ok(hex(&digest.finalize()))
 }
 
-/// The Go that this module would be built with (its go.mod may select a toolchain).
+/// Returns the version of Go that builds this module (its go.mod may select a toolchain).
 fn go_version(module: &Module) -> io::Result<String> {
     let output = Command::new("go").args(["env", "GOVERSION"]).current_dir(module_folder(module)).output()?;
     if output.status.success() {
@@ -142,12 +142,12 @@ fn go_version(module: &Module) -> io::Result<String> {
     }
 }
 
-/// The module's folder in the clone that this crate was compiled in.
+/// Returns the module's folder in the clone that this crate was compiled in.
 pub(crate) fn module_folder(module: &Module) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(module.folder)
 }
 
-/// Source files of our own: most modules have none, they only name what they are built from.
+/// Returns the module's own source files; most modules have none.
 fn programs(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

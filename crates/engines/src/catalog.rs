@@ -1,5 +1,5 @@
-//! Which engines there are. Their versions are in the `go.mod` files, and only there; the one exception is
-//! the version that Kubernetes says it has, which its build must be told.
+//! The catalog of engines. Their versions are only in the `go.mod` files, with one exception: the version that Kubernetes
+//! reports is set at build time.
 
 /// One Go module of this repository, and the binaries that are built from it.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Data {
     pub into: &'static str,
 }
 
-/// What tests run on.
+/// The engines for tests.
 pub const MODULES: &[Module] = &[
     Module {
         name: "etcd",
@@ -62,7 +62,7 @@ pub const MODULES: &[Module] = &[
         folder: "engines/kwok",
         binaries: &[Binary { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok" }],
         link: "",
-        // kwok exits when it is given no stages: they tell it how a pod or node moves on.
+        // kwok needs stages, which define how pods and nodes change their state.
         data: Some(Data {
             module: "sigs.k8s.io/kwok",
             folders: &[
@@ -83,8 +83,7 @@ pub const MODULES: &[Module] = &[
     },
 ];
 
-/// Flux's apply engine, inside a small program of ours: what the agent is measured against. Only benchmarks
-/// need it, so only they build it.
+/// Flux's apply engine in a small program, with which the agent is compared. Only benchmarks need and build it.
 pub const FLUX: Module = Module {
     name: "flux",
     folder: "bench/flux",

@@ -1,5 +1,5 @@
-//! Builds what is missing. Everything is made under a temporary name and renamed, so that a build that was
-//! killed leaves nothing that looks finished, and two builds at once do each other no harm.
+//! Builds missing engines. Everything is made under a temporary name and then renamed, so that an interrupted build leaves
+//! nothing that looks complete, and concurrent builds do not disturb each other.
 
 use std::fs;
 use std::io;
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 use crate::cache::{self, SOURCES};
 use crate::catalog::{Data, MODULES, Module};
 
-/// One binary, and what was done for it.
+/// One binary, and how long its build took.
 #[derive(Debug)]
 pub struct Built {
     pub name: &'static str,
     pub path: PathBuf,
-    /// How long the build took; nothing when it was there already.
+    /// None if it existed already.
     pub took: Option<Duration>,
 }
 
-/// Makes sure that every engine is built. `tell` is called as each one begins to be built, which can take
-/// minutes on a machine that has never done it.
-pub fn build_all(mut tell: impl FnMut(&str)) -> io::Result<Vec<Built>> {
+/// Builds every missing engine. `on_build` is called before each build, which can take
+/// minutes the first time.
+pub fn build_all(mut on_build: impl FnMut(&str)) -> io::Result<Vec<Built>> {
     let mut built = Vec::new();
     for module in MODULES {
-        built.extend(build_module(module, &mut tell)?);
+        built.extend(build_module(module, &mut on_build)?);
     }
     Ok(built)
 }
 
-/// Makes sure that one module is built.
-pub fn build_module(module: &Module, mut tell: impl FnMut(&str)) -> io::Result<Vec<Built>> {
+/// Builds one module if it is missing.
+pub fn build_module(module: &Module, mut on_build: impl FnMut(&str)) -> io::Result<Vec<Built>> {
     let mut built = Vec::new();
     let folder = cache::folder(module)?;
     fs::create_dir_all(&folder)?;
@@ -38,7 +38,7 @@ pub fn build_module(module: &Module, mut tell: impl FnMut(&str)) -> io::Result<V
         let path = folder.join(binary.name);
         let mut took = None;
         if !path.is_file() {
-            tell(binary.name);
+            on_build(binary.name);
             let started = Instant::now();
             build(module, binary.package, &path)?;
             took = Some(started.elapsed());
@@ -61,7 +61,7 @@ fn build(module: &Module, package: &str, path: &Path) -> io::Result<()> {
         .arg(&unfinished)
         .arg(package)
         .current_dir(cache::module_folder(module))
-        // A workspace file of the user's above the clone must not change what is built.
+        // A user's workspace file above the clone must not affect the build.
         .env("GOWORK", "off")
         .status()
         .map_err(|error| {
@@ -73,7 +73,7 @@ fn build(module: &Module, package: &str, path: &Path) -> io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-/// Copies the data files of a dependency beside the binaries, unless they are there.
+/// Copies the data files of a dependency beside the binaries, unless they exist.
 fn copy_data(module: &Module, data: &Data, folder: &Path) -> io::Result<()> {
     let finished = folder.join(data.into);
     if finished.is_dir() {
@@ -88,13 +88,13 @@ fn copy_data(module: &Module, data: &Data, folder: &Path) -> io::Result<()> {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(prefix) && name.ends_with(".yaml") {
                 // The number keeps files of the same name from different folders apart.
-                // Written anew rather than copied: Go's module cache is read-only, and so would the copy be.
+                // Written, not copied: Go's module cache is read-only, and so would the copy be.
                 fs::write(unfinished.join(format!("{number}-{name}")), fs::read(entry.path())?)?;
             }
         }
     }
     match fs::rename(&unfinished, &finished) {
-        // Somebody else was first; theirs is the same.
+        // A concurrent build was first; its files are the same.
         Err(_) if finished.is_dir() => fs::remove_dir_all(&unfinished),
         renamed => renamed,
     }

@@ -1,18 +1,17 @@
-//! The real engines that tests run on: which there are, where their binaries live, how they are built.
+//! The engines that tests run on: their catalog, the cache of their binaries, and how they are built.
 //!
-//! `engines/<module>/` in the repository holds one `go.mod` and `go.sum` each; `bench/flux/` has a small program
-//! beside them. The binaries made from them
-//! live in a cache outside the clone, in a folder named by a digest of everything that went into them, so
-//! they are built once per machine and found at once afterwards:
+//! `engines/<module>/` in the repository has one `go.mod` and `go.sum` each; `bench/flux/` also has a small program. The
+//! binaries are in a cache outside the clone, in a folder named by a digest of their sources, so they are built once per
+//! machine:
 //!
 //! ```text
 //! catalog.rs   the modules, the binaries of each and the flags they are built with
-//! cache.rs     from go.mod, go.sum, sources and the Go version to a folder; what is in it
-//! compile.rs   builds what is missing, under a temporary name first
+//! cache.rs     the folder for go.mod, go.sum, sources and Go version, and the binaries in it
+//! compile.rs   builds missing engines, under a temporary name first
 //! ```
 //!
-//! Both `cargo xtask engines` (which builds) and the test kit (which only looks) come here, so that they
-//! cannot disagree about the place.
+//! Both `cargo xtask engines`, which builds, and the test kit, which only looks, use this crate, so that they agree on the
+//! path.
 
 mod cache;
 mod catalog;

@@ -1,10 +1,11 @@
-//! A program's commands and options, as a page: one heading for each command, usage, what it does, options, examples.
+//! Generates a page with a program's commands and options: one heading for each command, with usage, description, options
+//! and examples.
 
 use clap::{Arg, Command};
 
 use crate::markdown::{indented, plain};
 
-/// The page of a program. What stands before the first command is `introduction`.
+/// Returns the page of a program, which starts with `introduction`.
 #[must_use]
 pub fn program(mut command: Command, introduction: &str) -> String {
     command.build();
@@ -13,19 +14,19 @@ pub fn program(mut command: Command, introduction: &str) -> String {
     let global: Vec<&Arg> =
         command.get_arguments().filter(|arg| arg.is_global_set() && is_shown(arg)).collect();
     if !global.is_empty() {
-        text.push_str(&format!("## Options of every command\n\n{}\n", options(&global)));
+        text.push_str(&format!("## Global options\n\n{}\n", options(&global)));
     }
     if let Some(after) = command.get_after_help() {
         text.push_str(&format!("{}\n", paragraphs(&after.to_string())));
     }
     let name = command.get_name().to_owned();
-    for inner in inside(&command) {
+    for inner in visible_subcommands(&command) {
         add(inner, &format!("{name} {}", inner.get_name()), &mut text);
     }
     text
 }
 
-fn inside(command: &Command) -> impl Iterator<Item = &Command> {
+fn visible_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }
 
@@ -46,12 +47,12 @@ fn add(command: &Command, path: &str, text: &mut String) {
     if let Some(after) = command.get_after_help() {
         text.push_str(&examples(&after.to_string()));
     }
-    for inner in inside(command) {
+    for inner in visible_subcommands(command) {
         add(inner, &format!("{path} {}", inner.get_name()), text);
     }
 }
 
-/// `Example: …` on one line, or `Examples:` and lines below it; anything else is a block, too.
+/// Formats `Example: …` on one line, `Examples:` with lines below it, or other text as notes.
 fn examples(after: &str) -> String {
     let (title, block) = match after.split_once(": ").filter(|(title, _)| *title == "Example") {
         Some((title, one)) => (title, one),
@@ -77,7 +78,8 @@ fn option(arg: &Arg) -> String {
         names.push(format!("`{}`", value.map_or(arg.get_id().as_str(), |value| value.as_str())));
     }
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut said: Vec<String> = help.split("\n\n").map(sentence).filter(|part| !part.is_empty()).collect();
+    let mut sentences: Vec<String> =
+        help.split("\n\n").map(sentence).filter(|part| !part.is_empty()).collect();
     let values: Vec<String> = arg
         .get_possible_values()
         .iter()
@@ -88,16 +90,16 @@ fn option(arg: &Arg) -> String {
         })
         .collect();
     if !values.is_empty() {
-        said.push(format!("One of {}.", values.join(", ")));
+        sentences.push(format!("One of {}.", values.join(", ")));
     }
     let default: Vec<_> = arg.get_default_values().iter().filter_map(|value| value.to_str()).collect();
     if !default.is_empty() && !arg.is_hide_default_value_set() && takes_value(arg) {
-        said.push(format!("Default: `{}`.", default.join(",")));
+        sentences.push(format!("Default: `{}`.", default.join(",")));
     }
     if let Some(variable) = arg.get_env().and_then(|variable| variable.to_str()) {
-        said.push(format!("Environment: `{variable}`."));
+        sentences.push(format!("Environment: `{variable}`."));
     }
-    format!("{}: {}", names.join(", "), said.join(" "))
+    format!("{}: {}", names.join(", "), sentences.join(" "))
 }
 
 fn takes_value(arg: &Arg) -> bool {
@@ -119,7 +121,7 @@ fn paragraphs(text: &str) -> String {
         + "\n"
 }
 
-/// In one line, with a full stop.
+/// Returns the text in one line, with a full stop.
 fn sentence(text: &str) -> String {
     let text = plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
     if text.is_empty() || text.ends_with(['.', ':', '!', '?']) { text } else { format!("{text}.") }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_tells_usage_options_and_examples() {
+    fn a_command_has_usage_options_and_examples() {
         let apply = Command::new("apply")
             .about("Submit *.yaml")
             .after_help("Examples:\n  tool apply -f a\n  tool apply -f b")
@@ -145,10 +147,7 @@ mod tests {
                 .help("Hush"),
         );
         let page = program(tool.subcommand(apply), "# Tool\n");
-        assert!(
-            page.starts_with("# Tool\n\n## Options of every command\n\n- `-q`, `--quiet`: Hush.\n"),
-            "{page}"
-        );
+        assert!(page.starts_with("# Tool\n\n## Global options\n\n- `-q`, `--quiet`: Hush.\n"), "{page}");
         assert!(
             page.contains("## tool apply\n\nSubmit \\*.yaml.\n\n    tool apply [OPTIONS] <stack>\n"),
             "{page}"

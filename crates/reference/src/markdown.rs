@@ -1,6 +1,6 @@
-//! Tables, and text that Markdown must not take for its own.
+//! Tables, and text without Markdown's special characters.
 
-/// Text as it is: what stands between backticks is left, everything else loses its meaning to Markdown.
+/// Escapes Markdown's special characters outside of backticks.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut plain = String::new();
@@ -16,19 +16,19 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// A table; cells are Markdown already.
+/// Returns a table with cells in Markdown.
 #[must_use]
 pub fn table<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut text = format!("| {} |\n|{}\n", titles.join(" | "), "---|".repeat(N));
     for row in rows {
-        // A cell is one line, and a bar inside of it ends it unless it is escaped.
+        // A cell must be one line.
         let cells = row.map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" "));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     text
 }
 
-/// A link to the heading with this title, on the same page.
+/// Returns a link to the heading with this title on the same page.
 #[must_use]
 pub fn to_heading(title: &str) -> String {
     let kept = title
@@ -39,7 +39,7 @@ pub fn to_heading(title: &str) -> String {
     format!("[{}](#{})", plain(title), kept.replace(' ', "-"))
 }
 
-/// A block that is shown as it is. Indented and not fenced: fences are for what a test runs.
+/// Returns an indented code block; fenced blocks are for commands that a test runs.
 #[must_use]
 pub fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()

@@ -1,5 +1,4 @@
-//! The variants of an enum with their doc comments, read from its source: what programmers wrote there is what users
-//! want to know, and nothing at run time knows it.
+//! Reads the variants of an enum and their doc comments from its source, because doc comments are not available at run time.
 
 /// One variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,11 +9,11 @@ pub struct Variant {
     pub text: String,
 }
 
-/// The variants of `pub enum NAME`, in their order.
+/// Returns the variants of `pub enum NAME`, in order.
 ///
 /// # Panics
 ///
-/// If there is no such enum in the source, or a variant says nothing.
+/// If there is no such enum in the source, or a variant has no doc comment.
 #[must_use]
 pub fn variants(source: &str, name: &str) -> Vec<Variant> {
     let head = format!("pub enum {name} {{");
@@ -22,8 +21,8 @@ pub fn variants(source: &str, name: &str) -> Vec<Variant> {
     let mut found = Vec::new();
     let mut text: Vec<&str> = Vec::new();
     for line in inside.map(str::trim).take_while(|line| *line != "}") {
-        if let Some(said) = line.strip_prefix("///") {
-            text.push(said.trim());
+        if let Some(comment) = line.strip_prefix("///") {
+            text.push(comment.trim());
         } else if line.starts_with(|first: char| first.is_ascii_uppercase()) {
             let name = line.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect::<String>();
             assert!(!text.is_empty(), "the variant {name} has no doc comment");
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doc_comments_are_found_whatever_else_is_there() {
+    fn doc_comments_are_found_among_attributes_and_other_enums() {
         let source = "pub enum Other {\n    /// No.\n    A,\n}\n#[derive(Debug)]\npub enum Wanted {\n    /// One,\n    \
                       /// in two lines.\n    #[serde(rename = \"x\")]\n    First,\n    /// Two.\n    Second(u8),\n}\n";
         let found = variants(source, "Wanted");
@@ -49,7 +48,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the variant A has no doc comment")]
-    fn a_variant_that_says_nothing_is_noticed() {
+    fn a_variant_without_a_doc_comment_is_rejected() {
         let _ = variants("pub enum Mute {\n    A,\n}\n", "Mute");
     }
 }

@@ -15,7 +15,7 @@
 //! play end         plays a story with faults in it, and compares the ends
 //! ```
 //!
-//! That the API server here answers as the real one does is proven by `crates/testkit/tests/simulator.rs`, which
+//! That the API server here answers as the real one does is proven by `crates/e2e/tests/simulator.rs`, which
 //! plays [`corpus`] against both.
 
 pub mod broker;

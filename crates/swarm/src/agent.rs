@@ -1,7 +1,7 @@
-//! One agent: its little state, and one turn after the other.
+//! One agent: its state, and its loop of turns.
 //!
-//! A turn connects if need be, sends what is still unsent, and polls. Whatever goes wrong ends the turn and changes
-//! nothing; the next begins after a pause: the spread that the broker told, then longer and longer.
+//! A turn connects if necessary, sends pending writes, and polls. An error ends the turn and changes nothing; the next one begins
+//! after a pause: the spread that the broker requested, then an increasing back-off.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use http::header::{ETAG, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 
-use crate::ask::{Ask, Poll, Write};
 use crate::config::Broker;
 use crate::counts::{Counters, Present};
-use crate::dice::Dice;
 use crate::identity::Identity;
-use crate::swarm::Ground;
-use crate::wire::{Answer, Trouble, Wire};
+use crate::random::Random;
+use crate::request::{Endpoint, Poll, Write};
+use crate::swarm::Shared;
+use crate::wire::{RequestError, Response, Wire};
 
-/// An assertion is renewed when this is left of it, and up to as much again by dice.
+/// An assertion is renewed when this is left of it, and up to as much again by random.
 const RENEW_SECONDS: i64 = 60;
 /// Beyond the wait that was asked for.
 const GRACE: Duration = Duration::from_secs(30);
@@ -39,9 +39,9 @@ pub struct Held {
 
 pub struct Agent {
     pub(crate) number: usize,
-    pub(crate) ground: Arc<Ground>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) identity: Identity,
-    pub(crate) dice: Dice,
+    pub(crate) random: Random,
     pub(crate) held: Vec<Held>,
     /// Reports of what is applied by then; stored before they are sent, as an agent does in its cluster.
     pub(crate) due: Option<(Instant, Vec<Report>)>,
@@ -59,15 +59,15 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(number: usize, identity: Identity, ground: Arc<Ground>) -> Self {
-        let dice = Dice::new(ground.config.seed, number);
+    pub fn new(number: usize, identity: Identity, shared: Arc<Shared>) -> Self {
+        let random = Random::new(shared.config.seed, number);
         let (session, serves) = (identity.session, identity.enrolled);
-        let (spread, broker) = (ground.config.start_within, number % ground.config.brokers.len().max(1));
+        let (spread, broker) = (shared.config.start_within, number % shared.config.brokers.len().max(1));
         Self {
             number,
-            ground,
+            shared,
             identity,
-            dice,
+            random,
             held: Vec::new(),
             due: None,
             session,
@@ -84,13 +84,13 @@ impl Agent {
     }
 
     pub async fn run(mut self) {
-        tokio::time::sleep(self.spread.mul_f64(self.dice.part())).await;
-        let ground = Arc::clone(&self.ground);
+        tokio::time::sleep(self.spread.mul_f64(self.random.part())).await;
+        let shared = Arc::clone(&self.shared);
         loop {
             let _connected;
             let trouble = match self.connect().await {
                 Ok(()) => {
-                    _connected = Present::enter(&ground.counters.connected);
+                    _connected = Present::enter(&shared.counters.connected);
                     self.turns().await
                 }
                 Err(trouble) => trouble,
@@ -101,7 +101,7 @@ impl Agent {
     }
 
     /// One turn after the other on one connection, until something goes wrong.
-    async fn turns(&mut self) -> Trouble {
+    async fn turns(&mut self) -> RequestError {
         loop {
             if let Err(trouble) = Box::pin(self.turn()).await {
                 return trouble;
@@ -110,75 +110,75 @@ impl Agent {
         }
     }
 
-    async fn turn(&mut self) -> Result<(), Trouble> {
+    async fn turn(&mut self) -> Result<(), RequestError> {
         if !self.serves {
             self.open_session().await?;
         }
         if self.due.as_ref().is_some_and(|(at, _)| *at <= Instant::now()) {
             self.report().await?;
         }
-        let failures = self.ground.config.failures;
-        if self.dice.chance(failures.reconnect) {
-            return Err(Trouble::Cut("by dice".into()));
+        let failures = self.shared.config.failures;
+        if self.random.chance(failures.reconnect) {
+            return Err(RequestError::Cut("by random".into()));
         }
-        if self.dice.chance(failures.silence) {
-            Counters::one(&self.ground.counters.silences);
-            let silence = self.dice.within(&self.ground.config.silence);
+        if self.random.chance(failures.silence) {
+            Counters::one(&self.shared.counters.silences);
+            let silence = self.random.within(&self.shared.config.silence);
             tokio::time::sleep(silence).await;
         }
         self.poll().await
     }
 
-    async fn connect(&mut self) -> Result<(), Trouble> {
-        let ground = Arc::clone(&self.ground);
-        let wire = Box::pin(ground.dialer.connect(self.broker(), self.number)).await?;
-        Counters::one(&ground.counters.connects);
+    async fn connect(&mut self) -> Result<(), RequestError> {
+        let shared = Arc::clone(&self.shared);
+        let wire = Box::pin(shared.dialer.connect(self.broker(), self.number)).await?;
+        Counters::one(&shared.counters.connects);
         self.wire = Some(wire);
         Ok(())
     }
 
     /// Jitter after the cap, so that a fleet does not come back in step; another replica the next time.
-    async fn rest(&mut self, trouble: &Trouble) {
-        let counters = &self.ground.counters;
+    async fn rest(&mut self, trouble: &RequestError) {
+        let counters = &self.shared.counters;
         Counters::one(&counters.troubles);
-        self.ground.remember(self.number, trouble);
+        self.shared.remember(self.number, trouble);
         let mut pause = self.spread;
         if self.failures > 0 {
             let backoff = Duration::from_millis(250).saturating_mul(1 << self.failures.min(6));
             pause = pause.max(backoff.min(LONGEST_BACKOFF));
         }
         let mut least = Duration::ZERO;
-        if let Trouble::Refused { status, retry_after, .. } = trouble
+        if let RequestError::Refused { status, retry_after, .. } = trouble
             && [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(status)
         {
             Counters::one(&counters.pushed_back);
             least = retry_after.unwrap_or_default();
         }
         self.failures += 1;
-        self.broker = (self.broker + 1) % self.ground.config.brokers.len().max(1);
-        tokio::time::sleep(least + pause.mul_f64(self.dice.part())).await;
+        self.broker = (self.broker + 1) % self.shared.config.brokers.len().max(1);
+        tokio::time::sleep(least + pause.mul_f64(self.random.part())).await;
     }
 
-    async fn open_session(&mut self) -> Result<(), Trouble> {
+    async fn open_session(&mut self) -> Result<(), RequestError> {
         let answer = self.settle(Write::session(self.session)).await?;
         let opened: OpenedSession = read(&answer)?;
         if opened.verdict != SessionVerdict::Serves {
-            return Err(Trouble::Wrong("another process claims to be this agent"));
+            return Err(RequestError::Wrong("another process claims to be this agent"));
         }
         self.serves = true;
-        Counters::one(&self.ground.counters.sessions);
+        Counters::one(&self.shared.counters.sessions);
         Ok(())
     }
 
-    pub(crate) async fn tell_holds(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn tell_holds(&mut self) -> Result<(), RequestError> {
         let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect(), held: Vec::new() };
         let answer = self.settle(Write::holds(self.session, &holds)).await?;
         self.position = self.position.max(position(&answer.headers)?);
-        Counters::one(&self.ground.counters.holds);
+        Counters::one(&self.shared.counters.holds);
         Ok(())
     }
 
-    async fn poll(&mut self) -> Result<(), Trouble> {
+    async fn poll(&mut self) -> Result<(), RequestError> {
         let wait = self.wait();
         let poll = Poll {
             position: self.position,
@@ -187,20 +187,20 @@ impl Agent {
             etag: self.etag,
             wait_seconds: wait.as_secs(),
         };
-        let ground = Arc::clone(&self.ground);
+        let shared = Arc::clone(&self.shared);
         self.renew()?;
-        let request = self.ask().poll(&poll).map_err(|_| Trouble::Wrong("no request"))?;
-        let waiting = Present::enter(&ground.counters.waiting);
+        let request = self.endpoint().poll(&poll).map_err(|_| RequestError::Wrong("no request"))?;
+        let waiting = Present::enter(&shared.counters.waiting);
         let answer = self.exchange(request, wait + GRACE).await?;
         drop(waiting);
-        Counters::one(&ground.counters.polls);
+        Counters::one(&shared.counters.polls);
         if says(&answer, ErrorCode::BRK3001) {
             return self.tell_holds().await;
         }
         let answer = accepted(answer)?;
         let found = position(&answer.headers)?;
         if found < self.position {
-            return Err(Trouble::Wrong("it is older than what was seen"));
+            return Err(RequestError::Wrong("it is older than what was seen"));
         }
         self.position = found;
         if let Some(seconds) = number(&answer.headers, header::SPREAD) {
@@ -208,15 +208,15 @@ impl Agent {
         }
         if answer.status == StatusCode::NOT_MODIFIED {
             if self.etag.is_none() {
-                return Err(Trouble::Wrong("nothing new, to somebody who has nothing"));
+                return Err(RequestError::Wrong("nothing new, to somebody who has nothing"));
             }
-            Counters::one(&ground.counters.not_modified);
-            tokio::time::sleep(ground.config.pause).await;
+            Counters::one(&shared.counters.not_modified);
+            tokio::time::sleep(shared.config.pause).await;
             return Ok(());
         }
         let envelope = self.envelope(&answer)?;
-        Counters::one(&ground.counters.changed);
-        ground.answered.note(self.number);
+        Counters::one(&shared.counters.changed);
+        shared.answered.note(self.number);
         Box::pin(self.work(&envelope)).await?;
         // Only now: after a failure the same answer has to come again.
         self.etag = Some(Checksum::of(&answer.body));
@@ -225,8 +225,8 @@ impl Agent {
 
     /// A poll does not outlast what is due.
     fn wait(&mut self) -> Duration {
-        let wait = self.ground.config.wait;
-        let wait = wait.mul_f64(1.0 - self.dice.part() / 10.0);
+        let wait = self.shared.config.wait;
+        let wait = wait.mul_f64(1.0 - self.random.part() / 10.0);
         match &self.due {
             Some((at, _)) if !wait.is_zero() => {
                 let left = at.saturating_duration_since(Instant::now());
@@ -236,20 +236,20 @@ impl Agent {
         }
     }
 
-    fn envelope(&self, answer: &Answer) -> Result<Envelope, Trouble> {
+    fn envelope(&self, answer: &Response) -> Result<Envelope, RequestError> {
         let tag = answer.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
         if !same_etag(tag, &Checksum::of(&answer.body).to_string()) {
-            return Err(Trouble::Wrong("its tag does not fit"));
+            return Err(RequestError::Wrong("its tag does not fit"));
         }
         let envelope: Envelope = read(answer)?;
-        if envelope.agent != self.identity.agent || envelope.installation != self.ground.config.installation {
-            return Err(Trouble::Wrong("it is for another agent"));
+        if envelope.agent != self.identity.agent || envelope.installation != self.shared.config.installation {
+            return Err(RequestError::Wrong("it is for another agent"));
         }
         Ok(envelope)
     }
 
     /// Sends a write, which is sent again, under its key, until it is settled. If another one is not, that comes first.
-    pub(crate) async fn settle(&mut self, write: Write) -> Result<Answer, Trouble> {
+    pub(crate) async fn settle(&mut self, write: Write) -> Result<Response, RequestError> {
         let write = match self.unsettled.clone() {
             Some(before) if before.is_same(&write) => before,
             Some(before) => {
@@ -267,21 +267,21 @@ impl Agent {
         done
     }
 
-    async fn send(&mut self, write: &Write) -> Result<Answer, Trouble> {
+    async fn send(&mut self, write: &Write) -> Result<Response, RequestError> {
         self.renew()?;
-        let request = self.ask().write(write).map_err(|_| Trouble::Wrong("no request"))?;
-        let lose = self.dice.chance(self.ground.config.failures.lost_answer);
-        let within = if lose { Duration::from_millis(self.dice.next() % 30) } else { GRACE };
+        let request = self.endpoint().write(write).map_err(|_| RequestError::Wrong("no request"))?;
+        let lose = self.random.chance(self.shared.config.failures.lost_answer);
+        let within = if lose { Duration::from_millis(self.random.next() % 30) } else { GRACE };
         let answer = self.exchange(request, within).await;
         if lose && answer.is_err() {
-            Counters::one(&self.ground.counters.lost_answers);
+            Counters::one(&self.shared.counters.lost_answers);
         }
         accepted(answer?)
     }
 
-    pub(crate) async fn content(&mut self, sequence: SequenceId) -> Result<Answer, Trouble> {
+    pub(crate) async fn content(&mut self, sequence: SequenceId) -> Result<Response, RequestError> {
         self.renew()?;
-        let request = self.ask().content(sequence).map_err(|_| Trouble::Wrong("no request"))?;
+        let request = self.endpoint().content(sequence).map_err(|_| RequestError::Wrong("no request"))?;
         accepted(self.exchange(request, GRACE).await?)
     }
 
@@ -289,63 +289,63 @@ impl Agent {
         &mut self,
         request: http::Request<http_body_util::Full<bytes::Bytes>>,
         within: Duration,
-    ) -> Result<Answer, Trouble> {
-        let wire = self.wire.as_mut().ok_or(Trouble::Wrong("no connection"))?;
+    ) -> Result<Response, RequestError> {
+        let wire = self.wire.as_mut().ok_or(RequestError::Wrong("no connection"))?;
         match tokio::time::timeout(within, Box::pin(wire.exchange(request))).await {
             Ok(answer) => answer,
-            Err(_) => Err(Trouble::Cut("no answer in time".into())),
+            Err(_) => Err(RequestError::Cut("no answer in time".into())),
         }
     }
 
-    fn renew(&mut self) -> Result<(), Trouble> {
+    fn renew(&mut self) -> Result<(), RequestError> {
         let now = Timestamp::now().as_second();
-        let early = i64::try_from(self.dice.next() % RENEW_SECONDS.unsigned_abs()).unwrap_or_default();
+        let early = i64::try_from(self.random.next() % RENEW_SECONDS.unsigned_abs()).unwrap_or_default();
         if self.assertion.1 - now < RENEW_SECONDS + early {
-            let signed = self.identity.assertion(self.ground.config.installation, now);
-            self.assertion = signed.map_err(|_| Trouble::Wrong("the key cannot sign"))?;
+            let signed = self.identity.assertion(self.shared.config.installation, now);
+            self.assertion = signed.map_err(|_| RequestError::Wrong("the key cannot sign"))?;
         }
         Ok(())
     }
 
-    fn ask(&self) -> Ask<'_> {
-        Ask {
+    fn endpoint(&self) -> Endpoint<'_> {
+        Endpoint {
             broker: self.broker(),
-            transport: self.ground.config.transport,
+            transport: self.shared.config.transport,
             agent: self.identity.agent,
             assertion: &self.assertion.0,
         }
     }
 
     fn broker(&self) -> &Broker {
-        &self.ground.config.brokers[self.broker]
+        &self.shared.config.brokers[self.broker]
     }
 }
 
 /// Whether it is unknown if a write happened. A refusal settles it, unless it may be another one later.
-fn is_open(done: &Result<Answer, Trouble>) -> bool {
+fn is_open(done: &Result<Response, RequestError>) -> bool {
     match done {
         Ok(_) => false,
-        Err(Trouble::Refused { status, .. }) => {
+        Err(RequestError::Refused { status, .. }) => {
             status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
         }
         Err(_) => true,
     }
 }
 
-pub fn read<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Trouble> {
-    serde_json::from_slice(&answer.body).map_err(|_| Trouble::Wrong("it cannot be read"))
+pub fn read<T: serde::de::DeserializeOwned>(answer: &Response) -> Result<T, RequestError> {
+    serde_json::from_slice(&answer.body).map_err(|_| RequestError::Wrong("it cannot be read"))
 }
 
-fn accepted(answer: Answer) -> Result<Answer, Trouble> {
+fn accepted(answer: Response) -> Result<Response, RequestError> {
     if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED {
         return Ok(answer);
     }
     let retry_after = number(&answer.headers, RETRY_AFTER.as_str()).map(Duration::from_secs);
     let body = String::from_utf8_lossy(&answer.body).chars().take(300).collect();
-    Err(Trouble::Refused { status: answer.status, body, retry_after })
+    Err(RequestError::Refused { status: answer.status, body, retry_after })
 }
 
-fn says(answer: &Answer, code: ErrorCode) -> bool {
+fn says(answer: &Response, code: ErrorCode) -> bool {
     answer.status.is_client_error()
         && serde_json::from_slice::<Problem>(&answer.body).is_ok_and(|problem| problem.code == code)
 }
@@ -354,7 +354,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-fn position(headers: &HeaderMap) -> Result<Position, Trouble> {
+fn position(headers: &HeaderMap) -> Result<Position, RequestError> {
     let text = headers.get(header::POSITION).and_then(|value| value.to_str().ok());
-    text.and_then(|text| text.parse().ok()).ok_or(Trouble::Wrong("it has no position"))
+    text.and_then(|text| text.parse().ok()).ok_or(RequestError::Wrong("it has no position"))
 }

@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! The configuration of a swarm.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::ops::Range;
@@ -11,19 +11,19 @@ use url::Url;
 
 use crate::identity::Identity;
 
-/// Where a broker is.
+/// The address of a broker.
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub address: SocketAddr,
-    /// Whom its certificate has to name.
+    /// The name in its certificate.
     pub name: ServerName<'static>,
 }
 
 impl Broker {
-    /// `https://host:port`; the swarm speaks TLS only, as agents do.
+    /// Parses `https://host:port`; the swarm supports only TLS, as agents do.
     pub fn at(url: &Url) -> Result<Self> {
-        ensure!(url.scheme() == "https", "the swarm speaks TLS only: {url} is not https");
-        let host = url.host_str().context("the broker's URL names no host")?.to_owned();
+        ensure!(url.scheme() == "https", "the swarm supports only TLS: {url} is not https");
+        let host = url.host_str().context("the broker's URL has no host")?.to_owned();
         let port = url.port_or_known_default().unwrap_or(443);
         let mut found = (host.as_str(), port).to_socket_addrs().with_context(|| format!("resolve {host}"))?;
         let address = found.next().with_context(|| format!("{host} has no address"))?;
@@ -36,20 +36,20 @@ impl Broker {
 pub enum Transport {
     /// HTTP/1.1, each agent on a TLS connection of its own, as a fleet behind many addresses is.
     Own,
-    /// HTTP/2, so many agents on each connection, as behind a proxy. For more agents than there are files.
+    /// HTTP/2 with this many agents on each connection, as behind a proxy. For more agents than open files are allowed.
     Shared { agents: usize },
 }
 
-/// What agents do about an answer.
+/// What agents do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// Nothing: they only know that something changed.
+pub enum Reaction {
+    /// Nothing but counting it.
     Watch,
-    /// Say that they hold it, fetch it, check it, report it.
+    /// Report that they hold it, fetch it, check it, report the result.
     Deliver,
 }
 
-/// How often something goes wrong, from 0 to 1 each time that it could.
+/// The probabilities of failures, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Failures {
     /// The content cannot be applied, and the report says so.
@@ -60,27 +60,27 @@ pub struct Failures {
     pub report_twice: f64,
     /// The connection is dropped before a poll.
     pub reconnect: f64,
-    /// The agent says nothing for [`Config::silence`].
+    /// The agent sends nothing for [`Config::silence`].
     pub silence: f64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Replicas; agents are dealt over them, and take the next one when one fails.
+    /// Replicas; agents are distributed over them, and use the next one if one fails.
     pub brokers: Vec<Broker>,
     /// Certificates to trust, PEM.
     pub authorities: Vec<u8>,
     pub installation: InstallationId,
-    /// Who they are; see [`crate::enrol`] and [`crate::join`].
+    /// The agents' identities; see [`crate::enrol`] and [`crate::join`].
     pub agents: Vec<Identity>,
-    /// For the dice.
+    /// The seed of all random choices.
     pub seed: u64,
     pub transport: Transport,
-    /// How long a poll waits for a change; up to a tenth less, by dice. Zero: it is answered at once.
+    /// How long a poll waits for a change; up to a tenth less, by random. Zero: it is answered at once.
     pub wait: Duration,
     /// Between a poll that brought nothing new and the next.
     pub pause: Duration,
-    pub duty: Duty,
+    pub duty: Reaction,
     /// How long applying takes.
     pub applying: Range<Duration>,
     /// All have begun to connect after this time.
@@ -109,7 +109,7 @@ impl Config {
             transport: Transport::Own,
             wait: Duration::from_secs(60),
             pause: Duration::ZERO,
-            duty: Duty::Deliver,
+            duty: Reaction::Deliver,
             applying: Duration::ZERO..Duration::ZERO,
             start_within: Duration::ZERO,
             handshakes: 64,

@@ -1,11 +1,11 @@
-//! What all agents did, in numbers that only grow, besides the two that say how many there are now.
+//! Counters of what all agents did, and gauges of connected and waiting agents.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What was counted up to a moment.
+        /// A snapshot of the counters.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 

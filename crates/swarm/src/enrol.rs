@@ -1,4 +1,4 @@
-//! Many agents at once, written straight into the database: joining one by one would take hours.
+//! Adds many agents directly to the database, because joining one by one would take hours.
 //!
 //! The broker learns of them by its outbox, as if they had joined, or when it starts.
 

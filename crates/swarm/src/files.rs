@@ -1,4 +1,4 @@
-//! The limit of open files: a connection is one.
+//! The limit of open files, which limits connections.
 
 use anyhow::{Context as _, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// More than a fleet on one machine needs.
 const PLENTY: u64 = 1_000_000;
 
-/// Raises the limit for this process and the children that it starts from now on, as far as is allowed; answers it.
+/// Raises the limit for this process and its future children as far as allowed, and returns it.
 pub fn raise() -> Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open files")?;
     if soft.max(hard) < PLENTY && setrlimit(Resource::RLIMIT_NOFILE, PLENTY, PLENTY).is_ok() {

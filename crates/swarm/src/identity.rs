@@ -1,4 +1,4 @@
-//! Who an agent is: everything follows from a seed and a number, so that nothing has to be kept.
+//! The identity of an agent, derived from a seed and a number, so that nothing has to be stored.
 
 use anyhow::{Result, anyhow};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};

@@ -1,4 +1,4 @@
-//! A few agents by the front door: a join token for each, and a key that is registered with it.
+//! Lets a few agents join as usual: with a join token each, and a key that is registered with it.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -25,7 +25,7 @@ pub async fn join(
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
-    let installation = joined.first().context("nobody was to join")?.0;
+    let installation = joined.first().context("no agents were requested")?.0;
     Ok((installation, joined.into_iter().map(|(_, identity)| identity).collect()))
 }
 

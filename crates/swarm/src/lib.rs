@@ -1,40 +1,39 @@
-//! Protocol-true agents by the ten thousand in one process: the load for measurements and fault tests.
+//! Tens of thousands of agents in one process, faithful to the protocol: the load for measurements and fault tests.
 //!
-//! Each does what an agent of a cluster does, as far as the broker can tell: it signs assertions and renews them,
-//! opens a session, waits in a long poll, says what it holds, fetches contents and checks them, reports with ids that
-//! follow from what they say. Only the cluster is missing. What goes wrong in earnest goes wrong here by dice, at a
-//! rate that can be chosen, and the same seed throws the same dice.
+//! To the broker, each behaves like an agent of a cluster: it signs assertions and renews them, opens a session, waits in a long
+//! poll, reports what it holds, fetches contents and checks them, and reports results with deterministic ids. Only the cluster is
+//! missing. Failures happen at random, at configurable rates, and are reproducible by a seed.
 //!
-//! | file          | what lives there                                                               |
+//! | file          | contents                                                                       |
 //! |---------------|--------------------------------------------------------------------------------|
-//! | `config`      | what can be chosen                                                             |
+//! | `config`      | the configuration                                                              |
 //! | `identity`    | keys and ids derived from a seed; assertions                                   |
-//! | `enrol`       | many agents at once, written into the database                                 |
-//! | `join`        | a few agents, by the front door                                                |
-//! | `wire`        | one TLS connection, its own or shared; one request and its whole answer        |
+//! | `enrol`       | adds many agents to the database                                               |
+//! | `join`        | lets a few agents join as usual                                                |
+//! | `wire`        | one TLS connection, own or shared; one request and its response                |
 //! | `ask`         | the requests of the protocol                                                   |
-//! | `agent`       | one agent: its little state, and one turn after the other                      |
-//! | `work`        | what it does about an answer: hold, fetch, apply, report                       |
-//! | `dice`        | small seeded randomness                                                        |
-//! | `counts`      | what all of them did, and when each last heard something new                   |
-//! | `swarm`       | all of them: start, wait for something, stop                                   |
+//! | `agent`       | one agent: its state, and its loop of turns                                    |
+//! | `work`        | how it processes a response: hold, fetch, apply, report                        |
+//! | `random`        | small seeded randomness                                                        |
+//! | `counts`      | counters of what all of them did                                               |
+//! | `swarm`       | all agents: start, wait for a condition, stop                                  |
 //! | `files`       | the limit of open files                                                        |
 
 mod agent;
-mod ask;
 pub mod config;
 mod counts;
-mod dice;
 pub mod enrol;
 pub mod files;
 pub mod identity;
 pub mod join;
+mod random;
+mod request;
 mod swarm;
 pub mod wire;
 mod work;
 
-pub use ask::{Ask, Poll, Write};
-pub use config::{Broker, Config, Duty, Failures, Transport};
+pub use config::{Broker, Config, Failures, Reaction, Transport};
 pub use counts::Counts;
 pub use identity::Identity;
-pub use swarm::{Late, Moments, Swarm};
+pub use request::{Endpoint, Poll, Write};
+pub use swarm::{EventKind, Late, Swarm};

@@ -1,4 +1,4 @@
-//! `brokkr-swarm`: a fleet without clusters, against a broker that is there already.
+//! `brokkr-swarm`: simulates a fleet without clusters against an existing broker.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use sqlx::PgPool;
 use url::Url;
 use uuid::Uuid;
 
-/// Run many agents without clusters against a broker. For test installations: nothing that they report is true.
+/// Run many simulated agents against a broker. For test installations only: their reports are invented.
 #[derive(Debug, Parser)]
 #[command(name = "brokkr-swarm", version)]
 struct Args {
-    /// Where the broker is; several replicas may be given.
+    /// Connect to the broker at this URL; repeat it for several replicas.
     #[arg(long, required = true, value_name = "URL")]
     broker: Vec<Url>,
-    /// Certificate to trust (PEM).
+    /// Trust the certificates of this file (PEM).
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,
-    /// How many agents.
+    /// Run this many agents.
     #[arg(long, default_value_t = 100)]
     agents: usize,
-    /// Agents of the same seed are the same agents.
+    /// Derive the agents from this seed; the same seed gives the same agents.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the agents into the broker's database: quick, for many.
+    /// Add the agents directly to the broker's database, which is fast for many.
     #[arg(
         long,
         env = "BROKKR_DATABASE_URL",
@@ -37,37 +37,37 @@ struct Args {
         conflicts_with = "token"
     )]
     database_url: Option<SecretString>,
-    /// An admin token, with which they join one by one.
+    /// Let the agents join one by one with this admin token.
     #[arg(long, env = "BROKKR_TOKEN", hide_env_values = true)]
     token: Option<SecretString>,
-    /// A label of every agent, `key=value`; each has `swarm=SEED` beside it.
+    /// Add this label, `key=value`, to every agent; each also has `swarm=SEED`.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// How long a poll waits.
+    /// Let each poll wait for this long.
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration)]
     wait: Duration,
-    /// How long applying takes, at most.
+    /// Take at most this long to apply.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     applying: Duration,
-    /// All have begun to connect after this time.
+    /// Spread the first connections over this time.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     start_within: Duration,
-    /// Share HTTP/2 connections, so many agents on each, instead of one connection each.
+    /// Share each HTTP/2 connection among this many agents, instead of one connection each.
     #[arg(long, value_name = "AGENTS")]
     share: Option<usize>,
-    /// How often applying fails, from 0 to 1.
+    /// Fail to apply with this probability, from 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     fail: f64,
-    /// How often the answer to a write is lost.
+    /// Lose the response to a write with this probability.
     #[arg(long, default_value_t = 0.0)]
     lose_answer: f64,
-    /// How often reports are sent twice.
+    /// Send reports twice with this probability.
     #[arg(long, default_value_t = 0.0)]
     report_twice: f64,
-    /// How often the connection is dropped before a poll.
+    /// Drop the connection before a poll with this probability.
     #[arg(long, default_value_t = 0.0)]
     reconnect: f64,
-    /// How often an agent goes silent for some seconds.
+    /// Make an agent silent for some seconds with this probability.
     #[arg(long, default_value_t = 0.0)]
     silence: f64,
 }
@@ -76,11 +76,11 @@ struct Args {
 async fn main() -> Result<()> {
     let args = Args::parse();
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
-        bail!("another crypto provider is installed already");
+        bail!("another crypto provider is already installed");
     }
     let files = files::raise()?;
     if args.share.is_none() && args.agents as u64 + 100 > files {
-        bail!("{} agents need as many open files, and {files} are allowed: use --share", args.agents);
+        bail!("{} agents need as many open files, but only {files} are allowed: use --share", args.agents);
     }
     let authorities = std::fs::read(&args.ca).with_context(|| format!("read {}", args.ca.display()))?;
     let (installation, agents) = identities(&args, &authorities).await?;

@@ -1,4 +1,4 @@
-//! All of them: start, wait for something, stop.
+//! All agents: start, wait for a condition, stop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::counts::{Counters, Counts, Times};
-use crate::wire::{Dialer, Trouble};
+use crate::wire::{Dialer, RequestError};
 
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What all agents stand on.
-pub(crate) struct Ground {
+/// State that all agents share.
+pub(crate) struct Shared {
     pub config: Config,
     pub dialer: Dialer,
     pub counters: Counters,
@@ -23,8 +23,8 @@ pub(crate) struct Ground {
     last_trouble: Mutex<Option<String>>,
 }
 
-impl Ground {
-    pub fn remember(&self, number: usize, trouble: &Trouble) {
+impl Shared {
+    pub fn remember(&self, number: usize, trouble: &RequestError) {
         let mut last = self.last_trouble.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(format!("agent {number}: {trouble}"));
     }
@@ -32,16 +32,16 @@ impl Ground {
 
 /// Which of an agent's moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moments {
+pub enum EventKind {
     /// It heard something new.
     Answered,
     /// It had fetched and checked the content.
     Fetched,
 }
 
-/// What was waited for did not happen in time.
+/// A condition was not met in time.
 #[derive(Debug, thiserror::Error)]
-#[error("waited {waited:?} for {what}; counted {counts:?}; last trouble: {trouble}")]
+#[error("timed out after {waited:?} waiting for {what}; counts: {counts:?}; last error: {trouble}")]
 pub struct Late {
     what: String,
     waited: Duration,
@@ -49,20 +49,20 @@ pub struct Late {
     trouble: String,
 }
 
-/// Agents at work. They stop when it is dropped.
+/// Running agents. They stop when it is dropped.
 pub struct Swarm {
-    ground: Arc<Ground>,
+    shared: Arc<Shared>,
     agents: JoinSet<()>,
 }
 
 impl Swarm {
-    /// Starts every agent of the configuration; see [`Swarm::until`] for when they are there.
+    /// Starts every agent of the configuration; [`Swarm::until`] waits until they are connected.
     pub fn start(config: Config) -> Result<Self> {
         ensure!(!config.brokers.is_empty(), "a swarm needs a broker");
         let (count, begun) = (config.agents.len(), Instant::now());
         let mut config = config;
         let identities = std::mem::take(&mut config.agents);
-        let ground = Arc::new(Ground {
+        let shared = Arc::new(Shared {
             dialer: Dialer::new(&config.authorities, config.transport, count, config.handshakes)?,
             counters: Counters::default(),
             answered: Times::new(begun, count),
@@ -72,19 +72,19 @@ impl Swarm {
         });
         let mut agents = JoinSet::new();
         for (number, identity) in identities.into_iter().enumerate() {
-            agents.spawn(Agent::new(number, identity, Arc::clone(&ground)).run());
+            agents.spawn(Agent::new(number, identity, Arc::clone(&shared)).run());
         }
-        Ok(Self { ground, agents })
+        Ok(Self { shared, agents })
     }
 
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.ground.counters.read()
+        self.shared.counters.read()
     }
 
     #[must_use]
     pub fn last_trouble(&self) -> Option<String> {
-        self.ground.last_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.last_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until the counts satisfy a condition.
@@ -110,10 +110,10 @@ impl Swarm {
 
     /// Seconds from a moment until this last happened to each agent, of those to whom it happened since.
     #[must_use]
-    pub fn since(&self, moment: Instant, which: Moments) -> Vec<f64> {
+    pub fn since(&self, moment: Instant, which: EventKind) -> Vec<f64> {
         match which {
-            Moments::Answered => self.ground.answered.since(moment),
-            Moments::Fetched => self.ground.fetched.since(moment),
+            EventKind::Answered => self.shared.answered.since(moment),
+            EventKind::Fetched => self.shared.fetched.since(moment),
         }
     }
 

@@ -1,7 +1,6 @@
-//! One TLS connection, an agent's own or shared with others; one request and its whole answer.
+//! One TLS connection, an agent's own or shared with others; one request and its response.
 //!
-//! An agent that waits costs a task and a connection and nothing else: the connection is driven by the task that
-//! waits on it, not by one of its own.
+//! A waiting agent costs only a task and a connection: the connection is driven by the task that waits on it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -31,22 +30,22 @@ const CONNECT: Duration = Duration::from_secs(15);
 const BEHIND_AN_ADDRESS: usize = 500;
 const LARGEST: usize = 16 * 1024 * 1024;
 
-/// Why there was no answer, or none that counts.
+/// The reason why there is no valid response.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum RequestError {
     #[error("cannot connect: {0}")]
     Connect(String),
-    #[error("the connection was cut: {0}")]
+    #[error("connection closed: {0}")]
     Cut(String),
     #[error("refused with {status}: {body}")]
     Refused { status: StatusCode, body: String, retry_after: Option<Duration> },
-    #[error("a wrong answer: {0}")]
+    #[error("invalid response: {0}")]
     Wrong(&'static str),
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -101,7 +100,7 @@ impl Dialer {
     }
 
     /// A connection for this agent, or its share of one.
-    pub async fn connect(&self, broker: &Broker, number: usize) -> Result<Wire, Trouble> {
+    pub async fn connect(&self, broker: &Broker, number: usize) -> Result<Wire, RequestError> {
         match self.transport {
             Transport::Own => {
                 let stream = self.handshake(&self.own, broker, number).await?;
@@ -134,8 +133,8 @@ impl Dialer {
         connector: &TlsConnector,
         broker: &Broker,
         number: usize,
-    ) -> Result<TlsStream<tokio::net::TcpStream>, Trouble> {
-        let failed = |what: &dyn std::fmt::Display| Trouble::Connect(what.to_string());
+    ) -> Result<TlsStream<tokio::net::TcpStream>, RequestError> {
+        let failed = |what: &dyn std::fmt::Display| RequestError::Connect(what.to_string());
         let _turn = self.handshakes.acquire().await.map_err(|error| failed(&error))?;
         let dial = async {
             let tcp = dial(broker.address, number).await?;
@@ -161,12 +160,12 @@ async fn dial(address: SocketAddr, number: usize) -> std::io::Result<tokio::net:
 }
 
 impl Wire {
-    /// Sends a request and reads the whole answer.
-    pub async fn exchange(&mut self, request: Request<Body>) -> Result<Answer, Trouble> {
+    /// Sends a request and reads the complete response.
+    pub async fn exchange(&mut self, request: Request<Body>) -> Result<Response, RequestError> {
         match self {
             Self::Own { sender, driver } => {
                 let Some(alive) = driver.as_mut() else {
-                    return Err(Trouble::Cut("the broker closed the connection".to_owned()));
+                    return Err(RequestError::Cut("the broker closed the connection".to_owned()));
                 };
                 let mut answer = pin!(async {
                     sender.ready().await.map_err(|error| cut(&error))?;
@@ -189,13 +188,13 @@ impl Wire {
     }
 }
 
-async fn whole(response: http::Response<hyper::body::Incoming>) -> Result<Answer, Trouble> {
+async fn whole(response: http::Response<hyper::body::Incoming>) -> Result<Response, RequestError> {
     let (parts, body) = response.into_parts();
     let body =
-        Limited::new(body, LARGEST).collect().await.map_err(|error| Trouble::Cut(error.to_string()))?;
-    Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        Limited::new(body, LARGEST).collect().await.map_err(|error| RequestError::Cut(error.to_string()))?;
+    Ok(Response { status: parts.status, headers: parts.headers, body: body.to_bytes() })
 }
 
-fn cut(error: &hyper::Error) -> Trouble {
-    Trouble::Cut(error.to_string())
+fn cut(error: &hyper::Error) -> RequestError {
+    RequestError::Cut(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What an agent does about an answer: say that it holds the stack, fetch, check, apply, report.
+//! How an agent processes a response: report that it holds the stack, fetch, check, apply, report.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use brokkr_api::{EventId, SequenceId};
 use jiff::Timestamp;
 
 use crate::agent::{Agent, Held, read};
-use crate::ask::Write;
-use crate::config::Duty;
+use crate::config::Reaction;
 use crate::counts::Counters;
-use crate::wire::Trouble;
+use crate::request::Write;
+use crate::wire::RequestError;
 
-/// What goes wrong in clusters, in words that name an object: the broker has to see that they are alike.
+/// Error messages of clusters, which name an object: the broker has to group them.
 const REASONS: [(&str, &str); 4] = [
     ("FieldImmutable", "Deployment shop/web-{}: spec.selector: field is immutable"),
     ("Forbidden", "ConfigMap shop/settings-{}: this account may not create it"),
@@ -23,8 +23,8 @@ const REASONS: [(&str, &str); 4] = [
 ];
 
 impl Agent {
-    pub(crate) async fn work(&mut self, envelope: &Envelope) -> Result<(), Trouble> {
-        if self.ground.config.duty == Duty::Watch {
+    pub(crate) async fn work(&mut self, envelope: &Envelope) -> Result<(), RequestError> {
+        if self.shared.config.duty == Reaction::Watch {
             return Ok(());
         }
         for target in &envelope.stacks {
@@ -39,13 +39,13 @@ impl Agent {
         Ok(())
     }
 
-    /// Keeps reports until the broker has them, as an agent keeps them in its cluster.
+    /// Stores reports until the broker has them, as an agent stores them in its cluster.
     fn owe(&mut self, reports: impl IntoIterator<Item = Report>) {
         let mut reports = reports.into_iter().peekable();
         if reports.peek().is_none() {
             return;
         }
-        let at = Instant::now() + self.dice.within(&self.ground.config.applying);
+        let at = Instant::now() + self.random.within(&self.shared.config.applying);
         let (_, owed) = self.due.get_or_insert_with(|| (at, Vec::new()));
         owed.extend(reports);
     }
@@ -54,17 +54,17 @@ impl Agent {
         self.held.iter().find(|held| held.stack == target.stack_id).map(|held| held.sequence)
     }
 
-    /// Nothing of it is left; the broker learns it with the next poll.
+    /// Removes the stack; the next poll reports it to the broker.
     fn remove(&mut self, target: &TargetStack) -> Option<Report> {
         self.has(target)?;
         self.held.retain(|held| held.stack != target.stack_id);
-        Counters::one(&self.ground.counters.removed);
+        Counters::one(&self.shared.counters.removed);
         let now = Timestamp::now();
         let hops = Hops { pruned: Some(now), ..hops(target) };
         Some(self.said(target, Transition::Removed, now, hops))
     }
 
-    async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, Trouble> {
+    async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, RequestError> {
         // Known to the broker before the first write.
         if self.has(target).is_none() {
             self.held.push(Held { stack: target.stack_id, sequence: SequenceId(0) });
@@ -72,12 +72,12 @@ impl Agent {
         }
         let content = self.content(target.sequence_id).await?.body;
         if Checksum::of(&content) != target.checksum {
-            return Err(Trouble::Wrong("the content is not what was announced"));
+            return Err(RequestError::Wrong("the content is not what was announced"));
         }
-        let counters = &self.ground.counters;
+        let counters = &self.shared.counters;
         Counters::one(&counters.contents);
         Counters::add(&counters.content_bytes, content.len() as u64);
-        self.ground.fetched.note(self.number);
+        self.shared.fetched.note(self.number);
         if let Some(held) = self.held.iter_mut().find(|held| held.stack == target.stack_id) {
             held.sequence = target.sequence_id;
         }
@@ -87,10 +87,10 @@ impl Agent {
     fn apply(&mut self, target: &TargetStack) -> Vec<Report> {
         let now = Timestamp::now();
         let verified = Hops { fetched: Some(now), verified: Some(now), ..hops(target) };
-        Counters::one(&self.ground.counters.delivered);
-        if self.dice.chance(self.ground.config.failures.apply) {
-            Counters::one(&self.ground.counters.failed);
-            let (reason, message) = REASONS[(self.dice.next() % REASONS.len() as u64) as usize];
+        Counters::one(&self.shared.counters.delivered);
+        if self.random.chance(self.shared.config.failures.apply) {
+            Counters::one(&self.shared.counters.failed);
+            let (reason, message) = REASONS[(self.random.next() % REASONS.len() as u64) as usize];
             let failed = self.said(target, Transition::Failed, now, verified);
             let message = message.replace("{}", &self.number.to_string());
             return vec![Report { reason: reason.into(), message, ..failed }];
@@ -122,27 +122,27 @@ impl Agent {
         Report { id: report.derived_id(self.identity.agent), ..report }
     }
 
-    /// Sends what is due. It is forgotten only once the broker has named all of it.
-    pub(crate) async fn report(&mut self) -> Result<(), Trouble> {
+    /// Sends due reports, and drops them once the broker has acknowledged all of them.
+    pub(crate) async fn report(&mut self) -> Result<(), RequestError> {
         let Some((_, reports)) = self.due.clone() else { return Ok(()) };
         let batch = ReportBatch { reports };
         let write = Write::reports(&batch);
         self.receipt(&write, &batch).await?;
-        if self.dice.chance(self.ground.config.failures.report_twice) {
+        if self.random.chance(self.shared.config.failures.report_twice) {
             self.receipt(&write.anew(), &batch).await?;
         }
         self.due = None;
         Ok(())
     }
 
-    async fn receipt(&mut self, write: &Write, batch: &ReportBatch) -> Result<(), Trouble> {
+    async fn receipt(&mut self, write: &Write, batch: &ReportBatch) -> Result<(), RequestError> {
         let answer = self.settle(write.clone()).await?;
         let receipt: ReportReceipt = read(&answer)?;
         let named = receipt.accepted.len() + receipt.duplicates.len() + receipt.refused.len();
         if named != batch.reports.len() {
-            return Err(Trouble::Wrong("the receipt does not name every report"));
+            return Err(RequestError::Wrong("the receipt does not name every report"));
         }
-        let counters = &self.ground.counters;
+        let counters = &self.shared.counters;
         Counters::add(&counters.reports_accepted, receipt.accepted.len() as u64);
         Counters::add(&counters.reports_duplicate, receipt.duplicates.len() as u64);
         Counters::add(&counters.reports_refused, receipt.refused.len() as u64);

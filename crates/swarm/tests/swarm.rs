@@ -1,4 +1,4 @@
-//! The swarm against a real broker: every agent gets what concerns it, and every report exists once.
+//! The swarm against a real broker: every agent gets its own stacks, and every report exists once.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::audit::{Mark, Request};
 use crate::cluster::Cluster;
 use crate::names::unique;
-use crate::process::{Launch, Process, Tell, run};
+use crate::process::{Launch, Process, ShowLog, run};
 use crate::programs::program;
 use crate::proxy::Route;
 use crate::scratch::Scratch;
@@ -19,14 +19,14 @@ const JOIN_TOKEN: &str = "join-token";
 /// The service account that the agent runs as, in its own namespace.
 pub const ACCOUNT: &str = "brokkr-agent";
 
-/// How an agent differs from the ordinary one of a test.
+/// Options of an agent in a test.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Whom it talks to; the fleet's broker unless something stands in between.
+    /// The address of the broker; the fleet's own by default.
     pub broker_url: Option<String>,
-    /// Where it finds its API server; the cluster itself unless something stands in between.
+    /// The address of the API server; the cluster's own by default.
     pub api_server: Option<Route>,
-    /// Where it lives. Several agents in one cluster need different ones, so a unique one is made up.
+    /// The agent's namespace. Each agent of a cluster needs its own, so the default is unique.
     pub namespace: Option<String>,
     pub polling_interval: String,
     /// Further arguments of `brokkr-agent install`.
@@ -60,7 +60,7 @@ pub struct Agent {
     scratch: Scratch,
 }
 
-/// It can be killed, stopped, paused and looked into as any process.
+/// The process, which can be killed, stopped, paused and inspected.
 impl Deref for Agent {
     type Target = Process;
 
@@ -70,7 +70,7 @@ impl Deref for Agent {
 }
 
 impl Agent {
-    /// Installs an agent into a cluster and starts it. It joins by itself; nobody waits for that here.
+    /// Installs an agent into a cluster and starts it, without waiting until it has joined.
     pub(crate) async fn start_new(
         name: &str,
         cluster: &Cluster,
@@ -78,7 +78,7 @@ impl Agent {
         authority_file: &Path,
         join_token: &str,
         options: &AgentOptions,
-        tell: Tell,
+        show_log: ShowLog,
     ) -> Result<Self> {
         let namespace = options.namespace.clone().unwrap_or_else(|| unique(&format!("brokkr-{name}")));
         install(cluster, &namespace, &options.install).await?;
@@ -94,7 +94,7 @@ impl Agent {
             .args(["--polling-interval", &options.polling_interval])
             .args(&options.arguments)
             .envs(options.environment.clone())
-            .tell(tell);
+            .show_log(show_log);
         let process = Process::start(launch, scratch.path())?;
         Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), scratch })
     }
@@ -103,17 +103,17 @@ impl Agent {
         &self.name
     }
 
-    /// The namespace it lives in.
+    /// Returns the agent's namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The user name under which the API server knows it.
+    /// Returns its user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace)
     }
 
-    /// What it asked the API server since the mark.
+    /// Returns its requests to the API server since the mark.
     pub fn requests(&self, since: Mark) -> Result<Vec<Request>> {
         self.audit.requests_by(&self.user(), since)
     }
@@ -122,14 +122,14 @@ impl Agent {
         &self.process
     }
 
-    /// A second process with the same arguments, as a cloned pod would be: same account, same memory, same key.
+    /// Starts a second process with the same arguments, as a cloned pod would be: same account, same state, same key.
     pub fn twin(&self) -> Result<Twin> {
         let scratch = Scratch::new("agent-twin")?;
         let process = Process::start(self.process.launch(), scratch.path())?;
         Ok(Twin { process, _scratch: scratch })
     }
 
-    /// Puts another join token where it looks for one when it starts without an identity.
+    /// Replaces the join token that it uses when it starts without an identity.
     pub fn give_join_token(&self, token: &str) -> Result<()> {
         self.scratch.write(JOIN_TOKEN, token).map(|_| ())
     }
@@ -161,8 +161,8 @@ impl Deref for Twin {
     }
 }
 
-/// What an administrator does once per cluster: namespace, record kind, service account, rights, fence. Returns when the
-/// fence stands.
+/// Does what an administrator does once per cluster: namespace, custom resource, service account, RBAC, admission policy. Returns when the
+/// admission policy is in effect.
 pub async fn install(
     cluster: &Cluster,
     namespace: &str,

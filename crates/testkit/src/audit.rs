@@ -1,5 +1,5 @@
-//! The API server's audit log: who asked for what, when, and what came of it. Where a promise says "makes
-//! no request", this is the witness.
+//! The API server's audit log: every request, its user, its time and its result. It proves promises such as "makes no
+//! request".
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ pub struct AuditLog {
     path: PathBuf,
 }
 
-/// A place in the log. What is written later is "since" it.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     offset: u64,
@@ -27,11 +27,11 @@ pub struct Request {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
     pub verb: String,
     pub user: String,
-    /// Whom the user acted as, if it impersonated.
+    /// The impersonated user, if any.
     pub impersonated: Option<String>,
     pub user_agent: String,
     pub uri: String,
-    /// Empty for requests that are about no resource, such as `/readyz`.
+    /// Empty for requests without a resource, such as `/readyz`.
     pub group: String,
     pub resource: String,
     pub subresource: String,
@@ -50,7 +50,7 @@ impl Request {
         self.verb == "watch"
     }
 
-    /// Whether it could have changed something. A dry run could not.
+    /// Returns whether it could have changed something. A dry run could not.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.uri.contains("dryRun=All")
     }
@@ -61,19 +61,19 @@ impl AuditLog {
         Self { path }
     }
 
-    /// The place where the log ends now.
+    /// Returns the current end of the log.
     pub fn mark(&self) -> Result<Mark> {
         let metadata = self.path.metadata().context("cannot read the audit log")?;
         Ok(Mark { offset: metadata.len() })
     }
 
-    /// Everything that was asked since the mark, in the order in which it was answered.
+    /// Returns all requests since the mark, in the order of the responses.
     pub fn requests(&self, since: Mark) -> Result<Vec<Request>> {
         let mut file = File::open(&self.path).context("cannot open the audit log")?;
         file.seek(SeekFrom::Start(since.offset))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        // The server may be in the middle of a line; that one is for the next look.
+        // The server may be writing a line; the next call reads it.
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         bytes[..whole]
             .split(|&byte| byte == b'\n')
@@ -86,20 +86,20 @@ impl AuditLog {
             .collect()
     }
 
-    /// What a user asked since the mark.
+    /// Returns the requests of a user since the mark.
     pub fn requests_by(&self, user: &str, since: Mark) -> Result<Vec<Request>> {
         let mut requests = self.requests(since)?;
         requests.retain(|request| request.user == user);
         Ok(requests)
     }
 
-    /// What a service account asked since the mark.
+    /// Returns the requests of a service account since the mark.
     pub fn requests_by_account(&self, namespace: &str, account: &str, since: Mark) -> Result<Vec<Request>> {
         self.requests_by(&format!("system:serviceaccount:{namespace}:{account}"), since)
     }
 }
 
-/// The part of an `audit.k8s.io/v1` Event that we read.
+/// The fields of an `audit.k8s.io/v1` Event that are read here.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::port::Port;
-use crate::process::{Launch, Process, Tell, run};
+use crate::process::{Launch, Process, ShowLog, run};
 use crate::programs::program;
 use crate::scratch::Scratch;
 use crate::tls::Authority;
@@ -25,7 +25,7 @@ pub async fn migrate(database_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the first admin token of an installation and answers it.
+/// Creates the first admin token of an installation and returns it.
 pub async fn bootstrap(database_url: &str) -> Result<String> {
     let launch = Launch::new("brokkr-broker", program("brokkr-broker")?).args([
         "bootstrap",
@@ -35,7 +35,7 @@ pub async fn bootstrap(database_url: &str) -> Result<String> {
     let output = run(launch, START_DEADLINE).await?.ok()?;
     let token = output.stdout.trim();
     if !token.starts_with("brk_") || token.contains(char::is_whitespace) {
-        bail!("bootstrap printed something else than one token:\n{}", output.stdout);
+        bail!("bootstrap did not print exactly one token:\n{}", output.stdout);
     }
     Ok(token.to_owned())
 }
@@ -50,7 +50,7 @@ pub struct Broker {
     _scratch: Scratch,
 }
 
-/// It can be killed, stopped, paused and looked into as any process.
+/// The process, which can be killed, stopped, paused and inspected.
 impl Deref for Broker {
     type Target = Process;
 
@@ -61,7 +61,12 @@ impl Deref for Broker {
 
 impl Broker {
     /// Starts a replica on a migrated database and waits until it is ready. `more` are further arguments.
-    pub async fn start(database_url: &str, authority: &Authority, tell: Tell, more: &[&str]) -> Result<Self> {
+    pub async fn start(
+        database_url: &str,
+        authority: &Authority,
+        show_log: ShowLog,
+        more: &[&str],
+    ) -> Result<Self> {
         let scratch = Scratch::new("broker")?;
         let port = Port::free()?;
         let identity = authority.server(&scratch, "brokkr-broker", &[])?;
@@ -72,7 +77,7 @@ impl Broker {
             .arg("--tls-key")
             .arg(&identity.key)
             .args(more)
-            .tell(tell);
+            .show_log(show_log);
         let http = reqwest::Client::builder()
             .tls_certs_only([reqwest::Certificate::from_pem(authority.pem().as_bytes())?])
             .no_proxy()
@@ -93,12 +98,12 @@ impl Broker {
         self.port.number()
     }
 
-    /// The certificate that clients of this broker have to trust, as a PEM file.
+    /// Returns the PEM file with the certificate authority of this broker.
     pub fn authority_file(&self) -> &Path {
         &self.authority_file
     }
 
-    /// An HTTP client that trusts this broker.
+    /// Returns an HTTP client that trusts this broker.
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }
@@ -132,6 +137,6 @@ impl Broker {
             let answer = self.http.get(&url).timeout(Duration::from_secs(2)).send().await;
             answer.is_ok_and(|answer| answer.status().is_success())
         };
-        self.process.ready_when(START_DEADLINE, is_ready).await.context("the broker did not get ready")
+        self.process.ready_when(START_DEADLINE, is_ready).await.context("the broker did not become ready")
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, as a user with a home of their own runs it.
+//! The command line, as a user with an own home folder runs it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::process::{Launch, Output, Process, run};
 use crate::programs::{kubectl_folder, program};
 use crate::scratch::Scratch;
 
-/// Long enough for `--wait` on a busy machine; a test that expects less says so itself.
+/// Long enough for `--wait` on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// One user's command line: its settings are its own.
+/// The command line of one user, with settings of its own.
 #[derive(Debug)]
 pub struct Cli {
     program: PathBuf,
-    /// With kubectl on it, which some commands call.
+    /// Contains kubectl, which some commands call.
     path: OsString,
     scratch: Scratch,
 }
@@ -31,7 +31,7 @@ impl Cli {
         Ok(Self { program: program("brokkr")?, path, scratch: Scratch::new("cli")? })
     }
 
-    /// The folder that stands in for `~/.config` (`XDG_CONFIG_HOME`).
+    /// Returns the folder that replaces `~/.config` (`XDG_CONFIG_HOME`).
     pub fn config_home(&self) -> PathBuf {
         self.scratch.join("config")
     }
@@ -51,7 +51,7 @@ impl Cli {
         Ok(())
     }
 
-    /// Runs `brokkr` with these arguments. A failure of the command is no failure of this call.
+    /// Runs `brokkr` with these arguments. This call succeeds even if the command fails.
     pub async fn run(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         self.run_within(DEADLINE, arguments).await
     }
@@ -64,7 +64,7 @@ impl Cli {
         run(self.launch(arguments), deadline).await
     }
 
-    /// Runs a command that does not end by itself; what it prints is in its log.
+    /// Runs a command that does not end by itself; its output is in its log.
     pub fn watch(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Process> {
         Process::start(self.launch(arguments), self.scratch.path())
     }
@@ -78,7 +78,7 @@ impl Cli {
             .env("PATH", &self.path)
     }
 
-    /// Writes a file that commands can be pointed at.
+    /// Writes a file for use in commands.
     pub fn file(&self, name: &str, contents: &str) -> Result<PathBuf> {
         self.scratch.write(&unique(name), contents)
     }

@@ -1,4 +1,4 @@
-//! A clock that is wrong, for one process: a small library that is loaded before its own.
+//! A wrong clock for one process: a small preloaded library.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::scratch::Scratch;
 const SOURCE: &str = include_str!("clock.c");
 const COMPILES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Made by the C compiler of this machine; the processes that use it must not outlive it.
+/// Compiled by the C compiler of this machine; the processes that use it must not outlive it.
 #[derive(Debug)]
 pub struct Clock {
     library: PathBuf,
@@ -28,7 +28,7 @@ impl Clock {
         Ok(Self { library, _scratch: scratch })
     }
 
-    /// The environment of a process whose time of day is so many seconds ahead, or behind if negative.
+    /// Returns the environment that shifts a process's time of day by this many seconds.
     #[must_use]
     pub fn shifted(&self, seconds: i64) -> Vec<(String, String)> {
         vec![

@@ -1,10 +1,10 @@
 //! A real Kubernetes: etcd and kube-apiserver, and, when workloads are to run, the controllers, the
-//! scheduler and kwok, which plays the kubelet.
+//! scheduler and kwok, which simulates the kubelet.
 //!
 //! ```text
 //! cluster/control_plane.rs   etcd and the API server: start, kill, start again
 //! cluster/workloads.rs       controllers, scheduler, kwok and one generous node
-//! cluster/accounts.rs        who may come in: the token file; service account tokens
+//! cluster/accounts.rs        credentials: the token file, service account tokens
 //! cluster/kubeconfig.rs      the files that clients read
 //! ```
 //!
@@ -37,7 +37,7 @@ use workloads::Workloads;
 
 const KUBECTL_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Where a cluster is, in a form that can be passed to other processes.
+/// The address and credentials of a cluster, in a form that can be passed to other processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// `https://127.0.0.1:PORT`
@@ -49,11 +49,11 @@ pub struct Facts {
     /// A kubeconfig for `admin`.
     pub admin_kubeconfig: PathBuf,
     pub audit_log: PathBuf,
-    /// Whether pods run here.
+    /// Whether the cluster runs pods.
     pub workloads: bool,
 }
 
-/// A cluster that a test may use; its own, or the one of the whole run.
+/// A cluster for tests: a private one, or the one of the whole run.
 #[derive(Debug)]
 pub struct Cluster {
     facts: Facts,
@@ -69,8 +69,8 @@ impl Cluster {
         shared::cluster().await
     }
 
-    /// A cluster of one's own where nothing runs: no controllers, so no garbage collection, no namespace
-    /// deletion, no pods. Starts fastest, and nobody but the test makes requests.
+    /// Starts a private cluster where nothing runs: no controllers, so no garbage collection, no namespace
+    /// deletion, no pods. It starts fastest, and only the test makes requests.
     pub async fn api_only() -> Result<Self> {
         Self::api_only_storing(Storage::Fast).await
     }
@@ -87,12 +87,12 @@ impl Cluster {
         })
     }
 
-    /// A cluster of one's own where Deployments become available and Jobs complete.
+    /// Starts a private cluster where Deployments become available and Jobs complete.
     pub async fn with_workloads() -> Result<Self> {
         Self::with_workloads_storing(Storage::Fast).await
     }
 
-    /// The same, for tests that kill etcd: what was acknowledged is on the disk.
+    /// Starts a private cluster with durable storage, for tests that kill etcd.
     pub async fn durable() -> Result<Self> {
         Self::with_workloads_storing(Storage::Durable).await
     }
@@ -103,7 +103,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts controllers, scheduler and kwok in a cluster of one's own that has none yet.
+    /// Starts controllers, scheduler and kwok in a private cluster that has none yet.
     pub async fn start_workloads(&mut self) -> Result<()> {
         let engines = brokkr_engines::locate()?;
         let kubeconfigs = async |user: &str| self.kubeconfig_with_token(user, &accounts::token(user)).await;
@@ -131,7 +131,7 @@ impl Cluster {
         &self.facts.admin_kubeconfig
     }
 
-    /// A client as `admin`. Made anew each time: a client belongs to the runtime of its test.
+    /// Returns a new client as `admin`. Each call makes one, because a client belongs to the runtime of its test.
     pub async fn admin(&self) -> Result<kube::Client> {
         client(self.kubeconfig()).await
     }
@@ -141,7 +141,7 @@ impl Cluster {
         self.kubeconfig_for_by(namespace, account, None).await
     }
 
-    /// The same, by a route that leads to this cluster's API server through something else.
+    /// Returns a kubeconfig file for a service account that reaches the API server through a proxy.
     pub async fn kubeconfig_for_by(
         &self,
         namespace: &str,
@@ -186,7 +186,7 @@ impl Cluster {
         let launch = Launch::new("kubectl", kubectl)
             .args(arguments)
             .env("KUBECONFIG", self.kubeconfig())
-            // Its discovery cache is per host and port, and ports come back with another cluster behind.
+            // Its discovery cache is keyed by host and port, and ports are reused by other clusters.
             .env("KUBECACHEDIR", self.scratch.join("kubectl-cache"));
         run(launch, KUBECTL_DEADLINE).await
     }
@@ -197,7 +197,7 @@ impl Cluster {
         let launch = Launch::new("helm", helm)
             .args(arguments)
             .env("KUBECONFIG", self.kubeconfig())
-            // Nothing of what a developer has set up for Helm.
+            // Ignores the developer's own Helm settings.
             .env("HELM_CACHE_HOME", self.scratch.join("helm-cache"))
             .env("HELM_CONFIG_HOME", self.scratch.join("helm-config"))
             .env("HELM_DATA_HOME", self.scratch.join("helm-data"));
@@ -211,12 +211,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the API server was asked: the honest witness of "made no request".
+    /// Returns the API server's audit log.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(self.facts.audit_log.clone())
     }
 
-    /// The API server's process; only a cluster of one's own has one.
+    /// Returns the API server's process; only a private cluster has one.
     pub fn api_server(&self) -> Option<&Process> {
         self.control_plane.as_ref().map(ControlPlane::api_server)
     }
@@ -229,18 +229,18 @@ impl Cluster {
 
     /// Starts the API server again on the same port and waits until it is ready.
     pub async fn start_api_server(&self) -> Result<()> {
-        let control_plane = self.control_plane.as_ref().context("a shared cluster is not to be restarted")?;
+        let control_plane = self.control_plane.as_ref().context("a shared cluster must not be restarted")?;
         control_plane.start_api_server_again().await
     }
 
     /// Kills etcd without warning, and starts it again on what is on the disk.
     pub async fn restart_etcd(&self) -> Result<()> {
-        let control_plane = self.control_plane.as_ref().context("a shared cluster is not to be killed")?;
+        let control_plane = self.control_plane.as_ref().context("a shared cluster must not be killed")?;
         control_plane.restart_etcd().await
     }
 
     fn own_api_server(&self) -> Result<&Process> {
-        self.api_server().context("a shared cluster is not to be killed")
+        self.api_server().context("a shared cluster must not be killed")
     }
 
     /// The processes of this cluster, by name, as far as this test owns them.

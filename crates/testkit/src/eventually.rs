@@ -1,60 +1,58 @@
-//! Waiting for something to become true, with a deadline and a failure that tells what was seen last.
+//! Waits for a condition, with a deadline and an error that shows what was seen last.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long to pause between two looks: short enough not to be felt, long enough not to be load.
+/// The pause between two attempts: short enough not to slow tests down, long enough not to be load.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// What one look found.
+/// The result of one attempt.
 #[derive(Debug)]
-pub enum Look<T> {
-    /// It is so.
-    Yes(T),
-    /// Not yet; the text describes what is there instead.
+pub enum Attempt<T> {
+    Done(T),
+    /// The text describes what was seen instead.
     NotYet(String),
 }
 
-impl<T> From<Option<T>> for Look<T> {
+impl<T> From<Option<T>> for Attempt<T> {
     fn from(found: Option<T>) -> Self {
-        found.map_or_else(|| Look::NotYet("nothing".into()), Look::Yes)
+        found.map_or_else(|| Attempt::NotYet("nothing".into()), Attempt::Done)
     }
 }
 
-impl<T, E: Debug> From<Result<T, E>> for Look<T> {
+impl<T, E: Debug> From<Result<T, E>> for Attempt<T> {
     fn from(result: Result<T, E>) -> Self {
-        result.map_or_else(|error| Look::NotYet(format!("{error:?}")), Look::Yes)
+        result.map_or_else(|error| Attempt::NotYet(format!("{error:?}")), Attempt::Done)
     }
 }
 
-impl From<bool> for Look<()> {
+impl From<bool> for Attempt<()> {
     fn from(yes: bool) -> Self {
-        if yes { Look::Yes(()) } else { Look::NotYet("false".into()) }
+        if yes { Attempt::Done(()) } else { Attempt::NotYet("false".into()) }
     }
 }
 
-/// Looks again and again until the answer is yes, and gives it back; fails after the deadline with `what`
-/// was waited for and what was seen last. A look may answer an `Option`, a `Result`, a `bool`, or a
-/// [`Look`] with its own words.
-pub async fn eventually<T, L: Into<Look<T>>>(
+/// Repeats `attempt` until it is done, and returns its result; fails after the deadline with `what` was expected and what
+/// was seen last. An attempt returns an `Option`, a `Result`, a `bool`, or an [`Attempt`] with its own description.
+pub async fn eventually<T, A: Into<Attempt<T>>>(
     deadline: Duration,
     what: &str,
-    mut look: impl AsyncFnMut() -> L,
+    mut attempt: impl AsyncFnMut() -> A,
 ) -> Result<T> {
     let started = Instant::now();
-    let mut last = String::from("no look was finished");
+    let mut last = String::from("no attempt finished");
     loop {
-        // A look that hangs must not outlive the deadline either.
+        // An attempt that hangs must not outlive the deadline either.
         let left = deadline.saturating_sub(started.elapsed());
-        match tokio::time::timeout(left, look()).await.map(Into::into) {
-            Ok(Look::Yes(found)) => return Ok(found),
-            Ok(Look::NotYet(seen)) => last = seen,
-            Err(_) => last = format!("a look that did not return; before it: {last}"),
+        match tokio::time::timeout(left, attempt()).await.map(Into::into) {
+            Ok(Attempt::Done(found)) => return Ok(found),
+            Ok(Attempt::NotYet(seen)) => last = seen,
+            Err(_) => last = format!("an attempt that did not return; before it: {last}"),
         }
         if started.elapsed() >= deadline {
-            bail!("waited {deadline:?} in vain for: {what}\nseen last: {last}");
+            bail!("timed out after {deadline:?} waiting for: {what}\nlast seen: {last}");
         }
         tokio::time::sleep(PAUSE).await;
     }

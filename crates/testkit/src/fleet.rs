@@ -1,4 +1,4 @@
-//! A whole Brokkr for one test: a broker on its own database, a logged-in command line, and agents.
+//! A complete Brokkr for one test: a broker on its own database, a logged-in command line, and agents.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,15 +13,15 @@ use crate::agent::{Agent, AgentOptions};
 use crate::broker::{self, Broker};
 use crate::cli::Cli;
 use crate::cluster::Cluster;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 use crate::postgres::{Database, Postgres};
-use crate::process::{Output, Tell};
+use crate::process::{Output, ShowLog};
 use crate::programs::program;
 use crate::tls::Authority;
 
 const JOIN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// A broker, its command line, and everything they stand on.
+/// A broker with its database, and a logged-in command line.
 #[derive(Debug)]
 pub struct Fleet {
     // Dropped in this order: the broker before its database, the database before its server.
@@ -30,7 +30,7 @@ pub struct Fleet {
     admin_token: String,
     database: Database,
     authority: Authority,
-    tell: Tell,
+    show_log: ShowLog,
     _postgres: Arc<Postgres>,
 }
 
@@ -40,37 +40,37 @@ impl Fleet {
         Self::start_with(&[]).await
     }
 
-    /// The same with further arguments of `brokkr-broker serve`.
+    /// Starts a fleet with further arguments of `brokkr-broker serve`.
     pub async fn start_with(arguments: &[&str]) -> Result<Self> {
-        Self::start_on_with(Postgres::shared().await?, Tell::Always, arguments).await
+        Self::start_on_with(Postgres::shared().await?, ShowLog::Always, arguments).await
     }
 
-    /// The same on a given PostgreSQL, for tests that kill it.
-    pub async fn start_on(postgres: Arc<Postgres>, tell: Tell) -> Result<Self> {
-        Self::start_on_with(postgres, tell, &[]).await
+    /// Starts a fleet on a given PostgreSQL, for tests that kill it.
+    pub async fn start_on(postgres: Arc<Postgres>, show_log: ShowLog) -> Result<Self> {
+        Self::start_on_with(postgres, show_log, &[]).await
     }
 
-    async fn start_on_with(postgres: Arc<Postgres>, tell: Tell, arguments: &[&str]) -> Result<Self> {
+    async fn start_on_with(postgres: Arc<Postgres>, show_log: ShowLog, arguments: &[&str]) -> Result<Self> {
         let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
         let authority = Authority::for_a_month("brokkr-test-broker")?;
-        let broker = Broker::start(&database.url(), &authority, tell, arguments).await?;
+        let broker = Broker::start(&database.url(), &authority, show_log, arguments).await?;
         let cli = Cli::new()?;
         cli.login(&broker.url(), &admin_token, broker.authority_file()).await?;
-        Ok(Self { broker, cli, admin_token, database, authority, tell, _postgres: postgres })
+        Ok(Self { broker, cli, admin_token, database, authority, show_log, _postgres: postgres })
     }
 
-    /// One more broker replica on the same database.
+    /// Starts another broker replica on the same database.
     pub async fn replica(&self) -> Result<Broker> {
         self.replica_with(&[]).await
     }
 
-    /// One more broker replica, with further arguments of `brokkr-broker serve`.
+    /// Starts another broker replica with further arguments of `brokkr-broker serve`.
     pub async fn replica_with(&self, arguments: &[&str]) -> Result<Broker> {
-        Broker::start(&self.database.url(), &self.authority, self.tell, arguments).await
+        Broker::start(&self.database.url(), &self.authority, self.show_log, arguments).await
     }
 
-    /// The broker's database, for looking behind the scenes.
+    /// Returns the broker's database.
     pub fn database(&self) -> &Database {
         &self.database
     }
@@ -79,7 +79,7 @@ impl Fleet {
         &self.admin_token
     }
 
-    /// The authority that signs for this fleet's brokers, and for what a test puts in their place.
+    /// Returns the authority that signs the certificates of this fleet's brokers and of proxies in front of them.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -87,7 +87,7 @@ impl Fleet {
     // ── agents ──
 
     /// Installs an agent into the cluster, lets it join under this name and these labels, and waits until
-    /// the broker has seen it at work.
+    /// the broker has received its polls.
     pub async fn join(&self, name: &str, labels: &[(&str, &str)], cluster: &Cluster) -> Result<Agent> {
         self.join_with(name, labels, cluster, &AgentOptions::default()).await
     }
@@ -116,10 +116,10 @@ impl Fleet {
     ) -> Result<Agent> {
         let token = self.join_token(name, labels).await?;
         let (url, authority) = (self.broker.url(), self.broker.authority_file());
-        Agent::start_new(name, cluster, &url, authority, &token, options, self.tell).await
+        Agent::start_new(name, cluster, &url, authority, &token, options, self.show_log).await
     }
 
-    /// A token with which one agent can join.
+    /// Creates a token with which one agent can join.
     pub async fn join_token(&self, name: &str, labels: &[(&str, &str)]) -> Result<String> {
         let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut arguments = vec!["agent", "join-token", name];
@@ -129,20 +129,21 @@ impl Fleet {
         Ok(self.brokkr(arguments).await?.ok()?.stdout.trim().to_owned())
     }
 
-    /// Waits until the broker calls the agent ACTIVE and has been asked by it.
+    /// Waits until the agent is ACTIVE and has polled.
     pub async fn active(&self, name: &str) -> Result<Value> {
-        eventually(JOIN_DEADLINE, &format!("the agent {name} to be ACTIVE and seen"), async || {
-            match self.agent(name).await {
-                Ok(Some(agent)) if agent["status"] == "ACTIVE" && !agent["last_seen_at"].is_null() => {
-                    Look::Yes(agent)
-                }
-                other => Look::NotYet(format!("{other:?}")),
+        eventually(JOIN_DEADLINE, &format!("the agent {name} to be ACTIVE and polling"), async || match self
+            .agent(name)
+            .await
+        {
+            Ok(Some(agent)) if agent["status"] == "ACTIVE" && !agent["last_seen_at"].is_null() => {
+                Attempt::Done(agent)
             }
+            other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
     }
 
-    /// The agent as the broker's API shows it.
+    /// Returns the agent as the broker's API shows it.
     pub async fn agent(&self, name: &str) -> Result<Option<Value>> {
         let page = self.get("/api/v1/agents?limit=500").await?;
         let agents = page["items"].as_array().context("the list of agents has no items")?;
@@ -151,17 +152,17 @@ impl Fleet {
 
     // ── the command line ──
 
-    /// Runs `brokkr` as the administrator. A failure of the command is no failure of this call.
+    /// Runs `brokkr` as the administrator. This call succeeds even if the command fails.
     pub async fn brokkr(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         self.cli.run(arguments).await
     }
 
-    /// Runs `brokkr … -o json`, which must succeed, and reads what it printed.
+    /// Runs `brokkr … -o json`, which must succeed, and parses its output.
     pub async fn brokkr_json(&self, arguments: &[&str]) -> Result<Value> {
         self.brokkr(arguments.iter().chain(&["-o", "json"])).await?.ok()?.json()
     }
 
-    /// Delivers manifests to the agents that the selector matches, and waits until they are there.
+    /// Delivers manifests to the agents that the selector matches, and waits until they are healthy.
     pub async fn apply(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
         self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(["--wait".as_ref()]))
@@ -169,7 +170,7 @@ impl Fleet {
             .ok()
     }
 
-    /// Delivers manifests and waits at most this long, such as `8s`. That may fail; the output tells how.
+    /// Delivers manifests and waits at most this long, such as `8s`. The command may fail.
     pub async fn try_apply(&self, stack: &str, selector: &str, yaml: &str, timeout: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
         let wait = ["--wait", "--timeout", timeout].map(AsRef::as_ref);
@@ -182,9 +183,9 @@ impl Fleet {
         self.brokkr(apply_arguments(&file, stack, selector)).await?.ok()
     }
 
-    /// Deletes a stack and waits until every agent has seen it gone.
+    /// Deletes a stack and waits until every agent has confirmed it.
     pub async fn delete(&self, stack: &str) -> Result<Output> {
-        self.brokkr(["delete", "stack", stack, "--yes", "--wait"]).await?.ok()
+        self.brokkr(["stack", "delete", stack, "--yes", "--wait"]).await?.ok()
     }
 
     pub async fn status(&self) -> Result<Value> {
@@ -197,34 +198,26 @@ impl Fleet {
 
     // ── the API ──
 
-    /// A request to the broker's API as the administrator.
+    /// Builds a request to the broker's API as the administrator.
     pub fn request(&self, method: http::Method, path: &str) -> reqwest::RequestBuilder {
         let url = format!("{}{path}", self.broker.url());
         self.broker.http().request(method, url).bearer_auth(&self.admin_token)
     }
 
-    /// Gets a document of the API, which must be there.
+    /// Gets a document of the API, which must exist.
     pub async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.request(http::Method::GET, path).send().await?;
         let (status, body) = (answer.status(), answer.text().await?);
-        anyhow::ensure!(status.is_success(), "GET {path} was answered with {status}: {body}");
+        anyhow::ensure!(status.is_success(), "GET {path} returned {status}: {body}");
         Ok(serde_json::from_str(&body)?)
     }
 }
 
-fn apply_arguments<'a>(file: &'a Path, stack: &'a str, selector: &'a str) -> [&'a OsStr; 7] {
-    [
-        "apply".as_ref(),
-        "-f".as_ref(),
-        file.as_ref(),
-        "--stack".as_ref(),
-        stack.as_ref(),
-        "--to".as_ref(),
-        selector.as_ref(),
-    ]
+fn apply_arguments<'a>(file: &'a Path, stack: &'a str, selector: &'a str) -> [&'a OsStr; 6] {
+    ["apply".as_ref(), stack.as_ref(), "-f".as_ref(), file.as_ref(), "--to".as_ref(), selector.as_ref()]
 }
 
-/// The template database belongs to one build of the broker, whose migrations are in it.
+/// Returns the name of the template database, which belongs to one build of the broker and its migrations.
 fn template() -> Result<String> {
     let broker = fs::metadata(program("brokkr-broker")?)?;
     let built = broker.modified()?.duration_since(UNIX_EPOCH)?.as_nanos();

@@ -17,5 +17,5 @@ mod tests;
 mod truth;
 
 pub use check::{Violation, check};
-pub use record::{Ask, Attempt, History, Operation, Outcome, Recorder, Seen, Told};
+pub use record::{Acknowledgement, Attempt, Change, History, Operation, Outcome, Recorder, ServedState};
 pub use truth::{ObjectRow, StackRow, Truth, View};

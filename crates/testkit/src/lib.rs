@@ -15,18 +15,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The rooms, from the ground up:
+//! The modules, from the bottom up:
 //!
 //! ```text
-//! names scratch port eventually tls    small things that every test needs
+//! names scratch port eventually tls    small helpers that every test needs
 //! process                              child processes that never outlive the test
-//! postgres cluster audit prometheus    the engines, and what they witnessed
+//! postgres cluster audit prometheus    the engines, and the API server's audit log
 //! shared                               one set of engines for a whole run
-//! programs broker agent cli fleet      Brokkr itself, as its users run it
-//! pods                                 Brokkr itself, as its Pods run it
-//! scripted proxy pgproxy               a broker that lies, and networks that fail
-//! forward_proxy clock                  a proxy on the way out, and time of day that is wrong
-//! history                              every call of every client, checked against what is there in the end
+//! programs broker agent cli fleet      Brokkr's programs, as users run them
+//! world                                one fleet, one cluster, one agent: where most tests start
+//! pods                                 Brokkr's programs, as its Pods run them
+//! scripted                             a broker that gives wrong answers on demand
+//! rules proxy pgproxy                  fault proxies for HTTP and PostgreSQL, and their common rule engine
+//! forward_proxy clock                  a forward proxy, and a wrong time of day
+//! history                              every call of every client, checked against the final state
 //! ```
 
 pub mod agent;
@@ -48,10 +50,12 @@ pub mod process;
 pub mod programs;
 pub mod prometheus;
 pub mod proxy;
+mod rules;
 mod scratch;
 pub mod scripted;
 pub mod shared;
 pub mod tls;
+pub mod world;
 
 pub use agent::{Agent, AgentOptions};
 pub use audit::AuditLog;
@@ -59,7 +63,7 @@ pub use broker::Broker;
 pub use cli::Cli;
 pub use clock::Clock;
 pub use cluster::Cluster;
-pub use eventually::{Look, eventually};
+pub use eventually::{Attempt, eventually};
 pub use fleet::Fleet;
 pub use forward_proxy::ForwardProxy;
 pub use names::{seed, unique};
@@ -67,6 +71,7 @@ pub use pgproxy::PgProxy;
 pub use pods::PodRunner;
 pub use port::Port;
 pub use postgres::{Database, Postgres};
-pub use process::{Launch, Output, Process, Tell};
+pub use process::{Launch, Output, Process, ShowLog};
 pub use proxy::FaultProxy;
 pub use scratch::Scratch;
+pub use world::World;

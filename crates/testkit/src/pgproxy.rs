@@ -1,16 +1,16 @@
-//! A proxy between a broker and its PostgreSQL that understands just enough of the wire protocol to know which
-//! statement passes, and can hold it, cut the connection or go silent exactly there: before a COMMIT is passed on,
-//! after it was carried out and before its answer returns, at the n-th INSERT.
+//! A proxy between a broker and its PostgreSQL. It understands enough of the wire protocol to know which statement
+//! passes, and can hold it, close the connection or go silent exactly there: before a COMMIT is forwarded, after it was
+//! executed and before its result returns, at the n-th INSERT.
 //!
 //! ```text
-//! pgproxy/wire.rs     messages: where one ends, and which statement it carries
-//! pgproxy/rules.rs    which statements meet which fault; the test's grip on a rule
+//! pgproxy/wire.rs     messages: their boundaries, and the statement that each carries
+//! pgproxy/faults.rs   matchers and faults for the rule engine (`rules.rs`)
 //! pgproxy/serve.rs    the listener, and the two directions of one connection
 //! ```
 //!
-//! It speaks no TLS: a broker in a test asks for it, is told no, and goes on without.
+//! It does not support TLS: a broker in a test requests it, is refused, and continues without.
 
-mod rules;
+mod faults;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -22,17 +22,19 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use rules::{Fault, Matcher, Moment, Rule, When};
+pub use crate::rules::Rule;
+use faults::TimedFault;
+pub use faults::{Fault, Matcher, When};
 use serve::Shared;
-pub use wire::Passed;
+pub use wire::{Statement, Transaction};
 
-/// What the whole link does, beside what single rules do.
+/// The state of the whole connection, in addition to single rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Up,
-    /// Nothing passes, and nobody is told: what was open stays silent for ever, what is new is never answered.
-    Black,
-    /// New connections are closed at once.
+    /// Drops everything without closing: open connections stay silent for ever, new ones are never answered.
+    Blackhole,
+    /// Closes new connections at once.
     Refusing,
 }
 
@@ -45,7 +47,7 @@ pub struct PgProxy {
 }
 
 impl PgProxy {
-    /// In front of the server that listens on this port.
+    /// Starts a proxy in front of the server that listens on this port.
     pub async fn in_front_of(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen for PostgreSQL")?;
         let own = listener.local_addr()?.port();
@@ -54,33 +56,34 @@ impl PgProxy {
         Ok(Self { port: own, shared, server })
     }
 
-    /// The address of a database behind this proxy.
+    /// Returns the address of a database behind this proxy.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// From now on, statements that match meet this fault. Of several rules, the one installed first counts.
+    /// Installs a rule: from now on, statements that match meet this fault. If several rules match, the first one
+    /// installed applies.
     pub fn when(&self, matcher: Matcher, when: When, fault: Fault) -> Rule {
-        self.shared.install(matcher, when, fault)
+        self.shared.rules.install(matcher, TimedFault { when, fault })
     }
 
-    /// Sets what the whole link does. Connections that were open while it was black stay silent.
+    /// Sets the state of the whole link. Connections that were open during a blackhole stay silent.
     pub fn set_link(&self, link: Link) {
         self.shared.set_link(link);
     }
 
-    /// Closes every connection that is open now.
+    /// Closes all open connections.
     pub fn cut_all(&self) {
         self.shared.cut_all();
     }
 
-    /// Ends every fault: rules go, what is held goes on, new connections pass.
+    /// Ends every fault: removes the rules, forwards held statements and accepts new connections.
     pub fn heal(&self) {
         self.shared.set_link(Link::Up);
-        self.shared.remove_all();
+        self.shared.rules.remove_all();
     }
 
-    /// How many connections are open through this proxy.
+    /// Returns the number of open connections through this proxy.
     pub fn connections(&self) -> usize {
         self.shared.connections()
     }
@@ -89,7 +92,7 @@ impl PgProxy {
 impl Drop for PgProxy {
     fn drop(&mut self) {
         self.server.abort();
-        self.shared.remove_all();
+        self.shared.rules.remove_all();
         self.shared.cut_all();
     }
 }

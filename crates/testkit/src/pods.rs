@@ -1,17 +1,16 @@
-//! What a kubelet would do, for Brokkr's own Pods.
+//! Runs Brokkr's own Pods as a kubelet would.
 //!
-//! In a test cluster kwok only says that Pods run. A [`PodRunner`] makes it true for those whose image is one of Brokkr's
-//! programs: each container becomes a process with the arguments, the environment and the files that the Pod says, and as
-//! the Pod's ServiceAccount. So a chart, or whatever else makes the Pods, is tested with exactly the rights that it gave.
+//! In a test cluster, kwok only reports that Pods run. A [`PodRunner`] really runs those with an image of Brokkr's programs: each
+//! container becomes a process with the Pod's arguments, environment, files and ServiceAccount. So a chart is tested with
+//! exactly the permissions that it grants.
 //!
-//! Two things differ from a container, because there is neither a file system nor a network of its own: paths below a
-//! mount lead to a scratch folder, and a port that the Pod listens on is another one of the loopback address. Both are
-//! rewritten in arguments and environment. Where a container would find its ServiceAccount mounted, `KUBECONFIG` names
-//! it. Users and limits of the security context are not played.
+//! Two things differ from a container, because there is no separate file system or network: paths below a mount point to a
+//! scratch folder, and a port of the Pod is another port of the loopback address. Both are rewritten in arguments and
+//! environment. `KUBECONFIG` replaces the mounted ServiceAccount. Users and limits of the security context are not simulated.
 //!
 //! ```text
 //! pods/volumes.rs     Secrets, ConfigMaps, tokens and empty folders, as folders
-//! pods/container.rs   from a container to a command line
+//! pods/container.rs   the command line of a container
 //! pods/life.rs        one Pod: prepare, initialise, run, start again, stop
 //! ```
 
@@ -31,13 +30,13 @@ use kube::{Api, ResourceExt as _};
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 pub use life::PodRun;
 use life::Site;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs Brokkr's Pods of one cluster, or of one namespace, for as long as it lives.
+/// Runs Brokkr's Pods of one cluster or one namespace for as long as it exists.
 #[derive(Debug)]
 pub struct PodRunner {
     pods: Arc<Pods>,
@@ -45,7 +44,7 @@ pub struct PodRunner {
 }
 
 impl PodRunner {
-    /// Runs the Pods of all namespaces: only for a cluster of one's own, where nobody else runs them as well.
+    /// Runs the Pods of all namespaces. Only for a private cluster, where no other test runs them.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         Self::watch(cluster, Api::all(cluster.admin().await?)).await
     }
@@ -62,36 +61,38 @@ impl PodRunner {
         Ok(Self { pods, watching })
     }
 
-    /// What the node gives to every Pod that begins from now on, beside what the Pod says: a clock, for instance.
+    /// Sets environment variables for every Pod that starts from now on, for instance a wrong clock.
     pub fn node_gives(&self, environment: Vec<(String, String)>) {
         *self.pods.node.lock().unwrap_or_else(PoisonError::into_inner) = environment;
     }
 
-    /// The Pods that are there now.
+    /// Returns the current Pods.
     pub fn pods(&self) -> Vec<Arc<PodRun>> {
         self.pods.running().clone()
     }
 
-    /// Waits for a Pod of this program, such as `brokkr-agent`, whose process runs.
+    /// Waits for a running Pod of this program, such as `brokkr-agent`.
     pub async fn running(&self, program: &str) -> Result<Arc<PodRun>> {
         eventually(START_DEADLINE, &format!("a Pod that runs {program}"), async || {
             let pods = self.pods();
             let of_program = || pods.iter().filter(|pod| pod.program() == program);
             match of_program().find(|pod| pod.is_running()) {
-                Some(pod) => Look::Yes(pod.clone()),
-                None => Look::NotYet(of_program().map(|pod| pod.told()).collect::<Vec<_>>().join("\n")),
+                Some(pod) => Attempt::Done(pod.clone()),
+                None => {
+                    Attempt::NotYet(of_program().map(|pod| pod.describe()).collect::<Vec<_>>().join("\n"))
+                }
             }
         })
         .await
     }
 
-    /// Waits until no Pod of this program is left, and with it no process.
+    /// Waits until no Pod and no process of this program is left.
     pub async fn gone(&self, program: &str) -> Result<()> {
         eventually(START_DEADLINE, &format!("no Pod that runs {program}"), async || {
             let pods = self.pods();
             let left: Vec<_> =
-                pods.iter().filter(|pod| pod.program() == program).map(|pod| pod.told()).collect();
-            if left.is_empty() { Look::Yes(()) } else { Look::NotYet(left.join("\n")) }
+                pods.iter().filter(|pod| pod.program() == program).map(|pod| pod.describe()).collect();
+            if left.is_empty() { Attempt::Done(()) } else { Attempt::NotYet(left.join("\n")) }
         })
         .await
     }
@@ -125,18 +126,18 @@ impl Pods {
         }
         let Some(program) = container::program_of(pod) else { return };
         let mut running = self.running();
-        // What a Pod runs never changes after it was made.
+        // The containers of a Pod never change.
         if running.iter().any(|known| known.uid() == uid(pod)) {
             return;
         }
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match PodRun::begin(&self.site, pod, program, node) {
             Ok(begun) => running.push(begun),
-            Err(error) => eprintln!("the Pod {} cannot be run: {error:#}", pod.name_any()),
+            Err(error) => eprintln!("failed to run the Pod {}: {error:#}", pod.name_any()),
         }
     }
 
-    /// It stays in the list until its processes have ended.
+    /// Stops a Pod; it stays in the list until its processes have ended.
     fn lost(self: &Arc<Self>, uid: &str) {
         let Some(pod) = self.running().iter().find(|pod| pod.uid() == uid).cloned() else { return };
         if !pod.leave() {
@@ -160,14 +161,14 @@ async fn follow(api: Api<Pod>, pods: Arc<Pods>) {
                 listed.push(uid(&pod));
                 pods.seen(&pod);
             }
-            // Whatever went while nobody watched.
+            // Pods that were deleted while there was no watch.
             Ok(Event::InitDone) => {
                 let known: Vec<String> = pods.running().iter().map(|pod| pod.uid().to_owned()).collect();
                 known.iter().filter(|uid| !listed.contains(uid)).for_each(|uid| pods.lost(uid));
             }
             Ok(Event::Apply(pod)) => pods.seen(&pod),
             Ok(Event::Delete(pod)) => pods.lost(&uid(&pod)),
-            // The watcher lists again by itself; an API server may be away for the sake of the test.
+            // The watcher retries; a test may have stopped the API server.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }

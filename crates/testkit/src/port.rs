@@ -1,7 +1,7 @@
-//! Free ports on the loopback address, leased so that tests running at the same time never draw the same.
+//! Free ports on the loopback address, leased so that concurrent tests never use the same.
 //!
-//! They are drawn from below the range that the kernel hands out to outgoing connections: an engine that is
-//! killed and started again finds its port still free.
+//! They are below the range that the kernel uses for outgoing connections, so that an engine that is killed and started
+//! again finds its port free.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use nix::unistd::Uid;
 
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// A port that nobody else in this machine's test runs will draw for as long as this lives.
+/// A port that no other test on this machine uses for as long as this value lives.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
@@ -19,11 +19,11 @@ pub struct Port {
 }
 
 impl Port {
-    /// Draws a port that nobody leases and nobody listens on.
+    /// Leases a free port.
     pub fn free() -> Result<Self> {
-        // Per user: nobody can lock the files of somebody else.
+        // Per user, because a user cannot lock the files of another.
         let leases = std::env::temp_dir().join(format!("brokkr-ports-{}", Uid::effective()));
-        fs::create_dir_all(&leases).context("cannot make the folder of port leases")?;
+        fs::create_dir_all(&leases).context("cannot create the folder of port leases")?;
         for _ in 0..1_000 {
             let number = rand::random_range(RANGE);
             let lease = File::create(leases.join(number.to_string()))?;

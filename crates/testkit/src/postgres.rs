@@ -18,7 +18,7 @@ pub use server::{Backup, Durability, Server};
 
 use crate::shared;
 
-/// Where a server is, in a form that can be passed to other processes.
+/// The port of a server, in a form that can be passed to other processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
     pub port: u16,
@@ -31,7 +31,7 @@ impl Facts {
     }
 }
 
-/// A PostgreSQL server that a test may use; its own, or the one of the whole run.
+/// A PostgreSQL server for tests: a private one, or the one of the whole run.
 #[derive(Debug)]
 pub struct Postgres {
     facts: Facts,
@@ -44,7 +44,7 @@ impl Postgres {
         shared::postgres().await
     }
 
-    /// A server of one's own, without fsync: fast, and fine for everything but power failures.
+    /// Starts a private server without fsync, which is safe for everything but power failures.
     pub async fn start() -> Result<Self> {
         Self::start_with(Durability::None).await
     }
@@ -53,7 +53,7 @@ impl Postgres {
         Self::start_with_settings(durability, &[]).await
     }
 
-    /// With further settings, such as `max_wal_size=4GB`.
+    /// Starts a private server with further settings, such as `max_wal_size=4GB`.
     pub async fn start_with_settings(durability: Durability, settings: &[&str]) -> Result<Self> {
         let server = Server::start(durability, settings).await?;
         Ok(Self { facts: server.facts(), server: Some(server) })
@@ -67,7 +67,7 @@ impl Postgres {
         &self.facts
     }
 
-    /// The process, for tests that kill it. Only a server of one's own has one.
+    /// Returns the process, for tests that kill it. Only a private server has one.
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
@@ -103,7 +103,7 @@ impl Postgres {
             prepare(&self.url(&unfinished)).await.with_context(|| format!("cannot prepare {template}"))?;
             execute(&mut connection, format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await?;
         }
-        // Closing the connection gives the lock back.
+        // Closing the connection releases the lock.
         connection.close().await?;
         Database::create(&self.facts, template).await
     }
@@ -114,7 +114,7 @@ impl Postgres {
     }
 }
 
-/// Runs a statement whose names are the test kit's own.
+/// Runs a statement with names that the test kit made.
 async fn execute(connection: &mut PgConnection, statement: String) -> Result<()> {
     sqlx::query(AssertSqlSafe(statement.clone()))
         .execute(connection)

@@ -1,12 +1,11 @@
 //! Child processes with captured logs, none of which outlives the test that started it.
 //!
-//! Three nets, each for what the one before cannot catch: a process group killed on drop (the ordinary
-//! end, and a panic); the kernel's parent-death signal (the test itself is killed); and scratch folders
-//! that the next run sweeps.
+//! Three mechanisms ensure it: the process group is killed on drop (normal end and panic); the kernel sends the parent-death
+//! signal (the test itself is killed); and the next run removes old scratch folders.
 //!
 //! ```text
 //! process/launch.rs    what to start: program, arguments, environment, user
-//! process/spawner.rs   the one thread that starts children, and why there is one
+//! process/spawner.rs   the thread that starts all children
 //! process/run.rs       programs that end by themselves: their output and exit code
 //! ```
 
@@ -24,11 +23,11 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::eventually::{Look, eventually};
-pub use launch::{Launch, Tell};
+use crate::eventually::{Attempt, eventually};
+pub use launch::{Launch, ShowLog};
 pub use run::{Output, run};
 
-/// How long a process may take to end after it was asked politely.
+/// How long a process may take to end after SIGTERM.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 /// How much of a log is shown when a test fails.
 const TAIL_LINES: usize = 60;
@@ -70,7 +69,7 @@ impl Process {
         &self.launch.name
     }
 
-    /// What was started, to start it once more beside this one.
+    /// Returns the description of the process, to start another one.
     pub fn launch(&self) -> Launch {
         self.launch.clone()
     }
@@ -83,7 +82,7 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// How it ended by itself, if it did.
+    /// Returns its exit status if it has ended by itself.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -119,7 +118,7 @@ impl Process {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
@@ -138,12 +137,12 @@ impl Process {
         &self.log
     }
 
-    /// Everything the process has said.
+    /// Returns the whole log.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// The last lines of what it said.
+    /// Returns the last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log(), lines)
     }
@@ -152,19 +151,19 @@ impl Process {
     pub async fn wait_for_log(&self, needle: &str, deadline: Duration) -> Result<()> {
         let what = format!("{:?} in the log of {}", needle, self.launch.name);
         eventually(deadline, &what, async || {
-            if self.log().contains(needle) { Look::Yes(()) } else { Look::NotYet(self.log_tail(20)) }
+            if self.log().contains(needle) { Attempt::Done(()) } else { Attempt::NotYet(self.log_tail(20)) }
         })
         .await
     }
 
-    /// Waits until `ready` says yes, and fails early, with the log, when the process ends before.
+    /// Waits until `ready` returns true; fails early, with the log, if the process ends.
     pub async fn ready_when(&self, deadline: Duration, ready: impl AsyncFn() -> bool) -> Result<()> {
         let what = format!("{} to be ready", self.launch.name);
         let ended = eventually(deadline, &what, async || {
             if ready().await {
-                return Look::Yes(false);
+                return Attempt::Done(false);
             }
-            if self.is_running() { Look::NotYet(self.log_tail(20)) } else { Look::Yes(true) }
+            if self.is_running() { Attempt::NotYet(self.log_tail(20)) } else { Attempt::Done(true) }
         })
         .await?;
         if ended {
@@ -185,22 +184,22 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(signal) = self.launch.last_signal {
-            self.end_politely(signal);
+            self.end_gracefully(signal);
         }
         self.kill9();
-        if self.launch.tell == Tell::Always || std::thread::panicking() {
+        if self.launch.show_log == ShowLog::Always || std::thread::panicking() {
             eprintln!("──── last lines of {} ────\n{}", self.launch.name, self.log_tail(TAIL_LINES));
         }
     }
 }
 
 impl Process {
-    /// For engines that leave something behind in the kernel when they are killed outright.
+    /// Ends engines that would leave resources in the kernel if they were killed.
     #[expect(
         clippy::disallowed_methods,
         reason = "called while a panic unwinds, where nothing can be awaited"
     )]
-    fn end_politely(&self, signal: Signal) {
+    fn end_gracefully(&self, signal: Signal) {
         if self.signal(signal).is_err() {
             return;
         }
@@ -216,12 +215,12 @@ impl Process {
 /// A child leads its own process group, whose number is its process id.
 fn signal_group(child: &Child, signal: Signal) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // The only error is that nobody is left in the group, which is what we want.
+        // The only possible error is that the group is empty.
         let _ = killpg(Pid::from_raw(group), signal);
     }
 }
 
-/// Whether a process, ours or not, is there and not just waiting to be reaped.
+/// Returns whether a process exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     // `PID (NAME) STATE …`, where the name may contain anything.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

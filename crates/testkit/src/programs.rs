@@ -1,27 +1,27 @@
-//! Where programs are that people type: Brokkr's own beside the test that runs them, kubectl among the engines.
+//! Paths of programs: Brokkr's own beside the test executable, kubectl among the engines.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// Overrides where the binaries are looked for, for instance to test a released version.
+/// Overrides the folder of the programs, for instance to test a released version.
 const VARIABLE: &str = "BROKKR_BIN_DIR";
 
-/// The path of `brokkr`, `brokkr-broker` or `brokkr-agent`.
+/// Returns the path of `brokkr`, `brokkr-broker` or `brokkr-agent`.
 pub fn program(name: &str) -> Result<PathBuf> {
     let path = folder()?.join(name);
     if !path.is_file() {
-        bail!("{} is not built; `cargo build --workspace --bins` builds it", path.display());
+        bail!("{} is not built; run `cargo build --workspace --bins`", path.display());
     }
     Ok(path)
 }
 
-/// The folder with the binaries: test executables are in its subfolder `deps`.
+/// Returns the folder with the programs; test executables are in its subfolder `deps`.
 pub fn folder() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(VARIABLE) {
         return Ok(PathBuf::from(folder));
     }
-    let this = std::env::current_exe().context("cannot tell where this program is")?;
+    let this = std::env::current_exe().context("cannot find the path of this program")?;
     let mut folder = this.parent().context("this program is in no folder")?;
     if folder.ends_with("deps") || folder.ends_with("examples") {
         folder = folder.parent().context("this program is in no target folder")?;
@@ -29,7 +29,7 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The folder with kubectl, for the path of whoever types it.
+/// Returns the folder with kubectl.
 pub fn kubectl_folder() -> Result<PathBuf> {
     let engines = brokkr_engines::locate()?;
     Ok(engines.binary("kubectl").parent().context("kubectl is in no folder")?.to_owned())

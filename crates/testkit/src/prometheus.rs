@@ -1,4 +1,4 @@
-//! A real Prometheus: the one of this machine's packages, with a data folder and a port of its own.
+//! A real Prometheus: the installed package, with a data folder and a port of its own.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,16 +12,16 @@ use crate::scratch::Scratch;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Whom to ask for metrics.
+/// A scrape target.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub job: &'static str,
     pub address: String,
-    /// What is said of everything that comes from there.
+    /// Labels of all its series.
     pub labels: Vec<(&'static str, String)>,
 }
 
-/// A Prometheus that asks every second.
+/// A Prometheus that scrapes every second.
 #[derive(Debug)]
 pub struct Prometheus {
     // Dropped first: the process must be gone before its folder is.
@@ -48,11 +48,11 @@ impl Prometheus {
         let ready = format!("http://{}/-/ready", port.address());
         let is_ready =
             async || http.get(&ready).send().await.is_ok_and(|answer| answer.status().is_success());
-        process.ready_when(START_DEADLINE, is_ready).await.context("Prometheus did not get ready")?;
+        process.ready_when(START_DEADLINE, is_ready).await.context("Prometheus did not become ready")?;
         Ok(Self { _process: process, port, http, started, _scratch: scratch })
     }
 
-    /// The series that an expression had at any time since the start, each with its values that are numbers.
+    /// Returns the series of an expression at any time since the start, without values that are not numbers.
     pub async fn ever(&self, expression: &str) -> Result<Vec<Value>> {
         let (start, end) = (format!("{:.3}", self.started), format!("{:.3}", now()?));
         let asked = [("query", expression), ("start", &start), ("end", &end), ("step", "1")];
@@ -66,7 +66,7 @@ impl Prometheus {
         Ok(series)
     }
 
-    /// The rules as it has loaded and tried them.
+    /// Returns the loaded rules with their state.
     pub async fn rules(&self) -> Result<Vec<Value>> {
         let answer = self.get("rules", &[]).await?;
         let groups = answer["data"]["groups"].as_array().cloned().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Prometheus {
         let answer = self.http.get(url).query(asked).send().await?.text().await?;
         let answer: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
         if answer["status"] != "success" {
-            bail!("Prometheus answered {asked:?} with {answer}");
+            bail!("Prometheus returned {answer} for {asked:?}");
         }
         Ok(answer)
     }

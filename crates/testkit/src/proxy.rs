@@ -1,24 +1,23 @@
-//! The fault proxy: stands between an agent and its API server, or its broker, and does what networks and
-//! servers do on bad days, exactly when a test wants it.
+//! The fault proxy between an agent and its API server or its broker: injects failures of networks and servers exactly
+//! when a test wants them.
 //!
-//! It terminates TLS with a certificate of the test's own authority and opens TLS to the real server, so that
-//! both sides verify whom they talk to, as they would in earnest. HTTP/1.1 on both sides: there an answer that is
-//! cut off looks like one.
+//! It terminates TLS with a certificate of the test's own authority and opens TLS to the real server, so that both sides
+//! verify each other as in production. It uses HTTP/1.1 on both sides, because there an incomplete response is recognisable.
 //!
 //! ```text
-//! proxy/asked.rs     one request: what it is about
-//! proxy/rules.rs     which requests meet which fault, from when on and how often; the test's grip on a rule
-//! proxy/canned.rs    answers that the server never gave
-//! proxy/stream.rs    watches, line by line: freeze, swallow, say something else
-//! proxy/trace.rs     what was asked, what the server answered, what the client was told
-//! proxy/serve.rs     the listener, and how one request is carried out
+//! proxy/request.rs    one request and the resource that it is about
+//! proxy/faults.rs     matchers and faults for the rule engine (`rules.rs`)
+//! proxy/response.rs   responses that the proxy makes itself
+//! proxy/stream.rs     watches, line by line: freeze, drop events, send another line
+//! proxy/trace.rs      every request, the server's status and the status that the client received
+//! proxy/serve.rs      the listener, and how one request is processed
 //! ```
 //!
-//! A *write* goes on without its client: whoever is killed while its request is held has still sent it.
+//! A *write* continues without its client: a process that is killed while its request is held has still sent it.
 
-mod asked;
-mod canned;
-mod rules;
+mod faults;
+mod request;
+mod response;
 mod serve;
 mod stream;
 #[cfg(test)]
@@ -32,15 +31,16 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::fleet::Fleet;
+pub use crate::rules::Rule;
 use crate::scratch::Scratch;
 use crate::tls::Authority;
-pub use asked::{Asked, Place};
-pub use canned::Canned;
-pub use rules::{Action, Matcher, Rule, Snapshot};
+pub use faults::{Action, ListSnapshot, Matcher};
+pub use request::{ProxiedRequest, ResourcePath};
+pub use response::CannedResponse;
 use serve::Shared;
 pub use trace::Exchange;
 
-/// Where a client finds the proxy, and whom it has to trust there.
+/// The address of the proxy and the authority that signs its certificate.
 #[derive(Clone, Debug)]
 pub struct Route {
     pub url: String,
@@ -58,7 +58,8 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// In front of a server whose certificate `trusted` (PEM) signed; the proxy's own is signed by `authority`.
+    /// Starts a proxy in front of a server that has a certificate signed by `trusted` (PEM); the proxy's own certificate is
+    /// signed by `authority`.
     pub async fn in_front_of(upstream: &str, trusted: &str, authority: &Authority) -> Result<Self> {
         let scratch = Scratch::new("proxy")?;
         let identity = authority.server(&scratch, "fault-proxy", &[])?;
@@ -68,13 +69,13 @@ impl FaultProxy {
         Ok(Self { route, shared, server, _scratch: scratch })
     }
 
-    /// In front of a cluster's API server.
+    /// Starts a proxy in front of a cluster's API server.
     pub async fn of_cluster(cluster: &Cluster) -> Result<Self> {
         let authority = Authority::new("brokkr-test-fault-proxy")?;
         Self::in_front_of(cluster.url(), &cluster.facts().authority, &authority).await
     }
 
-    /// In front of a fleet's broker; who trusts the broker trusts the proxy.
+    /// Starts a proxy in front of a fleet's broker; a client that trusts the broker trusts the proxy.
     pub async fn of_broker(fleet: &Fleet) -> Result<Self> {
         let authority = fleet.authority();
         Self::in_front_of(&fleet.broker.url(), &authority.pem(), authority)
@@ -90,22 +91,23 @@ impl FaultProxy {
         &self.route.url
     }
 
-    /// From now on, what matches meets this fault. Of several rules that match, the one installed first counts.
+    /// Installs a rule: from now on, requests that match meet this fault. If several rules match, the first one installed
+    /// applies.
     pub fn when(&self, matcher: Matcher, action: Action) -> Rule {
-        self.shared.install(matcher, action)
+        self.shared.rules.install(matcher, action)
     }
 
-    /// Ends every fault: rules go, what is held goes on, frozen watches end.
+    /// Ends every fault: removes the rules, forwards held requests and closes frozen watches.
     pub fn heal(&self) {
-        self.shared.remove_all();
+        self.shared.rules.remove_all();
     }
 
-    /// Everything that was asked so far, in order.
+    /// Returns all requests so far, in order.
     pub fn trace(&self) -> Vec<Exchange> {
         self.shared.trace.all()
     }
 
-    /// How many requests came in so far: a mark for [`FaultProxy::since`].
+    /// Returns the number of requests so far, for [`FaultProxy::since`].
     pub fn mark(&self) -> usize {
         self.shared.trace.len()
     }
@@ -114,8 +116,8 @@ impl FaultProxy {
         self.trace().into_iter().skip(mark).collect()
     }
 
-    /// The last answer of each LIST so far, to be told again later by [`Action::Older`].
-    pub fn snapshot_of_lists(&self) -> Snapshot {
+    /// Returns the last response of each LIST so far, for [`Action::StaleLists`].
+    pub fn snapshot_of_lists(&self) -> ListSnapshot {
         self.shared.lists()
     }
 }
@@ -123,6 +125,6 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.server.abort();
-        self.shared.remove_all();
+        self.shared.rules.remove_all();
     }
 }

@@ -1,7 +1,7 @@
-//! Temporary folders that are gone at the end, also when their owner was killed.
+//! Temporary folders that are removed even if their owner is killed.
 //!
-//! A folder is removed when it is dropped. A killed process drops nothing, so the owner holds a lock on a
-//! file inside, and whoever next makes a scratch folder removes the old ones whose lock nobody holds.
+//! A folder is removed when it is dropped. A killed process drops nothing, so the owner holds a lock on a file inside, and the
+//! next process that creates a scratch folder removes old ones that are not locked.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "brokkr-test-";
 const LOCK: &str = ".owner";
-/// A folder younger than this may not have got its lock yet.
+/// A folder younger than this may not be locked yet.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// A temporary folder.
@@ -31,8 +31,8 @@ impl Scratch {
         let folder = tempfile::Builder::new()
             .prefix(&format!("{PREFIX}{what}-"))
             .tempdir()
-            .context("cannot make a temporary folder")?;
-        // PostgreSQL runs as another user and has to get through to its own folder inside.
+            .context("cannot create a temporary folder")?;
+        // PostgreSQL runs as another user and needs access to its own folder inside.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let lock = File::create(folder.path().join(LOCK))?;
         lock.lock()?;
@@ -47,7 +47,7 @@ impl Scratch {
         self.folder.path().join(name)
     }
 
-    /// Writes a file into the folder and answers its path.
+    /// Writes a file into the folder and returns its path.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> Result<PathBuf> {
         let path = self.join(name);
         fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
@@ -55,7 +55,7 @@ impl Scratch {
     }
 }
 
-/// Removes what killed owners left. Nothing here may fail a test: what cannot be removed stays.
+/// Removes the folders of killed owners. Errors are ignored, because they must not fail a test.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

@@ -1,9 +1,8 @@
-//! A broker that a test can make lie.
+//! A broker that gives wrong answers when a test wants them.
 //!
-//! It speaks the agent's side of the broker's protocol, truthfully until it is told otherwise, so that a real
-//! agent joins it and works. Then a test scripts the wrong answers that stand between a cluster and its broker
-//! in earnest: proxies, portals, replicas that lag, a broker that is not ours. It counts what it said, so that
-//! a test waits for "was told so three times" instead of waiting for time to pass.
+//! It implements the broker's protocol for agents, correctly by default, so that a real agent joins and works. Then a test
+//! scripts wrong answers that happen in production: proxies, captive portals, replicas that lag, another broker. It counts its
+//! answers, so that a test can wait for "was sent three times" instead of waiting for a time.
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -13,17 +12,17 @@
 //! let broker = ScriptedBroker::start().await?;
 //! let agent = broker.launch("shop-1", &*Cluster::shared().await?).await?;
 //! let first = broker.offer("web", "apiVersion: v1\nkind: ConfigMap …")?;
-//! broker.healthy(first).await?;
+//! broker.wait_until_healthy(first).await?;
 //! broker.answer_with(Lie::EmptyEnvelope);
-//! broker.told(Lie::EmptyEnvelope, 3).await?;
+//! broker.wait_until_sent(Lie::EmptyEnvelope, 3).await?;
 //! broker.answer_truthfully();
-//! broker.in_step().await?;
+//! broker.wait_until_in_sync().await?;
 //! # Ok(()) }
 //! ```
 //!
 //! ```text
-//! scripted/truth.rs      what this broker knows, and the envelope that follows from it
-//! scripted/lie.rs        wrong answers to a poll, wrong contents of an object
+//! scripted/truth.rs      the state of this broker, and the envelope derived from it
+//! scripted/lie.rs        wrong answers to polls, wrong contents of objects
 //! scripted/routes.rs     the agent's endpoints
 //! scripted/listener.rs   TLS
 //! ```
@@ -47,28 +46,28 @@ use tokio::task::JoinHandle;
 
 use crate::agent::{Agent, AgentOptions};
 use crate::cluster::Cluster;
-use crate::process::Tell;
+use crate::process::ShowLog;
 use crate::scratch::Scratch;
 use crate::tls::Authority;
 pub use lie::{ContentLie, Lie};
 use truth::Truth;
 
-/// How long an agent may take for what a test waits for here.
+/// The longest time that a test waits for the agent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Everything that the endpoints read and write. The watch channel around it is lock and doorbell in one.
+/// The state of the endpoints. The watch channel around it is both lock and notification.
 #[derive(Debug)]
 struct Script {
     truth: Truth,
     lie: Option<Lie>,
     content_lies: HashMap<SequenceId, ContentLie>,
-    /// How often each lie was told.
-    told: HashMap<Lie, usize>,
-    /// How often each content was handed out, right or wrong.
+    /// How often each wrong answer was sent.
+    sent: HashMap<Lie, usize>,
+    /// How often each content was sent, right or wrong.
     handed_out: HashMap<SequenceId, usize>,
-    /// How many polls got a truthful answer.
+    /// How many polls got a correct answer.
     truths: usize,
-    /// What the last poll said it has, and how many truthful answers had gone out before it.
+    /// The tag in the last poll, and the number of correct answers before it.
     asked: Option<(String, usize)>,
     reports: Vec<Report>,
 }
@@ -98,7 +97,7 @@ impl ScriptedBroker {
             truth: Truth::new(),
             lie: None,
             content_lies: HashMap::new(),
-            told: HashMap::new(),
+            sent: HashMap::new(),
             handed_out: HashMap::new(),
             truths: 0,
             asked: None,
@@ -118,8 +117,8 @@ impl ScriptedBroker {
         let token = self.script.borrow().truth.join_token.clone();
         let authority = self.scratch.join("ca.crt");
         let agent =
-            Agent::start_new(name, cluster, &self.url, &authority, &token, options, Tell::Always).await?;
-        self.in_step()
+            Agent::start_new(name, cluster, &self.url, &authority, &token, options, ShowLog::Always).await?;
+        self.wait_until_in_sync()
             .await
             .with_context(|| format!("the agent did not join; its log:\n{}", agent.process().log_tail(40)))?;
         Ok(agent)
@@ -129,19 +128,19 @@ impl ScriptedBroker {
         self.script.borrow().truth.agent
     }
 
-    // ── the truth ──
+    // ── correct state ──
 
-    /// Publishes the next object of a stack, which is made if there is none of that name.
+    /// Publishes the next object of a stack, which is created if necessary.
     pub fn offer(&self, stack: &str, yaml: &str) -> Result<SequenceId> {
         self.change(|script| script.truth.publish(stack, yaml))
     }
 
-    /// Deletes a stack, as the real broker does: the answer says so for as long as the agent holds it.
+    /// Deletes a stack as the real broker does: the envelope has a removal for as long as the agent holds it.
     pub fn delete(&self, stack: &str) -> Result<SequenceId> {
         self.change(|script| script.truth.delete(stack))
     }
 
-    /// Changes what goes with the newest version of a stack: a grant, an approval, the kind of its removal.
+    /// Changes the newest version of a stack: a grant, an approval, the kind of its removal.
     pub fn amend(&self, stack: &str, change: impl FnOnce(&mut TargetStack)) -> Result<()> {
         self.change(|script| script.truth.amend(stack, change))
     }
@@ -150,14 +149,14 @@ impl ScriptedBroker {
         self.change(|script| script.truth.set_status(status));
     }
 
-    /// The stacks that the agent said it holds.
+    /// Returns the stacks that the agent has reported to hold.
     pub fn holds(&self) -> Vec<StackId> {
         self.script.borrow().truth.holds.iter().flatten().copied().collect()
     }
 
-    // ── lies ──
+    // ── wrong answers ──
 
-    /// Answers every poll with this lie, a waiting one at once.
+    /// Answers every poll wrongly from now on, and the waiting one at once.
     pub fn answer_with(&self, lie: Lie) {
         self.change(|script| script.lie = Some(lie));
     }
@@ -166,7 +165,7 @@ impl ScriptedBroker {
         self.change(|script| script.lie = None);
     }
 
-    /// Hands out the content of an object wrongly, until told otherwise. The announcement stays true.
+    /// Sends wrong contents of an object. The envelope stays correct.
     pub fn hand_out(&self, sequence: SequenceId, lie: ContentLie) {
         self.change(|script| script.content_lies.insert(sequence, lie));
     }
@@ -175,37 +174,37 @@ impl ScriptedBroker {
         self.change(|script| script.content_lies.clear());
     }
 
-    // ── what happened ──
+    // ── observation ──
 
-    /// How often a lie was told.
+    /// Returns how often a wrong answer was sent.
     pub fn count(&self, lie: Lie) -> usize {
-        self.script.borrow().told.get(&lie).copied().unwrap_or_default()
+        self.script.borrow().sent.get(&lie).copied().unwrap_or_default()
     }
 
-    /// How many polls got a truthful answer, 304 included.
+    /// Returns how many polls got a correct answer, including 304.
     pub fn truths(&self) -> usize {
         self.script.borrow().truths
     }
 
-    /// Waits until a lie was told so often, from the start of the test.
-    pub async fn told(&self, lie: Lie, times: usize) -> Result<()> {
-        let what = format!("{lie:?} to be told {times} times");
-        self.wait(&what, |script| script.told.get(&lie).is_some_and(|&told| told >= times)).await
+    /// Waits until a wrong answer was sent this often since the start of the test.
+    pub async fn wait_until_sent(&self, lie: Lie, times: usize) -> Result<()> {
+        let what = format!("{lie:?} to be sent {times} times");
+        self.wait(&what, |script| script.sent.get(&lie).is_some_and(|&sent| sent >= times)).await
     }
 
-    /// Waits until the content of an object was handed out so often.
+    /// Waits until the content of an object was sent this often.
     pub async fn handed_out(&self, sequence: SequenceId, times: usize) -> Result<()> {
         let what = format!("the content of {sequence} to be handed out {times} times");
         self.wait(&what, |script| script.handed_out.get(&sequence).is_some_and(|&count| count >= times)).await
     }
 
-    /// Waits until the agent has got a truthful answer from now on and come back with it: whatever it was told
-    /// before, it has dealt with.
-    pub async fn in_step(&self) -> Result<()> {
+    /// Waits until the agent has received a correct answer and polled again with its tag: it has processed everything
+    /// before.
+    pub async fn wait_until_in_sync(&self) -> Result<()> {
         self.polls(1).await
     }
 
-    /// Waits for so many truthful answers from now on, and until the agent came back with the last one.
+    /// Waits for this many correct answers, and until the agent has polled again with the tag of the last one.
     pub async fn polls(&self, times: usize) -> Result<()> {
         let enough = self.truths() + times;
         self.wait("the agent to ask again after a truthful answer", |script| {
@@ -215,7 +214,7 @@ impl ScriptedBroker {
         .await
     }
 
-    /// Everything that the agent has reported, each once, in the order of arrival.
+    /// Returns everything that the agent has reported, without duplicates, in the order of arrival.
     pub fn reports(&self) -> Vec<Report> {
         self.script.borrow().reports.clone()
     }
@@ -225,15 +224,15 @@ impl ScriptedBroker {
         let fits = |report: &&Report| report.sequence_id == sequence && report.transition == transition;
         let what = format!("{sequence} to be reported as {transition}");
         self.wait(&what, |script| script.reports.iter().any(|report| fits(&report))).await?;
-        self.reports().iter().find(fits).cloned().context("a report that was there is gone")
+        self.reports().iter().find(fits).cloned().context("the report is missing")
     }
 
     /// Waits until the agent has reported an object as healthy.
-    pub async fn healthy(&self, sequence: SequenceId) -> Result<Report> {
+    pub async fn wait_until_healthy(&self, sequence: SequenceId) -> Result<Report> {
         self.reported(sequence, Transition::Healthy).await
     }
 
-    // ── inside ──
+    // ── internals ──
 
     fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
         let mut result = None;
@@ -247,9 +246,9 @@ impl ScriptedBroker {
         if found.is_err() {
             let script = self.script.borrow();
             anyhow::bail!(
-                "waited {PATIENCE:?} in vain for: {what}\ntold: {:?}, truths: {}, asked: {:?}, handed out: {:?}, \
+                "timed out after {PATIENCE:?} waiting for: {what}\nsent: {:?}, correct: {}, last tag: {:?}, handed out: {:?}, \
                  reports: {:#?}",
-                script.told,
+                script.sent,
                 script.truths,
                 script.asked,
                 script.handed_out,

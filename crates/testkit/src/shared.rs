@@ -1,9 +1,8 @@
-//! Engines that are shared within a run.
+//! Engines that all tests of a run share.
 //!
-//! A run is many processes (cargo-nextest starts one per test), so its engines have an owner outside of
-//! them: `cargo xtask test` and `cargo xtask e2e` start them once, write where they are to a file, and pass
-//! its path in [`VARIABLE`]. A test process that finds no such file starts engines of its own, shares them
-//! among its own tests, and ends them with the last test that uses them.
+//! A run has many processes (cargo-nextest starts one per test), so another process owns its engines: `cargo xtask test` and
+//! `cargo xtask e2e` start them once, write their addresses to a file, and pass its path in [`VARIABLE`]. A test process
+//! without such a file starts engines of its own, shares them among its tests, and stops them after the last one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::postgres::{self, Postgres};
 /// The environment variable with the path of the file.
 pub const VARIABLE: &str = "BROKKR_TEST_ENGINES";
 
-/// Where the engines of this run are.
+/// The addresses of the engines of this run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Directory {
     pub postgres: postgres::Facts,

@@ -1,5 +1,4 @@
-//! A certificate authority for tests, and the certificates it signs, so that every client in a test
-//! verifies whom it talks to, as it would in earnest.
+//! A certificate authority for tests, and the certificates it signs, so that clients verify their servers as in production.
 
 use std::path::PathBuf;
 
@@ -18,7 +17,7 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// The first and the last day of what it signs; none for as long as anybody asks.
+    /// The first and the last day of its certificates; none for certificates that do not expire.
     term: Option<(Date, Date)>,
 }
 
@@ -40,13 +39,13 @@ impl Authority {
         Ok(Self { issuer, term: None })
     }
 
-    /// What it signs is valid from today on, for a month.
+    /// Returns an authority with certificates that are valid for a month from today.
     pub fn for_a_month(name: &str) -> Result<Self> {
         let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
         Ok(Self { term: Some((today, today.checked_add(1.month())?)), ..Self::new(name)? })
     }
 
-    /// The certificate of the authority itself: what clients trust.
+    /// Returns the certificate of the authority itself.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }

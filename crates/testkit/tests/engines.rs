@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_testkit::postgres::Durability;
-use brokkr_testkit::{Cluster, Look, Postgres, eventually, unique};
+use brokkr_testkit::{Attempt, Cluster, Postgres, eventually, unique};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
@@ -107,8 +107,8 @@ async fn a_deployment_of_three_becomes_available() -> Result<()> {
     eventually(Duration::from_secs(30), "3 available replicas", async || {
         let status = deployments.get("web").await.ok().and_then(|deployment| deployment.status);
         match status.as_ref().and_then(|status| status.available_replicas) {
-            Some(3) => Look::Yes(()),
-            _ => Look::NotYet(format!("{status:?}")),
+            Some(3) => Attempt::Done(()),
+            _ => Attempt::NotYet(format!("{status:?}")),
         }
     })
     .await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use brokkr_testkit::process::{is_alive, run};
-use brokkr_testkit::{Launch, Look, Postgres, Process, Scratch, eventually};
+use brokkr_testkit::{Attempt, Launch, Postgres, Process, Scratch, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 /// Makes [`be_the_owner`] do its part; see there.
@@ -36,7 +36,7 @@ async fn a_process_can_be_killed_paused_and_started_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_takes_the_process_and_its_children_along() -> Result<()> {
+async fn a_panic_ends_the_process_and_its_children() -> Result<()> {
     let scratch = Scratch::new("process")?;
     let launch = Launch::new("parent", "bash").args(["-c", "sleep 1000 & echo child $!; wait"]);
     let process = Process::start(launch, scratch.path())?;
@@ -53,16 +53,16 @@ async fn a_panic_takes_the_process_and_its_children_along() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_end_is_ended() -> Result<()> {
+async fn a_program_that_does_not_end_is_killed() -> Result<()> {
     let refused = run(sleeper(), Duration::from_millis(100)).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("did not end")));
     Ok(())
 }
 
 #[tokio::test]
-async fn waiting_in_vain_tells_what_was_seen_last() {
+async fn a_timeout_shows_what_was_seen_last() {
     let waited = eventually::<(), _>(Duration::from_millis(60), "the moon", async || {
-        Look::NotYet("only clouds".to_owned())
+        Attempt::NotYet("only clouds".to_owned())
     });
     let message = waited.await.unwrap_err().to_string();
     assert!(message.contains("the moon") && message.contains("only clouds"), "{message}");

@@ -1,5 +1,5 @@
-//! `cargo xtask api`: calls every route of the OpenAPI document with made-up requests, on a real broker with TLS. Nothing
-//! may fail inside, and nothing may be answered that the document does not tell.
+//! `cargo xtask api`: calls every route of the OpenAPI document with generated requests, on a real broker with TLS. No
+//! request may cause an internal error, and every response must match the document.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,13 @@ use crate::runner::{become_built, build};
 
 const SCHEMATHESIS: &str = "4.32.5";
 
-/// Call every route of the OpenAPI document with made-up requests.
+/// Call every route of the OpenAPI document with generated requests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Requests made up for each route, at most.
+    /// Generate at most this many requests for each route.
     #[arg(long, default_value_t = 30, value_name = "COUNT")]
     examples: u32,
-    /// Replay the random choices of an earlier run, which printed this number.
+    /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
     seed: Option<String>,
 }
@@ -25,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let program = schemathesis()?;
     build(&["--workspace", "--bins"])?;
-    // Streams do not end by themselves; everything else is called.
+    // Streams do not end, so they are left out.
     let script = "exec \"$0\" run \"$BROKKR_URL/api/v1/openapi.json\" --url \"$BROKKR_URL\" --tls-verify \"$BROKKR_CA\" \
          -H \"Authorization: Bearer $BROKKR_TOKEN\" --exclude-path-regex stream \
          --phases examples,coverage,fuzzing --request-timeout 30 --continue-on-failure \
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// The program, installed beside the engines if it is not there.
+/// Returns the path of the program, and installs it beside the engines if it is missing.
 fn schemathesis() -> Result<PathBuf> {
     let home = cache()?.join(format!("tools/schemathesis-{SCHEMATHESIS}"));
     let program = home.join("bin/schemathesis");
@@ -57,7 +57,7 @@ fn schemathesis() -> Result<PathBuf> {
 fn finish(command: &mut Command, home: &Path) -> Result<()> {
     let status = command.status().context("Python with venv is needed")?;
     if !status.success() {
-        bail!("schemathesis could not be installed; remove {} and try again", home.display());
+        bail!("cannot install schemathesis; remove {} and try again", home.display());
     }
     Ok(())
 }

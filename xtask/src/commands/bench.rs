@@ -1,5 +1,5 @@
-//! `cargo xtask bench agent|broker`: an optimised build of everything, on engines of their own. The agent has Flux's engine as
-//! its peer, the broker bare counterparts.
+//! `cargo xtask bench agent|broker`: measures an optimised build on its own engines. The agent is compared with Flux's
+//! engine, the broker with minimal servers that do the same work.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use brokkr_engines::{FLUX, build_module};
 use super::engines;
 use crate::runner::{become_at, build_into};
 
-/// Measure Brokkr beside its peers, in an optimised build; `agent --help` and `broker --help` tell what can be chosen.
+/// Measure Brokkr beside its peers, in an optimised build; `agent --help` and `broker --help` list the options.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to measure, and how.
+    /// Measure `agent` or `broker`, with its options.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, default_value = "--help")]
     arguments: Vec<String>,
 }
@@ -20,7 +20,7 @@ pub struct Args {
 const PACKAGES: [&str; 4] = ["brokkr-agent", "brokkr-broker", "brokkr", "brokkr-bench"];
 
 pub fn run(args: &Args) -> Result<()> {
-    // The broker is measured on PostgreSQL alone, which is not ours to build.
+    // The broker needs only PostgreSQL, which is not built here.
     if args.arguments.first().is_none_or(|first| first != "broker") {
         engines::ensure()?;
         if !args.arguments.iter().any(|argument| argument == "--no-flux") {
@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<()> {
                 .context("cannot build Flux's engine")?;
         }
     }
-    // A folder of its own: an optimised build beside the debug build of the clone would double its size.
+    // Built outside the clone, where an optimised build would double the size of the target folder.
     let target = cache()?.join("release");
     let mut selection = vec!["--profile", "measure", "--locked", "--bins"];
     for package in PACKAGES {
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
     become_at(&target.join("measure/brokkr-bench"), &args.arguments)
 }
 
-/// The project's cache, outside the clone, where CI keeps its builds, too.
+/// Returns the project's cache, outside the clone, which CI uses as well.
 pub fn cache() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")

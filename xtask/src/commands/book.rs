@@ -1,16 +1,16 @@
 //! `cargo xtask book`: builds the documentation as a book of web pages, with mdbook.
 //!
-//! Pages link to each other as they lie in the repository, also to those outside `docs/`. mdbook wants all of them in one
-//! folder. So the book is built from a copy: every page that `docs/SUMMARY.md` names, and every file that one of them links to,
-//! in their places of the book, and with links that lead there.
+//! Pages link to each other by their paths in the repository, also to pages outside `docs/`, but mdbook requires all of them in
+//! one folder. So the book is built from a copy of every page that `docs/SUMMARY.md` names and every file that they link to, with
+//! adapted links.
 //!
 //! ```text
 //! book/links.rs    links and headings of a page
-//! book/places.rs   where a file lies in the book, and links that lead there
+//! book/paths.rs    paths of files in the book, and links between them
 //! ```
 
 mod links;
-mod places;
+mod paths;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,10 +21,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::runner::root;
 
-/// Build the documentation as a book of web pages.
+/// Build the documentation as web pages.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where it goes.
+    /// Write the pages to this folder.
     #[arg(long, default_value = "target/book", value_name = "DIR")]
     out: PathBuf,
 }
@@ -36,12 +36,12 @@ pub fn run(args: &Args) -> Result<()> {
     let out = std::path::absolute(&args.out)?;
     let stage = root().join("target/book-pages");
     if stage.exists() {
-        fs::remove_dir_all(&stage).context("cannot remove the pages of the last time")?;
+        fs::remove_dir_all(&stage).context("cannot remove the pages of the previous build")?;
     }
     let pages = chapters(&root())?;
     let broken = broken_links(&root(), &pages)?;
     if !broken.is_empty() {
-        bail!("links that lead nowhere:\n{}", broken.join("\n"));
+        bail!("broken links:\n{}", broken.join("\n"));
     }
     let copied = copy_pages(&root(), &stage, &pages)?;
     let status = Command::new("mdbook").arg("build").arg(&stage).arg("--dest-dir").arg(&out).status();
@@ -54,13 +54,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The pages that the summary names, in their order.
+/// Returns the pages that the summary names, in order.
 fn chapters(root: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read_to_string(root.join(SUMMARY)).with_context(|| format!("cannot read {SUMMARY}"))?;
     Ok(links::in_lists(&text).iter().filter_map(|link| link.file(Path::new(SUMMARY))).collect())
 }
 
-/// Copies the pages and what they link to; answers how many files these are.
+/// Copies the pages and the files that they link to; returns the number of files.
 fn copy_pages(root: &Path, stage: &Path, pages: &[PathBuf]) -> Result<usize> {
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
     for page in pages.iter().map(PathBuf::as_path).chain([Path::new(SUMMARY)]) {
@@ -68,16 +68,16 @@ fn copy_pages(root: &Path, stage: &Path, pages: &[PathBuf]) -> Result<usize> {
             fs::read_to_string(root.join(page)).with_context(|| format!("cannot read {}", page.display()))?;
         let found = links::in_lists(&text);
         files.extend(found.iter().filter_map(|link| link.file(page)));
-        let to = stage.join(places::place(page));
+        let to = stage.join(paths::path_in_book(page));
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        fs::write(&to, places::moved(&text, page, &found))
+        fs::write(&to, paths::with_links_of_book(&text, page, &found))
             .with_context(|| format!("cannot write {}", to.display()))?;
     }
     let is_page = |file: &PathBuf| pages.contains(file);
     for file in files.iter().filter(|file| !is_page(file) && root.join(file).is_file()) {
-        copy(&root.join(file), &stage.join(places::place(file)))?;
+        copy(&root.join(file), &stage.join(paths::path_in_book(file)))?;
     }
     copy(&root.join("docs/book.toml"), &stage.join("book.toml"))?;
     Ok(files.len())
@@ -91,7 +91,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Links of the pages that lead nowhere: to no file, or to no heading of it.
+/// Returns links to files or headings that do not exist.
 fn broken_links(root: &Path, pages: &[PathBuf]) -> Result<Vec<String>> {
     let read = |page: &Path| {
         fs::read_to_string(root.join(page)).with_context(|| format!("cannot read {}", page.display()))
@@ -101,7 +101,7 @@ fn broken_links(root: &Path, pages: &[PathBuf]) -> Result<Vec<String>> {
         for link in links::links(&read(page)?) {
             let Some(target) = link.file(page) else { continue };
             if !root.join(&target).is_file() {
-                broken.push(format!("{}: {} is no file", page.display(), link.target));
+                broken.push(format!("{}: {} does not exist", page.display(), link.target));
             } else if let Some(heading) = link.heading()
                 && !links::headings(&read(&target)?).iter().any(|known| known == heading)
             {
@@ -116,7 +116,7 @@ fn broken_links(root: &Path, pages: &[PathBuf]) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Every Markdown file below a folder, from the root of the repository.
+    /// Returns every Markdown file below a folder, relative to the root of the repository.
     fn below(folder: &str) -> Vec<PathBuf> {
         let (mut found, mut folders) = (Vec::new(), vec![PathBuf::from(folder)]);
         while let Some(folder) = folders.pop() {
@@ -144,7 +144,7 @@ mod tests {
             below("docs").into_iter().filter(is_page).filter(|page| !named.contains(page)).collect();
         assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
         let gone: Vec<_> = named.iter().filter(|page| !root().join(page).is_file()).collect();
-        assert!(gone.is_empty(), "docs/SUMMARY.md names what is not there: {gone:?}");
+        assert!(gone.is_empty(), "docs/SUMMARY.md names missing files: {gone:?}");
     }
 
     #[test]

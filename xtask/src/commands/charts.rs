@@ -1,8 +1,8 @@
-//! `cargo xtask charts`: what the charts have from elsewhere, so that nobody keeps it twice.
+//! `cargo xtask charts`: generates the files of the charts that are copies, so that they are maintained once.
 //!
-//! The agent's chart carries the files of `deploy/`, the broker's the alerts and dashboards of `deploy/monitoring/`: Helm
-//! can only read what is inside the chart. The charts have the version of the workspace. The table of values in each README is made from the comments in `values.yaml`
-//! (`charts/values.rs`). A test compares all of it with what is in the repository.
+//! The agent's chart contains the files of `deploy/`, the broker's chart the alerts and dashboards of `deploy/monitoring/`,
+//! because Helm can only read files inside the chart. The charts have the version of the workspace. The table of values in each
+//! README is generated from the comments in `values.yaml` (`charts/values.rs`). A test compares the result with the repository.
 
 mod values;
 
@@ -14,21 +14,21 @@ use anyhow::{Context, Result, bail};
 use crate::runner::root;
 
 const CHARTS: [&str; 2] = ["charts/brokkr", "charts/brokkr-agent"];
-/// Files of one kind: where they are kept, and where a chart carries them.
+/// A set of files: their source folder, and the folder of the chart with the copies.
 const CARRIED: [(&str, &str, &str); 3] = [
     ("deploy", "charts/brokkr-agent/files", ".yaml"),
     ("deploy/monitoring", "charts/brokkr/files", ".yaml"),
     ("deploy/monitoring/dashboards", "charts/brokkr/files/dashboards", ".json"),
 ];
-/// Helm makes the namespace, or finds it; tests are for those who change the rules.
+/// Helm creates the namespace; tests of alert rules are not part of the chart.
 const IN_NO_CHART: [&str; 2] = ["namespace.yaml", "rules.test.yaml"];
 const TABLE_BEGINS: &str = "<!-- values, made by `cargo xtask charts` -->\n";
 const TABLE_ENDS: &str = "<!-- end of values -->";
 
-/// Bring the charts up to date: files of `deploy/`, versions, and the tables of values in their READMEs.
+/// Update the charts: files of `deploy/`, versions, and the tables of values in their READMEs.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Change nothing; fail if something is not up to date.
+    /// Change nothing, and fail if something is not up to date.
     #[arg(long)]
     check: bool,
 }
@@ -46,12 +46,12 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if args.check {
-        bail!("not up to date; `cargo xtask charts` writes them");
+        bail!("not up to date; run `cargo xtask charts`");
     }
     Ok(())
 }
 
-/// Files, from the root of the clone, that should have other contents, or should not be there.
+/// Returns the files, relative to the root, that are missing, outdated or superfluous.
 fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
     let mut wanted = Vec::new();
     for (kept, carried, ending) in CARRIED {
@@ -78,7 +78,7 @@ fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
     Ok(wanted)
 }
 
-/// The files of a folder whose names end so.
+/// Returns the files of a folder with this suffix.
 fn names(folder: &str, ending: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root().join(folder)).with_context(|| format!("cannot read {folder}"))? {
@@ -112,7 +112,7 @@ fn with_version(text: &str) -> String {
 }
 
 fn with_table(readme: &str, table: &str) -> Result<String> {
-    let (before, rest) = readme.split_once(TABLE_BEGINS).context("no place for the table of values")?;
+    let (before, rest) = readme.split_once(TABLE_BEGINS).context("no marker for the table of values")?;
     let (_, after) = rest.split_once(TABLE_ENDS).context("the table of values has no end")?;
     Ok(format!("{before}{TABLE_BEGINS}\n{table}\n{TABLE_ENDS}{after}"))
 }
@@ -124,6 +124,6 @@ mod tests {
     #[test]
     fn the_charts_are_up_to_date() {
         let stale: Vec<PathBuf> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
-        assert!(stale.is_empty(), "`cargo xtask charts` writes {stale:?}");
+        assert!(stale.is_empty(), "run `cargo xtask charts` to update {stale:?}");
     }
 }

@@ -1,20 +1,20 @@
-//! `cargo xtask contract`: which promise is proven by which tests, and which are still open.
+//! `cargo xtask contract`: lists which tests prove which promise, and fails if a promise is open.
 //!
-//! The promises are the rows of `docs/promises.md`; a test names those that it proves in its own name:
+//! The promises are the rows of `docs/promises.md`; a test has the ids of the promises it proves in its name:
 //! `b5_prune_removes_what_…`, `e1_e2_a_deleted_stack_…`.
 
 mod promises;
-mod tests;
+pub mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::runner::root;
 use promises::Promise;
 
-/// Show which promises are proven by which tests.
+/// List which tests prove which promise; fail if a promise is open.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of a table.
@@ -35,26 +35,32 @@ pub fn run(args: &Args) -> Result<()> {
             if known.contains(id.as_str()) {
                 proofs.entry(id).or_default().push(test.to_string());
             } else if known.iter().any(|promise| promise[..1] == id[..1]) {
-                // Words such as `v1` are ids of nothing; a letter that promises use is a typing error.
-                eprintln!("{test} names {id}, which is no promise");
+                // Words such as `v1` are no ids; with a letter that promises use it is a typing error.
+                eprintln!("{test} names {id}, which is not a promise");
             }
         }
     }
-    if args.json { print_json(&promises, &proofs) } else { print_table(&promises, &proofs) }
+    let open = open(&promises, &proofs);
+    if args.json {
+        print_json(&promises, &open)?;
+    } else {
+        print_table(&promises, &proofs, &open);
+    }
+    ensure!(open.is_empty(), "no test proves: {}", open.join(" "));
+    Ok(())
 }
 
 fn open<'a>(promises: &'a [Promise], proofs: &BTreeMap<String, Vec<String>>) -> Vec<&'a str> {
     promises.iter().map(|promise| promise.id.as_str()).filter(|&id| !proofs.contains_key(id)).collect()
 }
 
-fn print_json(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>) -> Result<()> {
-    let open = open(promises, proofs);
+fn print_json(promises: &[Promise], open: &[&str]) -> Result<()> {
     let (all, proven) = (promises.len(), promises.len() - open.len());
-    println!(r#"{{"promises":{all},"proven":{proven},"open":{}}}"#, serde_json::to_string(&open)?);
+    println!(r#"{{"promises":{all},"proven":{proven},"open":{}}}"#, serde_json::to_string(open)?);
     Ok(())
 }
 
-fn print_table(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>) -> Result<()> {
+fn print_table(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>, open: &[&str]) {
     for promise in promises {
         println!("{:<4} {}", promise.id, promise.summary());
         match proofs.get(&promise.id) {
@@ -62,10 +68,5 @@ fn print_table(promises: &[Promise], proofs: &BTreeMap<String, Vec<String>>) -> 
             None => println!("       OPEN"),
         }
     }
-    let open = open(promises, proofs);
     println!("\n{} of {} promises are proven", promises.len() - open.len(), promises.len());
-    if !open.is_empty() {
-        println!("open: {}", open.join(" "));
-    }
-    Ok(())
 }

@@ -1,14 +1,14 @@
-//! `cargo xtask dev`: a whole Brokkr on this machine, until Ctrl-C.
+//! `cargo xtask dev`: runs a complete Brokkr on this machine, until Ctrl-C.
 
 use anyhow::Result;
 
 use super::engines;
 use crate::runner::{become_built, build};
 
-/// Start PostgreSQL, a broker and clusters with agents, and stay until Ctrl-C.
+/// Run PostgreSQL, a broker and clusters with agents until Ctrl-C.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many clusters to start, each with an agent.
+    /// Start this many clusters, each with an agent.
     #[arg(long, default_value_t = 2)]
     clusters: u32,
 }

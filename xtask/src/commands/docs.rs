@@ -1,6 +1,6 @@
-//! `cargo xtask docs`: writes what is made from the code: the OpenAPI document and the pages of `docs/reference`.
+//! `cargo xtask docs`: generates the OpenAPI document and the pages of `docs/reference`.
 //!
-//! The pages are made by tests, which otherwise compare them with what is committed; here they are let to write.
+//! The pages are made by tests, which normally compare them with the committed ones; here the tests write them.
 
 use std::fs;
 
@@ -8,18 +8,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::runner::{cargo, root};
 
-/// Write the OpenAPI document and the pages of docs/reference anew, from the code.
+/// Generate the OpenAPI document and the pages of docs/reference from the code.
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// What the tests that make a page have in their names.
+/// A part of the names of the tests that make a page.
 const MAKERS: &str = "the_reference_page";
 
 pub fn run(_: &Args) -> Result<()> {
     let openapi = cargo().args(["run", "--quiet", "-p", "brokkr-broker", "--", "openapi"]).output();
     let openapi = openapi.context("cannot run cargo")?;
     if !openapi.status.success() {
-        bail!("the broker does not tell its OpenAPI document:\n{}", String::from_utf8_lossy(&openapi.stderr));
+        bail!(
+            "the broker does not print its OpenAPI document:\n{}",
+            String::from_utf8_lossy(&openapi.stderr)
+        );
     }
     fs::write(root().join("docs/openapi.json"), openapi.stdout).context("cannot write docs/openapi.json")?;
     let made = cargo()
@@ -27,7 +30,7 @@ pub fn run(_: &Args) -> Result<()> {
         .env("INSTA_UPDATE", "always")
         .status();
     if !made.context("cannot run cargo")?.success() {
-        bail!("a page could not be made");
+        bail!("cannot generate a page");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask engines`: builds the engines that are missing, and says where they are.
+//! `cargo xtask engines`: builds missing engines, and lists their paths.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use brokkr_engines::{Built, build_all};
 use serde_json::json;
 
-/// Build etcd, Kubernetes, kwok and Helm into a cache outside the clone (minutes once, then at once).
+/// Build etcd, Kubernetes, kwok and Helm into a cache outside the clone (takes minutes the first time).
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of text.
@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Builds what is missing; commands that start engines call it first.
+/// Builds missing engines; commands that start engines call it first.
 pub fn ensure() -> Result<Vec<Built>> {
     build_all(|name| eprintln!("building {name} …")).context("cannot build the engines")
 }

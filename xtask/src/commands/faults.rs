@@ -1,31 +1,28 @@
-//! `cargo xtask faults`: the fault matrix in full, of the agent and of the broker, and the proof that its rows find what
-//! is wrong.
+//! `cargo xtask faults`: runs the full fault matrix of the agent or the broker, and checks that the tests find deliberate
+//! bugs.
 //!
 //! ```text
-//! faults/tally.rs     what the test runner said: which rows ran, which held
-//! faults/seeded.rs    bugs on purpose, and the tests that have to find them
+//! faults/tally.rs   counts tests, rows and pairs from the output of the test runner
+//! faults/bugs.rs    deliberate bugs as patch files, and the tests that have to find them
 //! ```
 
-mod seeded;
+mod bugs;
 mod tally;
 
 use anyhow::{Result, bail};
 
 use super::engines;
-use crate::runner::{Tests, build, engines_then};
+use crate::runner::{Tests, Workspace, build};
 use tally::Tally;
 
 /// Run the fault matrix.
 #[derive(clap::Subcommand)]
 pub enum Args {
-    /// Every row about the agent, in full, and pairs of faults by seed.
+    /// Run every row of the agent in full, and random pairs of faults.
     Agent(MatrixArgs),
-    /// Every row about the broker, in full, on two replicas, and pairs of faults by seed.
+    /// Run every row of the broker in full, on two replicas, and random pairs of faults.
     Broker(MatrixArgs),
-    /// Require that bugs put into the agent on purpose are found.
-    Seeded(seeded::Args),
-    /// Require that bugs put into the broker on purpose are found.
-    BrokerSeeded(seeded::Args),
+    Bugs(bugs::Args),
 }
 
 #[derive(clap::Args)]
@@ -33,18 +30,18 @@ pub struct MatrixArgs {
     /// Print the result as JSON, and nothing else to stdout.
     #[arg(long)]
     json: bool,
-    /// Replay the random choices of an earlier run, which printed this number.
+    /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these rows, for instance 20,26.
+    /// Run only these rows, for instance 20,26, and no pairs.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<u32>,
-    /// So many pairs of faults; 200 for the agent, 30 for the broker if not given.
+    /// Run this many pairs of faults; default 200 for the agent, 30 for the broker.
     #[arg(long)]
     pairs: Option<u32>,
 }
 
-/// Where the rows of a part are, and how many pairs it takes.
+/// The test targets with the rows of a component, and the default number of pairs.
 struct Matrix {
     selection: &'static [&'static str],
     pairs: u32,
@@ -59,40 +56,31 @@ pub fn run(args: &Args) -> Result<()> {
     match args {
         Args::Agent(args) => matrix(&AGENT, args),
         Args::Broker(args) => matrix(&BROKER, args),
-        Args::Seeded(args) => seeded::run(&seeded::AGENT, args),
-        Args::BrokerSeeded(args) => seeded::run(&seeded::BROKER, args),
+        Args::Bugs(args) => bugs::run(args),
     }
 }
 
 fn matrix(matrix: &Matrix, args: &MatrixArgs) -> Result<()> {
     engines::ensure()?;
     build(&[&["--bins"], matrix.selection].concat())?;
-    let wanted = args.pairs.unwrap_or(matrix.pairs);
-    // Rows that are asked for by number come without pairs.
-    let with_pairs = args.rows.is_empty() && wanted > 0;
+    let pairs = args.pairs.unwrap_or(matrix.pairs);
     let mut filters: Vec<String> = args.rows.iter().map(|row| format!("row_{row:02}_")).collect();
     if filters.is_empty() {
         filters.push("row_".into());
     }
     let mut environment =
-        vec![("BROKKR_FAULTS", "all".to_owned()), ("BROKKR_FAULT_PAIRS", wanted.to_string())];
+        vec![("BROKKR_FAULTS", "all".to_owned()), ("BROKKR_FAULT_PAIRS", pairs.to_string())];
     environment.extend(args.seed.map(|seed| ("BROKKR_SEED", seed.to_string())));
     let mut tally = Tally::default();
     let tests = Tests {
         selection: matrix.selection,
         filters: &filters.iter().map(String::as_str).collect::<Vec<_>>(),
     };
-    let passed = engines_then(&tests, &environment, |line| {
+    let passed = Workspace::own()?.run_tests(&tests, &environment, |line| {
         eprintln!("{line}");
-        tally.hear(line);
+        tally.add_line(line);
     })?;
-    let pairs = if with_pairs { wanted } else { 0 };
-    println!(
-        r#"{{"rows":{},"passed":{},"pairs":{pairs},"violations":{}}}"#,
-        tally.rows(),
-        tally.passed(),
-        tally.violations()
-    );
+    println!("{}", tally.json());
     if !args.json {
         println!("{}", tally.table());
     }

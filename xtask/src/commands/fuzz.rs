@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: feeds made-up input to everything that reads what strangers send.
+//! `cargo xtask fuzz`: fuzzes everything that parses untrusted input.
 //!
-//! The targets are in `fuzz/`, a workspace of its own; libFuzzer drives them, with the compiler's coverage, which the
-//! ordinary toolchain can do. What it found interesting stays in `fuzz/corpus` only if it is kept on purpose
-//! (`--keep`): corpora in the repository are small.
+//! The targets are in `fuzz/`, a separate workspace. libFuzzer drives them with the compiler's coverage, which the stable
+//! toolchain supports. New inputs are added to `fuzz/corpus` only with `--keep`, so that the corpora in the repository stay
+//! small.
 
 use std::fs;
 use std::path::Path;
@@ -15,21 +15,21 @@ use crate::runner::root;
 const TARGETS: [&str; 7] =
     ["yaml", "selectors", "credentials", "cursors", "event_batches", "webhook_urls", "http_heads"];
 
-/// What libFuzzer needs to see where the input led.
+/// The compiler flags for libFuzzer's coverage.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
-/// Feed made-up input to everything that reads what strangers send.
+/// Fuzz everything that parses untrusted input.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these.
+    /// Fuzz only these targets.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
     targets: Vec<String>,
-    /// How long each.
+    /// Fuzz each target for this many seconds.
     #[arg(long, default_value_t = 60, value_name = "COUNT")]
     seconds: u64,
-    /// Keep what led somewhere new, reduced to the smallest set.
+    /// Add inputs with new coverage to the corpus, reduced to the smallest set.
     #[arg(long)]
     keep: bool,
 }
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<()> {
     let built =
         cargo(&fuzz).args(["build", "--release", "--target", &target]).env("RUSTFLAGS", COVERAGE).status();
     if !built.context("cannot run cargo")?.success() {
-        bail!("the fuzz targets do not build");
+        bail!("cannot build the fuzz targets");
     }
     let programs = fuzz.join("target").join(&target).join("release");
     let chosen = |name: &&str| args.targets.is_empty() || args.targets.iter().any(|target| target == name);
@@ -52,15 +52,15 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if !found.is_empty() {
-        bail!("findings in: {}; the input is in fuzz/artifacts", found.join(", "));
+        bail!("found failures in: {}; the inputs are in fuzz/artifacts", found.join(", "));
     }
     Ok(())
 }
 
-/// Runs one; false if it found something.
+/// Fuzzes one target; returns false if it found a failure.
 fn one(fuzz: &Path, program: &Path, name: &str, args: &Args) -> Result<bool> {
     let (corpus, artifacts) = (fuzz.join("corpus").join(name), fuzz.join("artifacts").join(name));
-    // New input goes into the first folder, the others are only read.
+    // libFuzzer adds new inputs to the first folder and only reads the others.
     let fresh = fuzz.join("target").join("fresh").join(name);
     for folder in [&artifacts, &fresh] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -77,7 +77,7 @@ fn one(fuzz: &Path, program: &Path, name: &str, args: &Args) -> Result<bool> {
         let mut merge = Command::new(program);
         merge.args(["-merge=1", "-max_len=512", "-verbosity=0"]).arg(&corpus).arg(&fresh);
         if !merge.status().context("cannot merge")?.success() {
-            bail!("the corpus of {name} cannot be reduced");
+            bail!("cannot reduce the corpus of {name}");
         }
     }
     Ok(status.success())
@@ -89,10 +89,10 @@ fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// Named to cargo, so that the flags are for the targets alone and not for build scripts.
+/// Returns the host triple; with an explicit target, the flags do not apply to build scripts.
 fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
     let text = String::from_utf8(output.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not tell its host")?.to_owned())
+    Ok(host.context("rustc does not print its host")?.to_owned())
 }

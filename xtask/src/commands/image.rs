@@ -1,14 +1,14 @@
-//! `cargo xtask image`: the programs on their own, and images of the broker and the agent, without a container engine.
+//! `cargo xtask image`: builds static programs, and images of the broker and the agent, without a container engine.
 //!
-//! The programs are linked with everything they need, so an image is one file and the certificates that it trusts: nothing
-//! else is there that could have a hole, or be run by whoever gets in. glibc carries what looks names up, in /etc/hosts and by DNS,
-//! inside since 2.34; a resolver of our own would serve only some of the clients (PostgreSQL's and Kubernetes' use the
-//! system's). What comes out is an OCI image layout, byte for byte the same from the same sources:
+//! The programs are statically linked, so an image contains only the program and the certificates that it trusts: there is
+//! nothing else that could have a vulnerability or help an attacker. Since 2.34, static glibc can look names up in /etc/hosts
+//! and by DNS; a resolver of our own would serve only some of the clients (those of PostgreSQL and Kubernetes use the system's).
+//! The result is an OCI image layout, byte for byte reproducible from the same sources:
 //!
 //! ```text
 //! image/layer.rs    the files of an image, as a compressed archive
 //! image/layout.rs   blobs, manifest and index
-//! image/proof.rs    runs what is in the layout: no network, read-only, nobody's user
+//! image/proof.rs    runs the program of a layout: no network, read-only, unprivileged user
 //! ```
 
 mod layer;
@@ -22,20 +22,20 @@ use anyhow::{Context, Result};
 
 use crate::runner::{build_static, root};
 
-/// What has an image; the command line is only a program.
+/// The programs with an image; the command line has none.
 const IMAGES: [&str; 2] = ["brokkr-broker", "brokkr-agent"];
 const PROGRAMS: [&str; 3] = ["brokkr-broker", "brokkr-agent", "brokkr"];
 
-/// Build self-contained programs, and OCI images of broker and agent (minutes; a release build takes longest).
+/// Build static programs, and OCI images of the broker and the agent (takes minutes, longest in a release build).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where the programs and the image layouts go.
+    /// Write the programs and the image layouts to this folder.
     #[arg(long, default_value = "target/images")]
     out: PathBuf,
-    /// How the programs are built: release, measure (optimised, without the last step), or dev.
+    /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev.
     #[arg(long, default_value = "release")]
     profile: String,
-    /// Run what is in each layout in a closed room: no network, read-only, nobody's user. Needs Linux.
+    /// Run the program of each layout in a sandbox: no network, read-only, unprivileged user. Needs Linux.
     #[arg(long)]
     check: bool,
 }

@@ -1,14 +1,14 @@
-//! `cargo xtask journeys`: the first hour typed as a user would, on real parts, with commands and seconds counted.
+//! `cargo xtask journeys`: types the commands of a user's first hour, and counts commands and seconds.
 
 use anyhow::Result;
 
 use super::engines;
 use crate::runner::{become_built, build};
 
-/// Type the first hour as a user would, and count commands and seconds.
+/// Type the commands of a user's first hour, and count commands and seconds.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print the result as JSON, and nothing of what was typed.
+    /// Print the result as JSON, without the commands.
     #[arg(long)]
     json: bool,
 }

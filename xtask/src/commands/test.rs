@@ -1,16 +1,16 @@
-//! `cargo xtask test`: every test of the workspace, with engines that are started once for all of them.
+//! `cargo xtask test`: runs every test of the workspace, with engines that are started once for all of them.
 
 use anyhow::Result;
 
 use super::engines;
 use crate::runner::{Tests, become_engines_then, build};
 
-/// Run every test, with shared engines.
+/// Run every test on shared engines.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only tests whose name contains this.
+    /// Run only tests with this text in their names.
     filter: Option<String>,
-    /// Only tests of these packages.
+    /// Run only tests of these packages.
     #[arg(long, short)]
     package: Vec<String>,
 }

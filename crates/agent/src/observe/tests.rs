@@ -1,5 +1,5 @@
 //! The watches against an API server that does everything that API servers do. The same with a real one:
-//! `crates/testkit/tests/e2e/observe.rs`.
+//! `crates/e2e/tests/e2e/observe.rs`.
 
 mod rig;
 mod server;

@@ -1,4 +1,4 @@
-//! What can be chosen. The defaults are the sizes that the figures are about.
+//! Command-line options. The defaults are the sizes of the published figures.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,54 +11,54 @@ pub struct BrokerArgs {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// Only these parts.
+    /// Measure only these parts.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = BrokerPart::ALL)]
     pub only: Vec<BrokerPart>,
-    /// How often broker and bare counterpart take turns; medians are told.
+    /// Repeat each measurement this many times and report the median.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// How long each turn lasts.
+    /// Measure for this long each time.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub turn: Duration,
-    /// Agents that poll, and that one submission concerns.
+    /// Run this many agents that poll, and that one submission affects.
     #[arg(long, default_value_t = 10_000)]
     pub agents: usize,
-    /// Agents that wait on one replica.
+    /// Let this many agents wait on one replica.
     #[arg(long, default_value_t = 50_000)]
     pub waiting: usize,
-    /// Connections of a closed loop of requests.
+    /// Use this many connections for requests in a closed loop.
     #[arg(long, default_value_t = 64)]
     pub connections: usize,
-    /// Connections to the database, of the broker and of its bare counterpart.
+    /// Give the broker and the minimal server this many database connections.
     #[arg(long, default_value_t = 20)]
     pub database_connections: u32,
-    /// Reports in one batch.
+    /// Send this many reports in one batch.
     #[arg(long, default_value_t = 100)]
     pub batch: usize,
-    /// Agents in the database when the broker restarts.
+    /// Restart the broker with this many agents in the database.
     #[arg(long, default_value_t = 1_000_000)]
     pub fleet: usize,
-    /// Stacks in the database when the broker restarts.
+    /// Restart the broker with this many stacks in the database.
     #[arg(long, default_value_t = 10_000)]
     pub stacks: usize,
-    /// Wait this long before each part's broker ends, for a profiler. Tells its process id.
+    /// Wait this long before each broker ends, and print its process id for a profiler.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub linger: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BrokerPart {
-    /// Statements and CPU of a poll that brings nothing new.
+    /// Measure statements and CPU of a poll without changes.
     Polls,
-    /// Submissions a second, for one stack and for 200.
+    /// Measure submissions per second, for one stack and for 200.
     Submissions,
-    /// Reports a second.
+    /// Measure reports per second.
     Reports,
-    /// One submission for everybody.
+    /// Measure one submission for all agents.
     Fanout,
-    /// Memory of agents that wait, and waking them.
+    /// Measure the memory of waiting agents, and the time to wake them.
     Waiting,
-    /// Restart, previews and pages with a million agents.
+    /// Measure restart, previews and pages with a million agents.
     Million,
 }
 

@@ -1,4 +1,4 @@
-//! The bare counterpart of a poll: axum, hyper and TLS as the broker has them, and a handler that says 304.
+//! A minimal server for comparison with polls: axum, hyper and TLS as in the broker, and a handler that returns 304.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +22,7 @@ use tower::ServiceExt as _;
 
 use super::args::BareArgs;
 
-/// The counterpart as a process, so that its CPU can be told apart.
+/// The server as a process, so that its CPU time can be measured.
 pub struct Bare {
     pub process: Process,
     pub address: SocketAddr,

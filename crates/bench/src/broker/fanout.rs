@@ -1,13 +1,13 @@
-//! One submission concerns everybody who waits: when each has the answer, and when each has the content.
+//! One submission affects all waiting agents: when each has the response, and when each has the content.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_swarm::{Moments, Swarm};
+use brokkr_swarm::{EventKind, Swarm};
 
 use super::args::BrokerArgs;
+use super::environment::{Engine, Environment, PATIENCE};
 use super::figures::Figures;
-use super::ground::{Engine, Ground, PATIENCE};
 use super::proc::cpu_seconds;
 use crate::results::percentile;
 use crate::workload::Workload;
@@ -16,14 +16,14 @@ use crate::workload::Workload;
 const OBJECTS: usize = 12;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
-    ground.stack("web", "swarm=yes").await?;
-    ground.submit("web", Workload::mix("web", OBJECTS).yaml()).await?;
-    let agents = ground.enrol(args.agents).await?;
+    let environment = Environment::start(args, engine).await?;
+    environment.stack("web", "swarm=yes").await?;
+    environment.submit("web", Workload::mix("web", OBJECTS).yaml()).await?;
+    let agents = environment.enrol(args.agents).await?;
     let all = agents.len() as u64;
-    let mut config = ground.swarm(agents)?;
+    let mut config = environment.swarm(agents)?;
     config.wait = Duration::from_secs(300);
-    // Applying takes its time in clusters, too: reports do not come at once.
+    // Applying takes time, as in clusters: reports do not come at once.
     config.applying = Duration::from_secs(5)..Duration::from_secs(20);
     config.handshakes = 128;
     let swarm = Swarm::start(config)?;
@@ -37,18 +37,23 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         .add("first_delivery_s", begun.elapsed().as_secs_f64())
         .note(format!("{all} agents connect, say what they hold, fetch, apply in 5 to 20 s, report"));
 
-    let cpu =
-        || anyhow::Ok([cpu_seconds(ground.pid()?)?, cpu_seconds(std::process::id())?, engine.cpu_seconds()?]);
+    let cpu = || {
+        anyhow::Ok([
+            cpu_seconds(environment.pid()?)?,
+            cpu_seconds(std::process::id())?,
+            engine.cpu_seconds()?,
+        ])
+    };
     let (before, begun) = (cpu()?, Instant::now());
     let yaml = Workload::mix_changed("web", OBJECTS).yaml();
     let bytes = yaml.len();
-    ground.submit("web", yaml).await?;
+    environment.submit("web", yaml).await?;
     let accepted = begun.elapsed().as_secs_f64();
     swarm
-        .until(PATIENCE, "everybody to have fetched it", |counts| counts.contents >= settled.contents + all)
+        .until(PATIENCE, "all agents to have fetched it", |counts| counts.contents >= settled.contents + all)
         .await?;
     let spent: Vec<f64> = cpu()?.into_iter().zip(before).map(|(after, before)| after - before).collect();
-    let (heard, fetched) = (swarm.since(begun, Moments::Answered), swarm.since(begun, Moments::Fetched));
+    let (heard, fetched) = (swarm.since(begun, EventKind::Answered), swarm.since(begun, EventKind::Fetched));
     figures.add("fanout_p99_s", percentile(&fetched, 99)).at_most(2.0).note(format!(
         "answer and {bytes} bytes of content; CPU: broker {:.2} s, swarm {:.2} s, PostgreSQL {:.2} s",
         spent[0], spent[1], spent[2]
@@ -67,7 +72,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     figures
         .add("fanout_reported_s", begun.elapsed().as_secs_f64())
         .note("until the last report was acknowledged");
-    ground.linger(args).await?;
+    environment.linger(args).await?;
     swarm.stop().await;
     Ok(())
 }

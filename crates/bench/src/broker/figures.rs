@@ -1,17 +1,17 @@
-//! Numbers with what was wanted and what the bare counterpart did: as a table for people, as JSON for programs.
+//! Numbers with their targets and the numbers of the minimal server, as a table or as JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// What would be good enough.
+/// The target of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wanted {
+pub enum Target {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Wanted {
+impl Target {
     fn holds(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,
@@ -20,7 +20,7 @@ impl Wanted {
     }
 }
 
-impl std::fmt::Display for Wanted {
+impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AtMost(most) => write!(f, "≤ {most}"),
@@ -34,11 +34,11 @@ struct Figure {
     key: String,
     measured: f64,
     bare: Option<f64>,
-    wanted: Option<Wanted>,
+    wanted: Option<Target>,
     note: String,
 }
 
-/// What was measured, in the order in which it was.
+/// The numbers, in the order of measurement.
 #[derive(Debug)]
 pub struct Figures {
     rows: Vec<Figure>,
@@ -57,12 +57,12 @@ impl Figures {
         self.load[1] = load();
     }
 
-    /// How many files a process may have open here.
+    /// The limit of open files.
     pub fn files(&self) -> usize {
         usize::try_from(self.files).unwrap_or(usize::MAX)
     }
 
-    /// Adds a number; tells it on the way, since a whole run takes long.
+    /// Adds a number and prints it at once, because a whole run takes long.
     pub fn add(&mut self, key: &str, measured: f64) -> Row<'_> {
         eprintln!("  {key} {measured:.4}");
         let key = key.to_owned();
@@ -71,7 +71,7 @@ impl Figures {
         Row(&mut self.rows[last])
     }
 
-    /// One object: the numbers by name; beside them what was wanted, the bare counterparts, and notes.
+    /// Returns one object: the numbers by name, their targets, the minimal server's numbers, and notes.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let of = |value: &dyn Fn(&Figure) -> Option<Value>| {
@@ -87,7 +87,7 @@ impl Figures {
         Value::Object(document)
     }
 
-    /// One line a number.
+    /// Returns one line for each number.
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut table = format!(
@@ -122,12 +122,12 @@ impl Row<'_> {
     }
 
     pub fn at_most(self, most: f64) -> Self {
-        self.0.wanted = Some(Wanted::AtMost(most));
+        self.0.wanted = Some(Target::AtMost(most));
         self
     }
 
     pub fn at_least(self, least: f64) -> Self {
-        self.0.wanted = Some(Wanted::AtLeast(least));
+        self.0.wanted = Some(Target::AtLeast(least));
         self
     }
 
@@ -146,7 +146,7 @@ fn load() -> f64 {
     text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// The middle one.
+/// Returns the median.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_stands_beside_what_was_wanted_and_what_is_bare() {
+    fn a_figure_has_its_target_and_the_number_of_the_minimal_server() {
         let mut figures = Figures::begin(1000);
         figures.add("poll_cpu_ratio", 1.2).at_most(1.25).bare(1.0).note("a note");
         figures.add("submit_ratio", 0.4).at_least(0.5);

@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use sqlx::AssertSqlSafe;
 
 use super::args::BrokerArgs;
+use super::environment::{Engine, Environment, PATIENCE};
 use super::figures::Figures;
-use super::ground::{Engine, Ground, PATIENCE};
 use super::proc::memory_bytes;
 use crate::results::percentile;
 
-/// Agents that each stack reaches, and that have a word about it: one site.
+/// Agents that each stack targets and that report it.
 const SITE: usize = 100;
-/// Selectors that are previewed: of a fortieth, of a third, and of nearly everybody.
+/// Selectors that are previewed: of a fortieth, of a third, and of nearly all agents.
 const PREVIEWS: [(&str, &str); 3] = [
     ("preview_few_p99_ms", "region%3Dr{}"),
     ("preview_third_p99_ms", "env%3Dprod,region!%3Dr{}"),
@@ -23,27 +23,37 @@ const PREVIEWS: [(&str, &str); 3] = [
 const PAGES: usize = 100;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
-    fill(args, &ground).await?;
-    restart(args, &ground, figures).await?;
+    let environment = Environment::start(args, engine).await?;
+    fill(args, &environment).await?;
+    restart(args, &environment, figures).await?;
     let stack = |number: usize| number * 7919 % args.stacks + 1;
     let status = |number| format!("/api/v1/stacks/stack-{}/status?limit=500", stack(number));
-    told(figures, "status_page_p99_ms", &pages(&ground, status).await?, &format!("{} rows", args.fleet));
+    told(figures, "status_page_p99_ms", &pages(&environment, status).await?, &format!("{} rows", args.fleet));
     let summary = |number| format!("/api/v1/stacks/stack-{}/status/summary", stack(number));
-    told(figures, "status_summary_p99_ms", &pages(&ground, summary).await?, "counts of one stack");
+    told(figures, "status_summary_p99_ms", &pages(&environment, summary).await?, "counts of one stack");
     let agents =
         |number: usize| format!("/api/v1/agents?limit=500&after=fleet-{}", number * 7919 % args.fleet);
-    told(figures, "agents_page_p99_ms", &pages(&ground, agents).await?, &format!("{} agents", args.fleet));
+    told(
+        figures,
+        "agents_page_p99_ms",
+        &pages(&environment, agents).await?,
+        &format!("{} agents", args.fleet),
+    );
     let newest = |number: usize| {
         let selector = format!("env%3Dprod,region!%3Dr{}", number % 40);
         format!("/api/v1/agents?limit=500&sort=-created&count=true&selector={selector}")
     };
-    told(figures, "agents_filtered_p99_ms", &pages(&ground, newest).await?, "a third, newest first, counted");
+    told(
+        figures,
+        "agents_filtered_p99_ms",
+        &pages(&environment, newest).await?,
+        "a third, newest first, counted",
+    );
     let never = |number: usize| format!("/api/v1/agents?limit=500&presence=never&name={}", number % 10);
     told(
         figures,
         "agents_presence_p99_ms",
-        &pages(&ground, never).await?,
+        &pages(&environment, never).await?,
         "never seen, with a part of the name",
     );
     for (key, selectors) in PREVIEWS {
@@ -52,9 +62,9 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             format!("/api/v1/selectors/preview?limit=500&selector={selector}")
         };
         let what = selectors.replace("%20", " ").replace("%3D", "=");
-        told(figures, key, &pages(&ground, preview).await?, &what);
+        told(figures, key, &pages(&environment, preview).await?, &what);
     }
-    ground.linger(args).await
+    environment.linger(args).await
 }
 
 fn told(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
@@ -62,8 +72,8 @@ fn told(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
     figures.add(key, most).note(format!("{what}; the half in {half:.1} ms"));
 }
 
-/// Written straight into the tables: what is measured comes after.
-async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
+/// Writes the rows directly into the tables, because filling them is not measured.
+async fn fill(args: &BrokerArgs, environment: &Environment<'_>) -> Result<()> {
     let (fleet, stacks) = (args.fleet, args.stacks);
     let sites = (fleet / SITE).max(1);
     let statements = [
@@ -103,11 +113,11 @@ async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
              FROM (SELECT id, newest_sequence_id, substr(name, 7)::int % {sites} AS site FROM stacks) AS s
              JOIN (SELECT id, name, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
         ),
-        // By name: the catalogs that all databases share are somebody else's, too.
+        // By name, because the shared catalogs belong to all databases.
         "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status"
             .to_owned(),
     ];
-    let mut connection = ground.pool.acquire().await?;
+    let mut connection = environment.pool.acquire().await?;
     for statement in statements {
         let begun = Instant::now();
         sqlx::query(AssertSqlSafe(statement.clone()))
@@ -120,23 +130,23 @@ async fn fill(args: &BrokerArgs, ground: &Ground<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn restart(args: &BrokerArgs, ground: &Ground<'_>, figures: &mut Figures) -> Result<()> {
-    ground.broker.kill9();
+async fn restart(args: &BrokerArgs, environment: &Environment<'_>, figures: &mut Figures) -> Result<()> {
+    environment.broker.kill9();
     let begun = Instant::now();
-    ground.broker.process().start_again()?;
-    let url = format!("{}/readyz", ground.broker.url());
+    environment.broker.process().start_again()?;
+    let url = format!("{}/readyz", environment.broker.url());
     loop {
-        let answer = ground.broker.http().get(&url).timeout(Duration::from_secs(5)).send().await;
+        let answer = environment.broker.http().get(&url).timeout(Duration::from_secs(5)).send().await;
         if answer.is_ok_and(|answer| answer.status().is_success()) {
             break;
         }
-        ensure!(begun.elapsed() < PATIENCE, "not ready: {}", ground.broker.log_tail(20));
-        ensure!(ground.broker.is_running(), "it ended: {}", ground.broker.log_tail(20));
+        ensure!(begun.elapsed() < PATIENCE, "not ready: {}", environment.broker.log_tail(20));
+        ensure!(environment.broker.is_running(), "it ended: {}", environment.broker.log_tail(20));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let note = format!("{} agents, {} stacks in the database", args.fleet, args.stacks);
     figures.add("restart_s", begun.elapsed().as_secs_f64()).at_most(15.0).note(note);
-    let pid = ground.pid()?;
+    let pid = environment.pid()?;
     let rss = memory_bytes(pid, "VmRSS")?;
     figures
         .add("restart_rss_mib", rss / 1048576.0)
@@ -146,12 +156,12 @@ async fn restart(args: &BrokerArgs, ground: &Ground<'_>, figures: &mut Figures) 
 }
 
 /// Seconds of each of many requests, one after the other.
-async fn pages(ground: &Ground<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
+async fn pages(environment: &Environment<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
     let mut seconds = Vec::with_capacity(PAGES);
     for number in 0..PAGES {
-        let url = format!("{}{}", ground.broker.url(), path(number));
+        let url = format!("{}{}", environment.broker.url(), path(number));
         let begun = Instant::now();
-        let answer = ground.broker.http().get(&url).bearer_auth(&ground.token).send().await?;
+        let answer = environment.broker.http().get(&url).bearer_auth(&environment.token).send().await?;
         let (status, body) = (answer.status(), answer.text().await?);
         seconds.push(begun.elapsed().as_secs_f64());
         ensure!(status.is_success(), "GET {url}: {status} {body}");

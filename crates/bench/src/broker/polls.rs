@@ -1,19 +1,19 @@
-//! A poll that brings nothing new: how many statements it costs, and how much CPU beside a bare handler.
+//! A poll without changes: its statements, and its CPU time beside that of a minimal handler.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_swarm::wire::Dialer;
-use brokkr_swarm::{Duty, Swarm, Transport};
+use brokkr_swarm::{Reaction, Swarm, Transport};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, StatusCode};
 
 use super::args::BrokerArgs;
 use super::bare::Bare;
+use super::closed_loop::{NextRequest, closed_loop};
+use super::environment::{Engine, Environment, PATIENCE, Statements};
 use super::figures::{Figures, median};
-use super::ground::{Engine, Ground, PATIENCE, Statements};
-use super::hammer::{Asked, hammer};
 use super::proc::cpu_seconds;
 
 /// Polls a second while statements are counted: enough that one statement more or less by the clock does not show.
@@ -22,19 +22,19 @@ const POLLS: f64 = 3_000.0;
 const DIFFERENT: usize = 2_000;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
-    ground.stack("web", "swarm=yes").await?;
-    ground.submit("web", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\n".into()).await?;
-    let agents = ground.enrol(args.agents).await?;
+    let environment = Environment::start(args, engine).await?;
+    environment.stack("web", "swarm=yes").await?;
+    environment.submit("web", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\n".into()).await?;
+    let agents = environment.enrol(args.agents).await?;
 
-    let quiet = counted(&ground, args, async || Ok(0)).await?;
-    let mut config = ground.swarm(agents.clone())?;
-    (config.duty, config.wait) = (Duty::Watch, Duration::ZERO);
+    let quiet = counted(&environment, args, async || Ok(0)).await?;
+    let mut config = environment.swarm(agents.clone())?;
+    (config.duty, config.wait) = (Reaction::Watch, Duration::ZERO);
     config.pause = Duration::from_secs_f64(agents.len() as f64 / POLLS);
     let swarm = Swarm::start(config)?;
     let all = agents.len() as u64;
     swarm.until(PATIENCE, "all agents to poll", |counts| counts.not_modified >= all).await?;
-    let busy = counted(&ground, args, async || Ok(swarm.counts().not_modified)).await?;
+    let busy = counted(&environment, args, async || Ok(swarm.counts().not_modified)).await?;
     swarm.stop().await;
     figures
         .add("sql_per_poll", ((busy.others - quiet.others) / busy.polls.max(1.0)).max(0.0))
@@ -53,8 +53,8 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         agents.len(),
         quiet.wal
     ));
-    cpu(args, &ground, &agents, figures).await?;
-    ground.linger(args).await
+    cpu(args, &environment, &agents, figures).await?;
+    environment.linger(args).await
 }
 
 /// What happened a second.
@@ -66,15 +66,16 @@ struct Rates {
 }
 
 async fn counted(
-    ground: &Ground<'_>,
+    environment: &Environment<'_>,
     args: &BrokerArgs,
     polls: impl AsyncFn() -> Result<u64>,
 ) -> Result<Rates> {
-    let (begun, before, polled) = (Instant::now(), ground.statements().await?, polls().await?);
-    let wal = ground.engine.wal_bytes().await?;
+    let (begun, before, polled) = (Instant::now(), environment.statements().await?, polls().await?);
+    let wal = environment.engine.wal_bytes().await?;
     tokio::time::sleep(args.turn).await;
-    let wal = ground.engine.wal_bytes().await? - wal;
-    let (seconds, after, polls) = (begun.elapsed().as_secs_f64(), ground.statements().await?, polls().await?);
+    let wal = environment.engine.wal_bytes().await? - wal;
+    let (seconds, after, polls) =
+        (begun.elapsed().as_secs_f64(), environment.statements().await?, polls().await?);
     let rate = |of: fn(&Statements) -> i64| (of(&after) - of(&before)) as f64 / seconds;
     let polls = (polls - polled) as f64 / seconds;
     let (presence, others) = (rate(|counted| counted.presence), rate(|counted| counted.others));
@@ -83,20 +84,20 @@ async fn counted(
 
 async fn cpu(
     args: &BrokerArgs,
-    ground: &Ground<'_>,
+    environment: &Environment<'_>,
     agents: &[brokkr_swarm::Identity],
     figures: &mut Figures,
 ) -> Result<()> {
-    let identity = ground.authority.server(&ground.scratch, "bare", &[])?;
-    let bare = Bare::start(&identity, ground.scratch.path()).await?;
-    let asked: Vec<Asked> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
-        .map(|agent| ground.first_poll(agent))
+    let identity = environment.authority.server(&environment.scratch, "bare", &[])?;
+    let bare = Bare::start(&identity, environment.scratch.path()).await?;
+    let asked: Vec<NextRequest> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
+        .map(|agent| environment.first_poll(agent))
         .buffer_unordered(8)
         .try_collect()
         .await?;
-    let asked: Arc<[Asked]> = asked.into();
-    let broker = ground.address()?;
-    let dialer = Dialer::new(&ground.authorities(), Transport::Own, 1, 1)?;
+    let asked: Arc<[NextRequest]> = asked.into();
+    let broker = environment.address()?;
+    let dialer = Dialer::new(&environment.authorities(), Transport::Own, 1, 1)?;
     let answer = dialer.connect(&broker, 0).await?.exchange(asked[0].clone()).await?;
     let path = asked[0].uri().path().len() + "GET  HTTP/1.1".len();
     figures
@@ -106,7 +107,7 @@ async fn cpu(
     figures.add("poll_bytes_out", head_bytes(&answer.headers, line)).note("of its answer");
     let bare_broker = brokkr_swarm::Broker { address: bare.address, ..broker.clone() };
     // The broker with a connection for each agent, as they have it; with connections that agents share; the counterpart.
-    let contestants = [(&broker, ground.pid()?, false), (&broker, ground.pid()?, true)];
+    let contestants = [(&broker, environment.pid()?, false), (&broker, environment.pid()?, true)];
     let contestants =
         contestants.into_iter().chain([(&bare_broker, bare.process.pid().unwrap_or_default(), true)]);
     let mut micros = [Vec::new(), Vec::new(), Vec::new()];
@@ -119,9 +120,10 @@ async fn cpu(
                 asked[(connection + turn) % asked.len()].clone()
             };
             let before = cpu_seconds(pid)?;
-            let authorities = ground.authorities();
+            let authorities = environment.authorities();
             let done =
-                hammer(address, &authorities, connections, args.turn, StatusCode::NOT_MODIFIED, next).await?;
+                closed_loop(address, &authorities, connections, args.turn, StatusCode::NOT_MODIFIED, next)
+                    .await?;
             micros[which].push((cpu_seconds(pid)? - before) / done.answers as f64 * 1e6);
             rates[which].push(done.rate());
         }

@@ -1,4 +1,4 @@
-//! Reports a second, beside bare batched inserts of the same rows.
+//! Reports per second, beside bare batched inserts of the same rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
-use brokkr_swarm::{Ask, Identity, Transport, Write};
+use brokkr_swarm::{Endpoint, Identity, Transport, Write};
 use http::StatusCode;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -17,18 +17,18 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::args::BrokerArgs;
+use super::closed_loop::{Done, closed_loop};
+use super::environment::{Engine, Environment};
 use super::figures::{Figures, median};
-use super::ground::{Engine, Ground};
-use super::hammer::{Done, hammer};
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
+    let environment = Environment::start(args, engine).await?;
     let mut stacks = Vec::new();
-    for stack in ground.stacks(args.batch).await? {
+    for stack in environment.stacks(args.batch).await? {
         let yaml = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {}\n", stack.name);
-        stacks.push((stack.id, ground.submit(stack.name.as_str(), yaml).await?));
+        stacks.push((stack.id, environment.submit(stack.name.as_str(), yaml).await?));
     }
-    let agents = ground.enrol(args.connections * 2).await?;
+    let agents = environment.enrol(args.connections * 2).await?;
     let (mine, theirs) = agents.split_at(args.connections);
     for (name, batch) in [("report", args.batch), ("report_single", 1)] {
         let maker = Arc::new(Maker { stacks: stacks[..batch].to_vec(), clock: AtomicI64::new(0) });
@@ -37,8 +37,8 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             for which in [0, 1] {
                 let wal = engine.wal_bytes().await?;
                 let done = match which {
-                    0 => through_the_broker(args, &ground, mine, &maker).await?,
-                    _ => bare(args, &ground, theirs, &maker).await?,
+                    0 => through_the_broker(args, &environment, mine, &maker).await?,
+                    _ => bare(args, &environment, theirs, &maker).await?,
                 };
                 let reports = batch as f64;
                 rates[which].push(done.rate() * reports);
@@ -55,7 +55,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         let row = figures.add(&format!("{name}_ratio"), broker / bare);
         row.at_least(0.5).note(format!("batches of {batch}, each an agent's, each a transaction"));
     }
-    ground.linger(args).await
+    environment.linger(args).await
 }
 
 /// Makes batches of reports, no two of which say the same.
@@ -93,34 +93,35 @@ impl Maker {
 
 async fn through_the_broker(
     args: &BrokerArgs,
-    ground: &Ground<'_>,
+    environment: &Environment<'_>,
     agents: &[Identity],
     maker: &Arc<Maker>,
 ) -> Result<Done> {
-    let broker = ground.address()?;
+    let broker = environment.address()?;
     let now = Timestamp::now().as_second();
-    let signed = agents.iter().map(|agent| Ok((agent.agent, agent.assertion(ground.installation, now)?.0)));
+    let signed =
+        agents.iter().map(|agent| Ok((agent.agent, agent.assertion(environment.installation, now)?.0)));
     let signed: Vec<(AgentId, String)> = signed.collect::<Result<_>>()?;
     let (maker, place) = (Arc::clone(maker), broker.clone());
     let next = move |connection: usize, _| {
         let (agent, assertion) = &signed[connection];
-        let ask = Ask { broker: &place, transport: Transport::Own, agent: *agent, assertion };
+        let ask = Endpoint { broker: &place, transport: Transport::Own, agent: *agent, assertion };
         let write = Write::reports(&ReportBatch { reports: maker.batch(*agent) });
         ask.write(&write).unwrap_or_default()
     };
-    hammer(&broker, &ground.authorities(), args.connections, args.turn, StatusCode::OK, next).await
+    closed_loop(&broker, &environment.authorities(), args.connections, args.turn, StatusCode::OK, next).await
 }
 
 async fn bare(
     args: &BrokerArgs,
-    ground: &Ground<'_>,
+    environment: &Environment<'_>,
     agents: &[Identity],
     maker: &Arc<Maker>,
 ) -> Result<Done> {
     let (begun, turn) = (Instant::now(), args.turn);
     let mut loops = JoinSet::new();
     for agent in agents.iter().take(args.database_connections as usize) {
-        let (pool, maker, agent) = (ground.pool.clone(), Arc::clone(maker), agent.agent);
+        let (pool, maker, agent) = (environment.pool.clone(), Arc::clone(maker), agent.agent);
         loops.spawn(async move {
             let mut count = 0;
             while begun.elapsed() < turn {

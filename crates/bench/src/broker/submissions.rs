@@ -1,4 +1,4 @@
-//! Submissions a second, for one stack and for 200, beside bare transactions with the same rows and the same row lock.
+//! Submissions per second, for one stack and for 200, beside bare transactions with the same rows and the same row lock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +14,16 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::args::BrokerArgs;
+use super::closed_loop::{Done, closed_loop};
+use super::environment::{Engine, Environment};
 use super::figures::{Figures, median};
-use super::ground::{Engine, Ground};
-use super::hammer::{Done, hammer};
 use crate::workload::Workload;
 
 const MANY: usize = 200;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
-    let stacks = ground.stacks(MANY).await?;
+    let environment = Environment::start(args, engine).await?;
+    let stacks = environment.stacks(MANY).await?;
     let stacks: Vec<Uuid> = stacks.into_iter().map(|stack| stack.id.0).collect();
     let yaml = Bytes::from(Workload::application("shop", "web").yaml());
     for (name, count) in [("submit_1", 1), ("submit_200", MANY)] {
@@ -33,8 +33,8 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             for which in [0, 1] {
                 let wal = engine.wal_bytes().await?;
                 let done = match which {
-                    0 => through_the_broker(args, &ground, &stacks, &yaml).await?,
-                    _ => bare(args, &ground, &stacks, &yaml).await?,
+                    0 => through_the_broker(args, &environment, &stacks, &yaml).await?,
+                    _ => bare(args, &environment, &stacks, &yaml).await?,
                 };
                 rates[which].push(done.rate());
                 wals[which].push((engine.wal_bytes().await? - wal) / done.answers as f64);
@@ -51,17 +51,17 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             args.database_connections
         ));
     }
-    ground.linger(args).await
+    environment.linger(args).await
 }
 
 async fn through_the_broker(
     args: &BrokerArgs,
-    ground: &Ground<'_>,
+    environment: &Environment<'_>,
     stacks: &Arc<[Uuid]>,
     yaml: &Bytes,
 ) -> Result<Done> {
-    let broker = ground.address()?;
-    let (host, bearer) = (broker.address.to_string(), format!("Bearer {}", ground.token));
+    let broker = environment.address()?;
+    let (host, bearer) = (broker.address.to_string(), format!("Bearer {}", environment.token));
     let (stacks, yaml, connections) = (Arc::clone(stacks), yaml.clone(), args.connections);
     let next = move |connection: usize, count: u64| {
         let stack = stacks[(connection + count as usize * connections) % stacks.len()];
@@ -74,15 +74,20 @@ async fn through_the_broker(
             .header("idempotency-key", Uuid::new_v4().to_string());
         request.body(Full::new(yaml.clone())).unwrap_or_default()
     };
-    hammer(&broker, &ground.authorities(), connections, args.turn, StatusCode::CREATED, next).await
+    closed_loop(&broker, &environment.authorities(), connections, args.turn, StatusCode::CREATED, next).await
 }
 
 /// As many connections as the broker has to the database, each with one transaction after the other.
-async fn bare(args: &BrokerArgs, ground: &Ground<'_>, stacks: &Arc<[Uuid]>, yaml: &Bytes) -> Result<Done> {
+async fn bare(
+    args: &BrokerArgs,
+    environment: &Environment<'_>,
+    stacks: &Arc<[Uuid]>,
+    yaml: &Bytes,
+) -> Result<Done> {
     let (begun, turn) = (Instant::now(), args.turn);
     let mut loops = JoinSet::new();
     for number in 0..args.database_connections as usize {
-        let (pool, stacks, yaml) = (ground.pool.clone(), Arc::clone(stacks), yaml.clone());
+        let (pool, stacks, yaml) = (environment.pool.clone(), Arc::clone(stacks), yaml.clone());
         let connections = args.database_connections as usize;
         loops.spawn(async move {
             let mut count = 0;
@@ -101,7 +106,7 @@ async fn bare(args: &BrokerArgs, ground: &Ground<'_>, stacks: &Arc<[Uuid]>, yaml
     Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// The rows of a submission: its idempotency key with the result, the object, the stack's newest, the doorbell, the audit.
+/// The rows of a submission: its idempotency key with the result, the object, the stack's newest version, the outbox, the audit log.
 async fn transaction(pool: &PgPool, stack: Uuid, yaml: &[u8]) -> Result<()> {
     let digest = Sha256::digest(yaml).to_vec();
     let key = Sha256::digest(Uuid::new_v4()).to_vec();

@@ -1,13 +1,13 @@
-//! Agents that wait: what each weighs, how long it takes to wake all, and that a change for ten wakes ten.
+//! Waiting agents: the memory of each, the time to wake all, and that a change for ten wakes ten.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use brokkr_swarm::{Counts, Duty, Identity, Moments, Swarm, Transport};
+use brokkr_swarm::{Counts, EventKind, Identity, Reaction, Swarm, Transport};
 
 use super::args::BrokerArgs;
+use super::environment::{Engine, Environment, PATIENCE};
 use super::figures::Figures;
-use super::ground::{Engine, Ground, PATIENCE};
 use super::proc::memory_bytes;
 use crate::results::percentile;
 
@@ -15,26 +15,26 @@ use crate::results::percentile;
 const OTHER_FILES: usize = 500;
 /// Agents on one connection, of those for whom there are no files left; the broker allows 64 requests at once.
 const SHARED: usize = 40;
-/// Long enough for whoever is woken to be heard of.
+/// Long enough for a woken agent to poll again.
 const ECHO: Duration = Duration::from_secs(2);
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: NAME\n";
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let ground = Ground::start(args, engine).await?;
+    let environment = Environment::start(args, engine).await?;
     for (stack, selector) in [("all", "swarm=yes"), ("few", "few=yes")] {
-        ground.stack(stack, selector).await?;
-        ground.submit(stack, YAML.replace("NAME", stack)).await?;
+        environment.stack(stack, selector).await?;
+        environment.submit(stack, YAML.replace("NAME", stack)).await?;
     }
-    let mut agents = ground.enrol(args.waiting).await?;
+    let mut agents = environment.enrol(args.waiting).await?;
     tokio::time::sleep(ECHO).await;
-    let pid = ground.pid()?;
+    let pid = environment.pid()?;
     let before = memory_bytes(pid, "VmRSS")?;
 
     let others = OTHER_FILES + args.waiting / SHARED;
     let own = args.waiting.min(figures.files().saturating_sub(others));
     let rest = agents.split_off(own);
     let begun = Instant::now();
-    let mut herds = vec![herd(&ground, agents, Transport::Own)?];
+    let mut herds = vec![herd(&environment, agents, Transport::Own)?];
     all_wait(&herds, own).await?;
     let connected = begun.elapsed().as_secs_f64();
     let after = memory_bytes(pid, "VmRSS")?;
@@ -48,7 +48,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         .note("full handshakes, verified assertions, first answers");
     if !rest.is_empty() {
         let shared = rest.len();
-        herds.push(herd(&ground, rest, Transport::Shared { agents: SHARED })?);
+        herds.push(herd(&environment, rest, Transport::Shared { agents: SHARED })?);
         all_wait(&herds, args.waiting).await?;
         let all = memory_bytes(pid, "VmRSS")?;
         let files = figures.files();
@@ -56,17 +56,17 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             "{shared} more, on shared connections: a process may open only {files} files here"
         ));
     }
-    wake(&ground, &herds, args.waiting, figures).await?;
-    ground.linger(args).await?;
+    wake(&environment, &herds, args.waiting, figures).await?;
+    environment.linger(args).await?;
     for herd in herds {
         herd.stop().await;
     }
     Ok(())
 }
 
-fn herd(ground: &Ground<'_>, agents: Vec<Identity>, transport: Transport) -> Result<Swarm> {
-    let mut config = ground.swarm(agents)?;
-    (config.duty, config.transport, config.wait) = (Duty::Watch, transport, Duration::from_secs(300));
+fn herd(environment: &Environment<'_>, agents: Vec<Identity>, transport: Transport) -> Result<Swarm> {
+    let mut config = environment.swarm(agents)?;
+    (config.duty, config.transport, config.wait) = (Reaction::Watch, transport, Duration::from_secs(300));
     config.handshakes = 128;
     Swarm::start(config)
 }
@@ -84,10 +84,15 @@ async fn all_wait(herds: &[Swarm], count: usize) -> Result<()> {
     }
 }
 
-async fn wake(ground: &Ground<'_>, herds: &[Swarm], count: usize, figures: &mut Figures) -> Result<()> {
+async fn wake(
+    environment: &Environment<'_>,
+    herds: &[Swarm],
+    count: usize,
+    figures: &mut Figures,
+) -> Result<()> {
     let before = total(herds);
     let begun = Instant::now();
-    ground.submit("few", YAML.replace("NAME", "few-2")).await?;
+    environment.submit("few", YAML.replace("NAME", "few-2")).await?;
     tokio::time::sleep(ECHO).await;
     let few = total(herds);
     let woken = (few.changed - before.changed) + (few.not_modified - before.not_modified);
@@ -96,7 +101,7 @@ async fn wake(ground: &Ground<'_>, herds: &[Swarm], count: usize, figures: &mut 
     figures.add("wake_10_p99_s", percentile(&heard, 99));
 
     let begun = Instant::now();
-    ground.submit("all", YAML.replace("NAME", "all-2")).await?;
+    environment.submit("all", YAML.replace("NAME", "all-2")).await?;
     let accepted = begun.elapsed().as_secs_f64();
     let wanted = few.changed + count as u64;
     while total(herds).changed < wanted {
@@ -115,7 +120,7 @@ async fn wake(ground: &Ground<'_>, herds: &[Swarm], count: usize, figures: &mut 
 }
 
 fn answered(herds: &[Swarm], since: Instant) -> Vec<f64> {
-    herds.iter().flat_map(|herd| herd.since(since, Moments::Answered)).collect()
+    herds.iter().flat_map(|herd| herd.since(since, EventKind::Answered)).collect()
 }
 
 fn total(herds: &[Swarm]) -> Counts {

@@ -8,7 +8,7 @@ use brokkr_testkit::audit::Request;
 use jiff::Timestamp;
 
 use crate::args::AgentArgs;
-use crate::ground::{Ground, Submission};
+use crate::environment::{Environment, Submission};
 use crate::peers::{Flux, kubectl_apply};
 use crate::results::Results;
 use crate::timeline;
@@ -41,12 +41,12 @@ impl Contestant {
 /// One contestant's turn.
 struct Turn<'a> {
     args: &'a AgentArgs,
-    ground: &'a Ground,
+    environment: &'a Environment,
     prefix: String,
     is_last_round: bool,
 }
 
-pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
+pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
     let flux = if args.no_flux { None } else { Some(Flux::locate()?) };
     for round in 0..args.rounds {
         let mut order = Contestant::ALL;
@@ -54,7 +54,7 @@ pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Re
         order.rotate_left(round % Contestant::ALL.len());
         for contestant in order {
             let prefix = format!("bench-{}-{round}", contestant.name());
-            let turn = Turn { args, ground, prefix, is_last_round: round + 1 == args.rounds };
+            let turn = Turn { args, environment, prefix, is_last_round: round + 1 == args.rounds };
             match (contestant, &flux) {
                 (Contestant::Bare, _) => turn.bare(results).await?,
                 (Contestant::Agent, _) => turn.agent(results).await?,
@@ -87,51 +87,51 @@ impl Turn<'_> {
     async fn bare(&self, results: &mut Results) -> Result<()> {
         let dry_run = format!("{}-dry", self.prefix);
         let workload = Workload::mix(&dry_run, self.args.objects);
-        results.add("bare_dryrun_s", self.ground.bare.dry_run(&workload).await?);
-        self.ground.bare.clear(&dry_run).await?;
-        results.add("bare_create_s", self.ground.bare.create(&self.workload()).await?);
-        self.ground.bare.clear(&self.prefix).await
+        results.add("bare_dryrun_s", self.environment.bare.dry_run(&workload).await?);
+        self.environment.bare.clear(&dry_run).await?;
+        results.add("bare_create_s", self.environment.bare.create(&self.workload()).await?);
+        self.environment.bare.clear(&self.prefix).await
     }
 
     async fn flux(&self, flux: &Flux, name: &str, concurrency: usize, results: &mut Results) -> Result<()> {
-        let (cluster, scratch) = (&self.ground.cluster, &self.ground.scratch);
+        let (cluster, scratch) = (&self.environment.cluster, &self.environment.scratch);
         let file = scratch.write("flux.yaml", self.workload().yaml())?;
         results.add(&format!("{name}_create_s"), flux.apply(cluster, &file, concurrency).await?);
         let file = scratch.write("flux.yaml", self.changed().yaml())?;
         results.add(&format!("{name}_change_s"), flux.apply(cluster, &file, concurrency).await?);
-        self.ground.bare.clear(&self.prefix).await
+        self.environment.bare.clear(&self.prefix).await
     }
 
     async fn kubectl(&self, results: &mut Results) -> Result<()> {
-        let file = self.ground.scratch.write("kubectl.yaml", self.workload().yaml())?;
-        results.add("kubectl_create_s", kubectl_apply(&self.ground.cluster, &file).await?);
-        self.ground.bare.clear(&self.prefix).await
+        let file = self.environment.scratch.write("kubectl.yaml", self.workload().yaml())?;
+        results.add("kubectl_create_s", kubectl_apply(&self.environment.cluster, &file).await?);
+        self.environment.bare.clear(&self.prefix).await
     }
 
     async fn agent(&self, results: &mut Results) -> Result<()> {
-        let (ground, stack) = (self.ground, self.prefix.as_str());
-        let (submission, seconds, hops) = ground.deliver(stack, &self.workload()).await?;
+        let (environment, stack) = (self.environment, self.prefix.as_str());
+        let (submission, seconds, hops) = environment.deliver(stack, &self.workload()).await?;
         results.add("agent_create_s", seconds);
         if let (Some(fetched), Some(applied)) = (hops.fetched, hops.applied) {
             results.add("agent_fetched_to_applied_s", applied.duration_since(fetched).as_secs_f64());
         }
-        timeline::add(results, "create", &submission, &hops, &ground.asked(submission.mark)?);
-        ground.rest().await?;
+        timeline::add(results, "create", &submission, &hops, &environment.requests_since(submission.mark)?);
+        environment.wait_until_idle().await?;
         if self.is_last_round {
-            ground.bare.make_ready(&self.workload()).await?;
-            ground.healthy(stack, &submission).await?;
-            ground.rest().await?;
+            environment.bare.make_ready(&self.workload()).await?;
+            environment.healthy(stack, &submission).await?;
+            environment.wait_until_idle().await?;
             self.leave_alone(results).await?;
         }
         self.change(results).await?;
-        ground.remove(stack, &self.prefix).await
+        environment.remove(stack, &self.prefix).await
     }
 
     /// Nothing is submitted, and nothing but watches may be asked.
     async fn leave_alone(&self, results: &mut Results) -> Result<()> {
-        let mark = self.ground.cluster.audit().mark()?;
+        let mark = self.environment.cluster.audit().mark()?;
         tokio::time::sleep(self.args.quiet).await;
-        let asked = self.ground.asked(mark)?;
+        let asked = self.environment.requests_since(mark)?;
         results.add("noop_requests", asked.len() as f64);
         let what: BTreeSet<String> =
             asked.iter().map(|request| format!("{} {}", request.verb, request.resource)).collect();
@@ -142,10 +142,10 @@ impl Turn<'_> {
 
     async fn change(&self, results: &mut Results) -> Result<()> {
         let changed = self.changed();
-        let submission = self.ground.submit(&self.prefix, changed.yaml()).await?;
-        let (seconds, hops) = self.ground.applied(&self.prefix, &submission).await?;
+        let submission = self.environment.submit(&self.prefix, changed.yaml()).await?;
+        let (seconds, hops) = self.environment.applied(&self.prefix, &submission).await?;
         results.add("change_s", seconds);
-        let asked = self.ground.asked(submission.mark)?;
+        let asked = self.environment.requests_since(submission.mark)?;
         if let Some(last) = last_effective(&asked, &changed, &submission) {
             results.add("change_effective_s", last.duration_since(submission.at).as_secs_f64());
         }
@@ -161,7 +161,7 @@ impl Turn<'_> {
         results.note("change_writes", format!("{} of {} objects", writes.len(), changed.objects.len()));
         results.add("change_dryruns", dry_runs.len() as f64);
         timeline::add(results, "change", &submission, &hops, &asked);
-        self.ground.rest().await
+        self.environment.wait_until_idle().await
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::args::AgentArgs;
 use crate::bare::Mode;
-use crate::ground::{Ground, PATIENCE};
+use crate::environment::{Environment, PATIENCE};
 use crate::results::{Results, percentile};
 use crate::workload::{Workload, namespace};
 
@@ -31,25 +31,25 @@ const EDITS_PER_OBJECT: usize = 4;
 /// Every so many times the object is deleted instead.
 const DELETIONS: usize = 5;
 
-pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
+pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
     let objects = (args.edits / EDITS_PER_OBJECT).max(1);
-    ground.deliver(OURS, &Workload::configmaps(OURS, objects)).await?;
-    let bare = BareLoop::start(ground, objects).await?;
-    let unrelated = Unrelated::start(ground, args.unrelated).await?;
-    ground.rest().await?;
+    environment.deliver(OURS, &Workload::configmaps(OURS, objects)).await?;
+    let bare = BareLoop::start(environment, objects).await?;
+    let unrelated = Unrelated::start(environment, args.unrelated).await?;
+    environment.wait_until_idle().await?;
 
-    let mark = ground.cluster.audit().mark()?;
+    let mark = environment.cluster.audit().mark()?;
     // In turn, so that both meet the same load.
     let work = (0..args.edits).flat_map(|number| [(OURS, number), (BARE, number)]);
     futures::stream::iter(work)
-        .map(|(space, number)| disturb(ground, space, number, objects))
+        .map(|(space, number)| disturb(environment, space, number, objects))
         .buffer_unordered(EDITORS)
         .try_collect::<()>()
         .await?;
-    let requests = ground.cluster.audit().requests(mark)?;
+    let requests = environment.cluster.audit().requests(mark)?;
     drop((bare, unrelated));
 
-    let user = ground.agent.user();
+    let user = environment.agent.user();
     let ours = latencies(&requests, OURS, |request| request.user == user);
     let theirs = latencies(&requests, BARE, |request| request.uri.contains("fieldManager=bare"));
     results.add("drift_p50_ms", percentile(&ours, 50));
@@ -62,13 +62,13 @@ pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Re
     results.add("drift_unrelated_writes", churned.count() as f64);
     results.add_ratio("drift_over_bare_p50", "drift_p50_ms", &["drift_bare_p50_ms"]);
     results.add_ratio("drift_over_bare_p99", "drift_p99_ms", &["drift_bare_p99_ms"]);
-    ground.remove(OURS, OURS).await?;
-    ground.bare.clear("bench-drift").await
+    environment.remove(OURS, OURS).await?;
+    environment.bare.clear("bench-drift").await
 }
 
 /// Edits or deletes one object and waits until it is right again.
-async fn disturb(ground: &Ground, space: &str, number: usize, objects: usize) -> Result<()> {
-    let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), space);
+async fn disturb(environment: &Environment, space: &str, number: usize, objects: usize) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(environment.admin.clone(), space);
     let name = format!("settings-{}", number % objects);
     if number % DELETIONS == DELETIONS - 1 {
         maps.delete(&name, &Default::default()).await?;
@@ -78,8 +78,8 @@ async fn disturb(ground: &Ground, space: &str, number: usize, objects: usize) ->
     }
     eventually(PATIENCE, &format!("{space}/{name} to be put back"), async || {
         match maps.get_opt(&name).await {
-            Ok(Some(map)) if is_right(&map) => Look::Yes(()),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(Some(map)) if is_right(&map) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await
@@ -101,13 +101,13 @@ impl Drop for Task {
 struct BareLoop;
 
 impl BareLoop {
-    async fn start(ground: &Ground, objects: usize) -> Result<Task> {
+    async fn start(environment: &Environment, objects: usize) -> Result<Task> {
         let mut workload = Workload::configmaps(BARE, objects);
         for object in &mut workload.objects {
             object.body["metadata"]["labels"]["bare"] = json!("yes");
         }
-        ground.bare.create(&workload).await?;
-        let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), BARE);
+        environment.bare.create(&workload).await?;
+        let maps: Api<ConfigMap> = Api::namespaced(environment.admin.clone(), BARE);
         let bodies: BTreeMap<String, serde_json::Value> =
             workload.objects.into_iter().map(|object| (object.name, object.body)).collect();
         Ok(Task(tokio::spawn(async move {
@@ -135,11 +135,11 @@ struct Unrelated;
 impl Unrelated {
     const OBJECTS: usize = 50;
 
-    async fn start(ground: &Ground, a_second: u32) -> Result<Task> {
+    async fn start(environment: &Environment, a_second: u32) -> Result<Task> {
         let workload = Workload::configmaps(UNRELATED, Self::OBJECTS);
-        ground.bare.apply(&[&namespace(UNRELATED)], Mode::Write).await?;
-        ground.bare.create(&workload).await?;
-        let maps: Api<ConfigMap> = Api::namespaced(ground.admin.clone(), UNRELATED);
+        environment.bare.apply(&[&namespace(UNRELATED)], Mode::Write).await?;
+        environment.bare.create(&workload).await?;
+        let maps: Api<ConfigMap> = Api::namespaced(environment.admin.clone(), UNRELATED);
         Ok(Task(tokio::spawn(async move {
             let mut beat = tokio::time::interval(Duration::from_secs(1) / a_second.max(1));
             for number in 0_usize.. {

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use crate::args::AgentArgs;
-use crate::ground::{Ground, PATIENCE, memory_mib};
+use crate::environment::{Environment, PATIENCE, memory_mib};
 use crate::results::Results;
 use crate::workload::Workload;
 
@@ -20,25 +20,25 @@ const AGENT: &str = "bench-idle";
 const STACK: &str = "bench-idle";
 const SWEEP: [&str; 2] = ["--sweep-interval", "60s"];
 
-pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
+pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
     let mut arguments = args.agent_arguments.clone();
     if knows_sweep().await? {
         arguments.extend(SWEEP.map(str::to_owned));
     }
     let options = AgentOptions { polling_interval: "30s".into(), arguments, ..AgentOptions::default() };
-    let agent = ground.fleet.join_with(AGENT, &[], &ground.cluster, &options).await?;
+    let agent = environment.fleet.join_with(AGENT, &[], &environment.cluster, &options).await?;
     let workload = Workload::mix(STACK, args.objects);
-    ground.put_stack_on(STACK, AGENT).await?;
-    let submission = ground.submit(STACK, workload.yaml()).await?;
-    ground.applied(STACK, &submission).await?;
-    ground.rest_of(&agent).await?;
+    environment.put_stack_on(STACK, AGENT).await?;
+    let submission = environment.submit(STACK, workload.yaml()).await?;
+    environment.applied(STACK, &submission).await?;
+    environment.wait_until_idle_of(&agent).await?;
 
-    let (versions, mark) = (versions(ground).await?, ground.cluster.audit().mark()?);
+    let (versions, mark) = (versions(environment).await?, environment.cluster.audit().mark()?);
     let before = memory_mib(&agent, "VmRSS")?;
     tokio::time::sleep(args.idle).await;
     let after = memory_mib(&agent, "VmRSS")?;
     let requests = agent.requests(mark)?;
-    let moved = moved(&versions, &self::versions(ground).await?);
+    let moved = moved(&versions, &self::versions(environment).await?);
 
     results.add("idle_s", args.idle.as_secs_f64());
     results.add("idle_moved", moved as f64);
@@ -51,7 +51,7 @@ pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Re
     results.add("idle_other", requests.len() as f64 - of("watch") - of("get") - of("list") - of("patch"));
     results.add("idle_rss_mib_before", before);
     results.add("idle_rss_mib_after", after);
-    ground.remove(STACK, STACK).await
+    environment.remove(STACK, STACK).await
 }
 
 /// Older agents have no sweep to set.
@@ -60,12 +60,12 @@ async fn knows_sweep() -> Result<bool> {
     Ok(run_program(help, PATIENCE).await?.ok()?.stdout.contains(SWEEP[0]))
 }
 
-async fn versions(ground: &Ground) -> Result<BTreeMap<String, String>> {
+async fn versions(environment: &Environment) -> Result<BTreeMap<String, String>> {
     let all = ListParams::default();
     let mut versions = BTreeMap::new();
     macro_rules! collect {
         ($($kind:ty),*) => {$(
-            for object in Api::<$kind>::all(ground.admin.clone()).list_metadata(&all).await?.items {
+            for object in Api::<$kind>::all(environment.admin.clone()).list_metadata(&all).await?.items {
                 let (space, name) = (object.namespace().unwrap_or_default(), object.name_any());
                 if space.starts_with(STACK) || name.starts_with(STACK) {
                     let key = format!("{} {space}/{name}", stringify!($kind));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_testkit::audit::Request;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::args::AgentArgs;
-use crate::ground::{Ground, PATIENCE, memory_mib};
+use crate::environment::{Environment, PATIENCE, memory_mib};
 use crate::results::Results;
 use crate::workload::{Object, Workload};
 
@@ -20,8 +20,8 @@ const STACKS: usize = 10;
 /// What is freed is given back by then, if ever.
 const SETTLE: Duration = Duration::from_secs(15);
 
-pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Result<()> {
-    let empty = memory_mib(&ground.agent, "VmRSS")?;
+pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
+    let empty = memory_mib(&environment.agent, "VmRSS")?;
     results.add("rss_mib_before", empty);
     let names: Vec<String> = (0..STACKS).map(|number| format!("bench-many-{number}")).collect();
     let workloads: Vec<Workload> =
@@ -29,73 +29,79 @@ pub async fn run(args: &AgentArgs, ground: &Ground, results: &mut Results) -> Re
 
     let started = Instant::now();
     for (name, workload) in names.iter().zip(&workloads) {
-        ground.put_stack(name).await?;
-        ground.submit(name, workload.yaml()).await?;
+        environment.put_stack(name).await?;
+        environment.submit(name, workload.yaml()).await?;
     }
     for name in &names {
-        ground.applied_newest(name).await?;
+        environment.applied_newest(name).await?;
     }
     results.add("write_10k_s", started.elapsed().as_secs_f64());
-    ground.rest().await?;
+    environment.wait_until_idle().await?;
     tokio::time::sleep(SETTLE).await;
-    results.add("rss_mib_10k", memory_mib(&ground.agent, "VmRSS")?);
+    results.add("rss_mib_10k", memory_mib(&environment.agent, "VmRSS")?);
     results.note("rss_mib_10k", format!("{} objects in {STACKS} stacks", args.many_objects));
-    results.add("peak_mib_10k_write", memory_mib(&ground.agent, "VmHWM")?);
+    results.add("peak_mib_10k_write", memory_mib(&environment.agent, "VmHWM")?);
 
-    restart(ground, results).await?;
-    restart_with_drift(ground, &workloads, results).await?;
-    let removed = names.iter().map(|name| ground.remove(name, name));
+    restart(environment, results).await?;
+    restart_with_drift(environment, &workloads, results).await?;
+    let removed = names.iter().map(|name| environment.remove(name, name));
     try_join_all(removed).await?;
     Ok(())
 }
 
 /// Nothing changed while it was away, so nothing may be written.
-async fn restart(ground: &Ground, results: &mut Results) -> Result<()> {
-    let mark = ground.cluster.audit().mark()?;
+async fn restart(environment: &Environment, results: &mut Results) -> Result<()> {
+    let mark = environment.cluster.audit().mark()?;
     let started = jiff::Timestamp::now();
-    ground.agent.restart()?;
-    ground.fleet.active(ground.agent.name()).await?;
-    ground.rest().await?;
-    let requests = ground.agent.requests(mark)?;
+    environment.agent.restart()?;
+    environment.fleet.active(environment.agent.name()).await?;
+    environment.wait_until_idle().await?;
+    let requests = environment.agent.requests(mark)?;
     let last = requests.iter().map(|request| request.reached).max().unwrap_or(started);
     results.add("restart_last_request_s", last.duration_since(started).as_secs_f64());
     results.add("restart_patches", requests.iter().filter(is_patch_of_stack).count() as f64);
     results.add("restart_requests", requests.iter().filter(|request| !request.is_watch()).count() as f64);
     tokio::time::sleep(SETTLE).await;
-    results.add("restart_peak_mib", memory_mib(&ground.agent, "VmHWM")?);
-    results.add("restart_rss_mib", memory_mib(&ground.agent, "VmRSS")?);
+    results.add("restart_peak_mib", memory_mib(&environment.agent, "VmHWM")?);
+    results.add("restart_rss_mib", memory_mib(&environment.agent, "VmRSS")?);
     Ok(())
 }
 
 /// One object of each stack was changed while the agent was away. When all of them are back, every stack has been
 /// compared with what it should be: the proof, from outside, that it is in sync.
-async fn restart_with_drift(ground: &Ground, workloads: &[Workload], results: &mut Results) -> Result<()> {
-    ground.agent.kill9();
+async fn restart_with_drift(
+    environment: &Environment,
+    workloads: &[Workload],
+    results: &mut Results,
+) -> Result<()> {
+    environment.agent.kill9();
     for workload in workloads {
         if let Some(object) = probe(workload) {
             let wrong = json!({"data": {"revision": "wrong"}});
-            maps(ground, object).patch(&object.name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
+            maps(environment, object)
+                .patch(&object.name, &PatchParams::default(), &Patch::Merge(wrong))
+                .await?;
         }
     }
-    let mark = ground.cluster.audit().mark()?;
+    let mark = environment.cluster.audit().mark()?;
     let started = Instant::now();
-    ground.agent.start()?;
+    environment.agent.start()?;
     for object in workloads.iter().filter_map(probe) {
-        let maps = maps(ground, object);
+        let maps = maps(environment, object);
         eventually(PATIENCE, "what was changed meanwhile to be put back", async || {
             let map = maps.get(&object.name).await.ok().and_then(|map| map.data);
             let revision = map.and_then(|data| data.get("revision").cloned());
             if revision.as_deref() == Some("1") {
-                Look::Yes(())
+                Attempt::Done(())
             } else {
-                Look::NotYet(format!("{revision:?}"))
+                Attempt::NotYet(format!("{revision:?}"))
             }
         })
         .await?;
     }
     results.add("restart_in_sync_s", started.elapsed().as_secs_f64());
-    ground.rest().await?;
-    let requests = ground.agent.requests(mark)?;
+    environment.wait_until_idle().await?;
+    let requests = environment.agent.requests(mark)?;
     let needless = requests.iter().filter(is_patch_of_stack).count().saturating_sub(workloads.len());
     results.add("restart_needless_patches", needless as f64);
     Ok(())
@@ -110,6 +116,6 @@ fn probe(workload: &Workload) -> Option<&Object> {
     workload.objects.iter().rev().find(|object| object.body["kind"] == "ConfigMap")
 }
 
-fn maps(ground: &Ground, object: &Object) -> Api<ConfigMap> {
-    Api::namespaced(ground.admin.clone(), object.namespace.as_deref().unwrap_or_default())
+fn maps(environment: &Environment, object: &Object) -> Api<ConfigMap> {
+    Api::namespaced(environment.admin.clone(), object.namespace.as_deref().unwrap_or_default())
 }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,7 +13,7 @@ use kube::api::ListParams;
 
 use crate::args::AgentArgs;
 use crate::bare::Mode;
-use crate::ground::{Ground, PATIENCE, Submission};
+use crate::environment::{Environment, PATIENCE, Submission};
 use crate::results::Results;
 use crate::workload::{Object, Workload, configmap, namespace};
 
@@ -21,26 +21,26 @@ const OURS: &str = "bench-stacks-ours";
 const BARE: &str = "bench-stacks-bare";
 const AT_ONCE: usize = 16;
 
-pub async fn run(args: &AgentArgs, ground: &mut Ground, results: &mut Results) -> Result<()> {
-    ground.cluster.start_workloads().await?;
-    let ground = &*ground;
-    ground.bare.apply(&[&namespace(OURS), &namespace(BARE)], Mode::Write).await?;
+pub async fn run(args: &AgentArgs, environment: &mut Environment, results: &mut Results) -> Result<()> {
+    environment.cluster.start_workloads().await?;
+    let environment = &*environment;
+    environment.bare.apply(&[&namespace(OURS), &namespace(BARE)], Mode::Write).await?;
     let names: Vec<String> = (0..args.stacks).map(|number| format!("app-{number}")).collect();
     let started = Instant::now();
     futures::stream::iter(&names)
-        .map(|name| ground.put_stack(name))
+        .map(|name| environment.put_stack(name))
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
     results.add("stacks_register_s", started.elapsed().as_secs_f64());
 
-    let mark = ground.cluster.audit().mark()?;
+    let mark = environment.cluster.audit().mark()?;
     let begun = Timestamp::now();
     let started = Instant::now();
     let submissions: Vec<(&String, Submission)> = futures::stream::iter(&names)
         .map(async |name| {
             let yaml = Workload::application(OURS, name).yaml();
-            anyhow::Ok((name, ground.submit(name, yaml).await?))
+            anyhow::Ok((name, environment.submit(name, yaml).await?))
         })
         .buffer_unordered(AT_ONCE)
         .try_collect()
@@ -48,7 +48,7 @@ pub async fn run(args: &AgentArgs, ground: &mut Ground, results: &mut Results) -
     results.add("stacks_submit_s", started.elapsed().as_secs_f64());
     let mut ready = begun;
     for (name, submission) in &submissions {
-        let (_, hops) = ground.healthy(name, submission).await?;
+        let (_, hops) = environment.healthy(name, submission).await?;
         ready = ready.max(hops.reported.or(hops.healthy).unwrap_or(ready));
     }
     results.add("stacks_ready_s", ready.duration_since(begun).as_secs_f64());
@@ -56,13 +56,13 @@ pub async fn run(args: &AgentArgs, ground: &mut Ground, results: &mut Results) -
         "stacks_ready_s",
         format!("{} stacks of 4 objects, first submission to last report", names.len()),
     );
-    ground.rest().await?;
-    let requests = ground.asked(mark)?;
+    environment.wait_until_idle().await?;
+    let requests = environment.requests_since(mark)?;
     results.add("stacks_requests", requests.len() as f64);
     let records = requests.iter().filter(|request| request.is_write() && request.namespace != OURS).count();
     results.add("stacks_record_writes", records as f64);
 
-    let bare = bare(ground, &names, records).await?;
+    let bare = bare(environment, &names, records).await?;
     results.add("stacks_bare_ready_s", bare);
     results.note("stacks_bare_ready_s", "as many bare dry runs, PATCHes and record-sized writes, under kwok");
     results.add_ratio("stacks_over_bare", "stacks_ready_s", &["stacks_bare_ready_s"]);
@@ -70,7 +70,7 @@ pub async fn run(args: &AgentArgs, ground: &mut Ground, results: &mut Results) -
 }
 
 /// The same objects without an agent; answers the seconds until all Deployments are available.
-async fn bare(ground: &Ground, names: &[String], records: usize) -> Result<f64> {
+async fn bare(environment: &Environment, names: &[String], records: usize) -> Result<f64> {
     let workloads: Vec<Workload> = names.iter().map(|name| Workload::application(BARE, name)).collect();
     let objects: Vec<&Object> = workloads.iter().flat_map(|workload| &workload.objects).collect();
     // Each record is made once and written again after that.
@@ -78,18 +78,20 @@ async fn bare(ground: &Ground, names: &[String], records: usize) -> Result<f64> 
         .map(|number| configmap(BARE, &format!("record-{}", number % names.len()), &number.to_string()))
         .collect();
     let started = Instant::now();
-    ground.bare.apply(&objects, Mode::DryRun).await?;
-    ground.bare.apply(&objects, Mode::Write).await?;
-    ground.bare.apply(&revisions.iter().collect::<Vec<_>>(), Mode::Write).await?;
-    let api: Api<Deployment> = Api::namespaced(ground.admin.clone(), BARE);
+    environment.bare.apply(&objects, Mode::DryRun).await?;
+    environment.bare.apply(&objects, Mode::Write).await?;
+    environment.bare.apply(&revisions.iter().collect::<Vec<_>>(), Mode::Write).await?;
+    let api: Api<Deployment> = Api::namespaced(environment.admin.clone(), BARE);
     eventually(PATIENCE, "all Deployments to be available", async || {
-        let Ok(list) = api.list(&ListParams::default()).await else { return Look::NotYet("no list".into()) };
+        let Ok(list) = api.list(&ListParams::default()).await else {
+            return Attempt::NotYet("no list".into());
+        };
         let available = |deployment: &&Deployment| {
             deployment.status.as_ref().is_some_and(|status| status.available_replicas.unwrap_or(0) > 0)
         };
         match list.items.iter().filter(available).count() {
-            all if all == names.len() => Look::Yes(()),
-            some => Look::NotYet(format!("{some} of {}", names.len())),
+            all if all == names.len() => Attempt::Done(()),
+            some => Attempt::NotYet(format!("{some} of {}", names.len())),
         }
     })
     .await?;

@@ -1,11 +1,11 @@
 //! The signed assertions of agents: short-lived JWTs, verified with the key that the agent registered.
 //!
-//! Verifying costs a signature check, so a verified one is remembered until it expires. Whether the agent and
-//! its key are still there is looked up in the index each time.
+//! Verifying costs a signature check, so a verified assertion is cached until it expires. Whether the agent and its key
+//! still exist is looked up in the index each time.
 //!
-//! The index knows the one key that counts. An agent that is changing its key may sign with the one before for a
-//! while, or with one that this replica has not heard of yet: only what does not fit the key that counts asks the
-//! database (`access/keys.rs`).
+//! The index contains the current key. During a rotation an agent may sign with the previous key for a while, or with one
+//! that this replica does not know yet: only assertions that do not match the current key query the database
+//! (`access/keys.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,31 +24,33 @@ use super::caller::AgentCaller;
 use super::keys::AgentKeys;
 use crate::index::Index;
 use crate::store::StoreError;
-use crate::store::agent_keys::KeyOf;
+use crate::store::agent_keys::AgentKey;
 
-/// How far an agent's clock may be off, in seconds.
+/// The tolerated clock difference, in seconds.
 const LEEWAY: i64 = 60;
-/// Assertions remembered at once, at most.
-const REMEMBERED: u64 = 200_000;
+/// The largest number of cached assertions.
+const CAPACITY: u64 = 200_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadAssertion {
-    #[error("the assertion cannot be read")]
+    #[error("the assertion is malformed")]
     Unreadable,
     #[error("no such agent")]
     UnknownAgent(AgentId),
-    #[error("the assertion is not valid")]
+    #[error("the assertion is invalid")]
     Invalid(AgentId, #[source] jsonwebtoken::errors::Error),
-    #[error("the assertion is valid for longer than {ASSERTION_SECONDS} seconds, or from the future")]
+    #[error(
+        "the assertion is valid for longer than {ASSERTION_SECONDS} seconds, or was issued in the future"
+    )]
     Lifetime(AgentId),
     #[error("the assertion names two agents")]
     Subject(AgentId),
-    #[error("the agent's keys cannot be looked up")]
+    #[error("failed to look up the agent's keys")]
     Store(#[source] Arc<StoreError>),
 }
 
 impl BadAssertion {
-    /// In whose name it came, and why it is not believed; none if there is no such agent.
+    /// Returns the agent that the assertion names, and why it was refused; none if the agent does not exist.
     #[must_use]
     pub fn claims(&self) -> Option<(AgentId, &'static str)> {
         match self {
@@ -56,15 +58,17 @@ impl BadAssertion {
                 *agent,
                 match error.kind() {
                     ErrorKind::InvalidSignature => {
-                        "it signs with a key that is not the agent's, or no longer"
+                        "it signs with a key that does not, or no longer, belong to the agent"
                     }
-                    ErrorKind::ExpiredSignature => "what it signs has expired; a clock is wrong",
-                    ErrorKind::InvalidAudience => "it joined another installation",
-                    _ => "what it signs is not valid",
+                    ErrorKind::ExpiredSignature => "its assertion has expired; check the clocks",
+                    ErrorKind::InvalidAudience => "it belongs to another installation",
+                    _ => "its assertion is invalid",
                 },
             )),
-            Self::Lifetime(agent) => Some((*agent, "what it signs is from the future; a clock is wrong")),
-            Self::Subject(agent) => Some((*agent, "what it signs names two agents")),
+            Self::Lifetime(agent) => {
+                Some((*agent, "its assertion was issued in the future; check the clocks"))
+            }
+            Self::Subject(agent) => Some((*agent, "its assertion names two agents")),
             Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) => None,
         }
     }
@@ -93,13 +97,13 @@ impl Assertions {
         validation.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
         validation.leeway = LEEWAY.unsigned_abs();
         let verified = moka::future::Cache::builder()
-            .max_capacity(REMEMBERED)
+            .max_capacity(CAPACITY)
             .time_to_live(Duration::from_secs(ASSERTION_SECONDS.unsigned_abs()))
             .build();
         Self { validation, verified, keys: AgentKeys::default() }
     }
 
-    /// Who signed it, if everything about it is right.
+    /// Verifies an assertion and returns the agent.
     pub async fn verify(
         &self,
         index: &Index,
@@ -123,7 +127,7 @@ impl Assertions {
         if claims.iss != claimed || claims.sub != claimed {
             return Err(BadAssertion::Subject(claimed));
         }
-        // The figures are the caller's: they may be anything.
+        // The caller chooses these numbers: they may be anything.
         let lifetime = claims.exp.checked_sub(claims.iat);
         if lifetime.is_none_or(|seconds| seconds > ASSERTION_SECONDS)
             || claims.iat > now + LEEWAY
@@ -137,8 +141,8 @@ impl Assertions {
         Ok(caller)
     }
 
-    /// Whether a caller that was verified a while ago still is who it was: for those who wait.
-    pub async fn still(
+    /// Returns whether a caller that was verified earlier is still valid: for long polls.
+    pub async fn is_still_valid(
         &self,
         index: &Index,
         pool: &PgPool,
@@ -156,7 +160,7 @@ impl Assertions {
         decode::<Claims>(token, &DecodingKey::from_ed_der(key), &self.validation).map(|data| data.claims)
     }
 
-    /// Tries the other keys of the agent, and tells until when the one that fits is good.
+    /// Tries the other keys of the agent; returns the matching one and its expiry.
     async fn decode_with_others(
         &self,
         pool: &PgPool,
@@ -170,7 +174,7 @@ impl Assertions {
             return Err(BadAssertion::Invalid(agent, invalid));
         }
         let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
-        let fits = |known: &KeyOf| {
+        let fits = |known: &AgentKey| {
             let until = known.until.map_or(i64::MAX, |until| until.as_second());
             let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;
             Some((claims, Arc::clone(&known.key), until))
@@ -179,16 +183,16 @@ impl Assertions {
     }
 }
 
-/// The key of an agent that counts, as this replica knows it.
+/// Returns the current key of an agent, as this replica knows it.
 fn key(index: &Index, agent: AgentId) -> Option<Arc<[u8]>> {
-    index.picture().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
+    index.snapshot().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
 }
 
 fn counts(index: &Index, agent: AgentId, key: &[u8]) -> bool {
-    index.picture().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
+    index.snapshot().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
 }
 
-/// Whose key to verify with. Believed only once the signature fits.
+/// Returns the agent that the assertion claims to be from. Not trusted until the signature is verified.
 fn unverified_subject(token: &str) -> Option<AgentId> {
     #[derive(Deserialize)]
     struct Subject {

@@ -1,7 +1,7 @@
-//! Keys of agents that the index does not know: the one before, and one that was registered a moment ago.
+//! Keys of agents that are not in the index: the previous one, and one that was registered a moment ago.
 //!
-//! Asked for only where a signature does not fit the key that counts, and remembered for a second: whoever
-//! sends forged assertions makes one query a second for each agent, not one for each request.
+//! Read only if a signature does not match the current key, and cached for a second: forged assertions cause one query a
+//! second per agent, not one per request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use brokkr_api::ids::Checksum;
 use sqlx::PgPool;
 
 use crate::store::StoreError;
-use crate::store::agent_keys::{KeyOf, agent_keys_fetch};
+use crate::store::agent_keys::{AgentKey, agent_keys_fetch};
 
-const REMEMBERED: Duration = Duration::from_secs(1);
-const MOST: u64 = 10_000;
+const CACHED_FOR: Duration = Duration::from_secs(1);
+const CAPACITY: u64 = 10_000;
 
 #[derive(Debug)]
 pub struct AgentKeys {
-    /// By the key that counts here, too: once that is another, what was known is not asked again.
-    known: moka::future::Cache<(AgentId, Checksum), Arc<Vec<KeyOf>>>,
+    /// The current key is part of the cache key: after a rotation, old entries are not used.
+    known: moka::future::Cache<(AgentId, Checksum), Arc<Vec<AgentKey>>>,
 }
 
 impl Default for AgentKeys {
     fn default() -> Self {
-        Self { known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build() }
+        Self { known: moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(CACHED_FOR).build() }
     }
 }
 
 impl AgentKeys {
-    /// All keys with which the agent may sign now.
+    /// Returns all keys with which the agent may sign now.
     pub async fn find(
         &self,
         pool: &PgPool,
         agent: AgentId,
         counts: &[u8],
-    ) -> Result<Arc<Vec<KeyOf>>, Arc<StoreError>> {
+    ) -> Result<Arc<Vec<AgentKey>>, Arc<StoreError>> {
         let look = async { agent_keys_fetch(pool, agent).await.map(Arc::new) };
         self.known.try_get_with((agent, Checksum::of(counts)), look).await.map_err(|error| Arc::clone(&error))
     }

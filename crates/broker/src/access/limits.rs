@@ -1,8 +1,8 @@
-//! How often somebody may ask. Per principal, in buckets of their own for reading, writing and polling, so that
-//! one who loops disturbs nobody else; per address only for requests that fail to say who they are: fifty
-//! thousand agents behind one address are fifty thousand principals.
+//! Rate limits. Per principal, in separate buckets for reading, writing and polling, so that a caller in a loop disturbs
+//! no one else. Per address only for requests that fail to authenticate: fifty thousand agents behind one address are
+//! fifty thousand principals.
 //!
-//! Counted in memory, per replica. What is kept is bounded; whoever is forgotten begins with a full bucket.
+//! Counted in memory, per replica. The number of entries is bounded; an evicted principal begins with a full bucket.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -18,16 +18,16 @@ use uuid::Uuid;
 use super::caller::Caller;
 use crate::error::ApiError;
 
-/// Principals and addresses that are remembered, at most.
-const MOST: u64 = 200_000;
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
-/// Those who are refused come back spread over this many seconds.
+/// The largest number of principals and addresses in memory.
+const CAPACITY: u64 = 200_000;
+const EVICTED_AFTER: Duration = Duration::from_secs(120);
+/// Refused callers are asked to return spread over this many seconds.
 const SPREAD: u64 = 10;
 
-/// Failures of one address, a second in the long run and at once.
+/// Failures of one address: per second in the long run, and at once.
 const FAILURES: (u32, u32) = (20, 200);
-/// An address that fails too often is not listened to for this long.
-const DEAF: Duration = Duration::from_secs(5);
+/// How long an address is blocked that fails too often.
+const BLOCKED_FOR: Duration = Duration::from_secs(5);
 
 /// What a request counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,12 +35,12 @@ pub enum Bucket {
     Reading,
     Writing,
     Polling,
-    /// With a join token: only those that fail are counted, by address.
+    /// Registration with a join token: only failures are counted, by address.
     Registering,
 }
 
 impl Bucket {
-    /// By the name of a route, `METHOD /path`.
+    /// Returns the bucket of a route (`METHOD /path`).
     #[must_use]
     pub fn of(route: &str) -> Self {
         if route.ends_with("/target-state") {
@@ -54,7 +54,7 @@ impl Bucket {
         }
     }
 
-    /// A second in the long run, and at once.
+    /// Requests per second in the long run, and at once.
     fn allowed(self) -> (u32, u32) {
         match self {
             Self::Reading | Self::Writing => (1000, 5000),
@@ -74,28 +74,28 @@ impl Bucket {
 pub struct RateLimits {
     enabled: bool,
     principals: moka::future::Cache<(Bucket, Uuid), Arc<DefaultDirectRateLimiter>>,
-    /// Failures to say who one is.
+    /// Authentication failures.
     addresses: moka::future::Cache<IpAddr, Arc<DefaultDirectRateLimiter>>,
     /// Addresses that fail too often.
-    deaf_to: moka::future::Cache<IpAddr, ()>,
+    blocked: moka::future::Cache<IpAddr, ()>,
 }
 
 impl RateLimits {
     #[must_use]
     pub fn new(enabled: bool) -> Self {
-        let cache = moka::future::Cache::builder().max_capacity(MOST).time_to_idle(FORGOTTEN_AFTER);
-        let addresses = moka::future::Cache::builder().max_capacity(MOST).time_to_idle(FORGOTTEN_AFTER);
-        let deaf_to = moka::future::Cache::builder().max_capacity(MOST).time_to_live(DEAF).build();
+        let cache = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_idle(EVICTED_AFTER);
+        let addresses = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_idle(EVICTED_AFTER);
+        let blocked = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(BLOCKED_FOR).build();
         let (principals, addresses) = (cache.build(), addresses.build());
-        Self { enabled, principals, addresses, deaf_to }
+        Self { enabled, principals, addresses, blocked }
     }
 
-    /// Counts a request of somebody who is known.
-    pub async fn known(&self, bucket: Bucket, caller: &Caller) -> Result<(), ApiError> {
+    /// Counts a request of an authenticated caller.
+    pub async fn check_caller(&self, bucket: Bucket, caller: &Caller) -> Result<(), ApiError> {
         self.allowance(bucket, caller).await.check()
     }
 
-    /// What somebody who is known may still do, to be kept by whoever asks for it often.
+    /// Returns the limit of an authenticated caller, for repeated use.
     pub async fn allowance(&self, bucket: Bucket, caller: &Caller) -> Allowance {
         let principal = match caller {
             Caller::Token(token) => token.token_id.0,
@@ -108,32 +108,32 @@ impl RateLimits {
         Allowance { limiter: Some(limiter), principal }
     }
 
-    /// Whether an address that has no credential yet is listened to.
-    pub async fn listens_to(&self, address: Option<IpAddr>) -> Result<(), ApiError> {
+    /// Refuses an address that is blocked.
+    pub async fn check_address(&self, address: Option<IpAddr>) -> Result<(), ApiError> {
         match address.map(network) {
-            Some(address) if self.enabled && self.deaf_to.get(&address).await.is_some() => {
-                Err(refused(DEAF.as_secs(), address.to_string().as_bytes()))
+            Some(address) if self.enabled && self.blocked.get(&address).await.is_some() => {
+                Err(refused(BLOCKED_FOR.as_secs(), address.to_string().as_bytes()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Counts a request that came without a good credential.
-    pub async fn failed(&self, address: Option<IpAddr>) -> Result<(), ApiError> {
+    /// Counts a request that failed to authenticate.
+    pub async fn count_failure(&self, address: Option<IpAddr>) -> Result<(), ApiError> {
         let (Some(address), true) = (address.map(network), self.enabled) else { return Ok(()) };
         let limiter = self.addresses.get_with(address, async { Bucket::Registering.limiter() }).await;
         let checked = check(&limiter, address.to_string().as_bytes());
         if checked.is_err() {
-            self.deaf_to.insert(address, ()).await;
+            self.blocked.insert(address, ()).await;
         }
         checked
     }
 }
 
-/// How much more somebody may do.
+/// The limit of one caller.
 #[derive(Clone, Debug)]
 pub struct Allowance {
-    /// None: as much as they want.
+    /// None: unlimited.
     limiter: Option<Arc<DefaultDirectRateLimiter>>,
     principal: Uuid,
 }
@@ -152,11 +152,11 @@ fn check(limiter: &DefaultDirectRateLimiter, who: &[u8]) -> Result<(), ApiError>
 
 fn refused(wait: u64, who: &[u8]) -> ApiError {
     let spread = u64::from(Checksum::of(who).0[0]) % SPREAD;
-    let detail = "more requests than are allowed; this one was not carried out";
+    let detail = "too many requests; this one was not processed";
     ApiError::new(ErrorCode::BRK1006, detail).retry_after(wait + spread)
 }
 
-/// Whoever has an IPv6 address has 2^64 of them.
+/// Returns the address that is counted. The owner of an IPv6 address has the whole /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -185,34 +185,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_loops_is_refused_and_disturbs_neither_others_nor_its_own_writes() {
+    async fn a_caller_in_a_loop_is_refused_and_disturbs_neither_others_nor_its_own_writes() {
         let limits = RateLimits::new(true);
         let (one, other) = (agent(), agent());
         let mut refused = 0;
         for _ in 0..1000 {
-            refused += usize::from(limits.known(Bucket::Polling, &one).await.is_err());
+            refused += usize::from(limits.check_caller(Bucket::Polling, &one).await.is_err());
         }
         assert!(refused > 500, "{refused}");
-        assert!(limits.known(Bucket::Polling, &other).await.is_ok());
-        assert!(limits.known(Bucket::Writing, &one).await.is_ok());
-        assert!(RateLimits::new(false).known(Bucket::Polling, &one).await.is_ok());
+        assert!(limits.check_caller(Bucket::Polling, &other).await.is_ok());
+        assert!(limits.check_caller(Bucket::Writing, &one).await.is_ok());
+        assert!(RateLimits::new(false).check_caller(Bucket::Polling, &one).await.is_ok());
     }
 
     #[tokio::test]
-    async fn who_is_not_known_is_counted_by_address_and_fifty_thousand_agents_behind_it_are_not() {
+    async fn failures_are_counted_by_address_and_authenticated_agents_are_not() {
         let limits = RateLimits::new(true);
         let address: Option<IpAddr> = Some("2001:db8::1".parse().unwrap());
         let mut refused = 0;
         for last in 0..1000u16 {
             let neighbour = Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)));
-            refused += usize::from(limits.failed(neighbour).await.is_err());
+            refused += usize::from(limits.count_failure(neighbour).await.is_err());
         }
         assert!(refused > 500, "{refused}");
-        assert_eq!(limits.failed(address).await.unwrap_err().status(), 429);
-        assert!(limits.listens_to(address).await.is_err());
+        assert_eq!(limits.count_failure(address).await.unwrap_err().status(), 429);
+        assert!(limits.check_address(address).await.is_err());
         for _ in 0..50_000 {
-            assert!(limits.known(Bucket::Polling, &agent()).await.is_ok());
+            assert!(limits.check_caller(Bucket::Polling, &agent()).await.is_ok());
         }
-        assert!(limits.failed(Some("192.0.2.1".parse().unwrap())).await.is_ok());
+        assert!(limits.count_failure(Some("192.0.2.1".parse().unwrap())).await.is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Tokens as people see them: a prefix that scanners find, 32 random bytes, and a checksum, so that a mistyped or
-//! cut-off one is told apart from a revoked one without asking the database.
+//! The format of tokens: a prefix for secret scanners, 32 random bytes, and a checksum, so that a mistyped or truncated
+//! token is distinguished from a revoked one without a query.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretKind {
-    /// Of people and machines.
+    /// For users and machines.
     ApiToken,
-    /// With which one agent can join.
+    /// For one agent to join.
     JoinToken,
 }
 
@@ -34,14 +34,14 @@ impl Secret {
     #[must_use]
     pub fn generate(kind: SecretKind) -> Self {
         let mut bytes = [0u8; 32];
-        // Without randomness there is nothing safe to do.
+        // Without randomness, nothing is safe.
         SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
         let body = format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(bytes));
         let checksum = checksum(&body);
         Self(body + &checksum)
     }
 
-    /// Reads a token of this kind; none if it cannot be one.
+    /// Parses a token of this kind; none if it is malformed.
     #[must_use]
     pub fn read(kind: SecretKind, text: &str) -> Option<Self> {
         let body_length = kind.prefix().len() + 43;
@@ -49,7 +49,7 @@ impl Secret {
         (body.starts_with(kind.prefix()) && sum == checksum(body)).then(|| Self(text.to_owned()))
     }
 
-    /// What is stored and looked up. Plain SHA-256 is right for 256 random bits.
+    /// Returns the hash that is stored and looked up. Plain SHA-256 is sufficient for 256 random bits.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()

@@ -1,7 +1,7 @@
-//! Who a token is, remembered for a few seconds: a busy pipeline is not to cost a query with each request.
+//! A cache of API tokens, for a few seconds: a busy pipeline must not cost a query per request.
 //!
-//! A revoked token is refused at once by the replica that revoked it, and by the others within
-//! [`REMEMBERED`]. Expiry is looked at by the guard, each time. What is not there is not remembered.
+//! A revoked token is refused at once by the replica that revoked it, and by the others within [`CACHED_FOR`]. The guard
+//! checks the expiry each time. Misses are not cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::store::StoreError;
 use crate::store::api_tokens::api_token_find;
 use crate::store::projects::project_exists;
 
-/// How long the word of the database counts: so long, at most, may a revoked token still be good elsewhere.
-pub const REMEMBERED: Duration = Duration::from_secs(5);
-const MOST: u64 = 10_000;
+/// How long a token is cached, and thus how long a revoked token may still be accepted by other replicas.
+pub const CACHED_FOR: Duration = Duration::from_secs(5);
+const CAPACITY: u64 = 10_000;
 
 #[derive(Debug)]
 pub struct Tokens {
@@ -26,13 +26,13 @@ pub struct Tokens {
 impl Default for Tokens {
     fn default() -> Self {
         Self {
-            known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build(),
-            projects: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build(),
+            known: moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(CACHED_FOR).build(),
+            projects: moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(CACHED_FOR).build(),
         }
     }
 }
 
-/// Why a token or project is not remembered.
+/// Why a token or project is not cached.
 #[derive(Debug)]
 enum Nothing {
     Absent,
@@ -40,7 +40,7 @@ enum Nothing {
 }
 
 impl Tokens {
-    /// Who has the secret with this hash, if it was not revoked. However many ask at once, one looks.
+    /// Returns the owner of the token with this hash, unless it was revoked. Concurrent requests share one query.
     pub async fn find(&self, pool: &PgPool, hash: [u8; 32]) -> Result<Option<Arc<WhoAmI>>, Arc<StoreError>> {
         let look = async {
             match api_token_find(pool, &hash).await {
@@ -52,7 +52,7 @@ impl Tokens {
         found(self.known.try_get_with(hash, look).await)
     }
 
-    /// Whether there is such a project.
+    /// Returns whether the project exists.
     pub async fn project_exists(&self, pool: &PgPool, project: &str) -> Result<bool, Arc<StoreError>> {
         let look = async {
             match project_exists(pool, project).await {
@@ -64,14 +64,14 @@ impl Tokens {
         Ok(found(self.projects.try_get_with_by_ref(project, look).await)?.is_some())
     }
 
-    /// The token was revoked here.
+    /// Removes a token that was revoked here.
     pub async fn forget(&self, hash: &[u8]) {
         if let Ok(hash) = <[u8; 32]>::try_from(hash) {
             self.known.invalidate(&hash).await;
         }
     }
 
-    /// The project was deleted here.
+    /// Removes a project that was deleted here.
     pub async fn forget_project(&self, project: &str) {
         self.projects.invalidate(project).await;
     }

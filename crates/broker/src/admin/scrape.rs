@@ -1,4 +1,4 @@
-//! What is read at the moment of asking: sizes, lags, pools.
+//! Metrics that are read on each scrape: sizes, lags, pools.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::listener::Connections;
 use crate::state::Broker;
 use crate::store::failures;
 
-/// Longer than this, a connection to the database is not waited for.
+/// How long a scrape waits for a database connection.
 const ACQUIRE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -26,7 +26,7 @@ struct Action {
     action: &'static str,
 }
 
-/// Everything, as text.
+/// Returns all metrics as text.
 pub async fn scrape(broker: &Broker, connections: &Connections) -> String {
     let mut registry = Registry::with_prefix("brokkr");
     broker.metrics.register(&mut registry);
@@ -39,42 +39,52 @@ pub async fn scrape(broker: &Broker, connections: &Connections) -> String {
 }
 
 fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) {
-    gauge(registry, "connections", "Connections of agents and people", connections.count());
-    gauge(registry, "waiters", "Long polls that wait here", broker.index.waiting());
+    gauge(registry, "connections", "Client connections", connections.count());
+    gauge(registry, "long_polls_waiting", "Waiting long polls", broker.index.waiting());
     gauge(
         registry,
         "agents_seen",
-        "Agents that asked this replica since it started",
+        "Agents that polled this replica since it started",
         broker.presence.count(),
     );
-    gauge(registry, "draining", "1 once told to stop", usize::from(broker.shutdown.leaving.is_cancelled()));
+    gauge(
+        registry,
+        "draining",
+        "1 while the replica stops",
+        usize::from(broker.shutdown.leaving.is_cancelled()),
+    );
     gauge(
         registry,
         "on_hold",
-        "1 while the installation is on hold, because its database went back in time",
+        "1 while the installation is on hold because its database was restored to an earlier state",
         usize::from(broker.restore.hold().is_some()),
     );
 }
 
 fn index(registry: &mut Registry, broker: &Broker) {
     let (agents, stacks) = {
-        let picture = broker.index.picture();
-        (picture.agents(), picture.stacks())
+        let snapshot = broker.index.snapshot();
+        (snapshot.agents(), snapshot.stacks())
     };
     gauge(registry, "index_agents", "Agents in the index", agents);
-    gauge(registry, "index_stacks", "Stacks in the index, deleted ones that agents hold included", stacks);
-    let seen = broker.index.seen();
+    gauge(registry, "index_stacks", "Stacks in the index, including deleted ones that agents hold", stacks);
+    let seen = broker.index.freshness();
     let behind = seen.ceiling.saturating_sub(seen.position.horizon);
     gauge(
         registry,
         "tail_lag_transactions",
-        "Transactions begun that the outbox tail has not passed",
+        "Transactions that the outbox tail has not applied yet",
         usize::try_from(behind).unwrap_or(usize::MAX),
     );
-    seconds(registry, "tail_lag_seconds", "Since the outbox was last read", seen.at.elapsed().as_secs_f64());
+    seconds(
+        registry,
+        "tail_lag_seconds",
+        "Time since the outbox was last read",
+        seen.at.elapsed().as_secs_f64(),
+    );
 }
 
-/// Answers whether there is a connection to be had.
+/// Returns whether a database connection is available.
 async fn database(registry: &mut Registry, broker: &Broker) -> bool {
     let pool = &broker.pool;
     let (open, idle) = (i64::from(pool.size()), i64::try_from(pool.num_idle()).unwrap_or(i64::MAX));
@@ -85,22 +95,22 @@ async fn database(registry: &mut Registry, broker: &Broker) -> bool {
     gauge(
         registry,
         "database_connections_limit",
-        "Connections to the database for requests, at most",
+        "Maximum number of database connections for requests",
         usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX),
     );
     let started = Instant::now();
-    // One that comes is given back at once; one that does not is as good as a second.
+    // An acquired connection is released at once; a timeout counts as one second.
     let reachable = matches!(tokio::time::timeout(ACQUIRE, pool.acquire()).await, Ok(Ok(_)));
     seconds(
         registry,
         "database_wait_seconds",
-        "How long a connection to the database had to be waited for just now; 1 is the most",
+        "Time that this scrape waited for a database connection; at most 1",
         started.elapsed().as_secs_f64(),
     );
     let failed = Family::<Action, Counter>::default();
     for (action, count) in failures::counted() {
         failed.get_or_create(&Action { action }).inc_by(count);
     }
-    registry.register("statements_failed", "Statements that failed, by what they were for", failed);
+    registry.register("statements_failed", "Failed database statements, by action", failed);
     reachable
 }

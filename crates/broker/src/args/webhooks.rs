@@ -3,31 +3,32 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use secrecy::SecretString;
 
-use crate::domain::webhooks::guard::Guard;
-use crate::domain::webhooks::network::Network;
+use crate::domain::network::parse_network;
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 use crate::state::webhooks::WebhookOptions;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct WebhookArgs {
-    /// Key that secrets of webhooks are stored with: 32 random bytes in base64 (`openssl rand -base64 32`), the same on
-    /// every replica. Without it, no webhook can be made.
+    /// Key to encrypt webhook secrets with: 32 random bytes in base64 (`openssl rand -base64 32`), the same on every
+    /// replica. Without it, webhooks cannot be created.
     #[arg(long, env = "BROKKR_SECRET_KEY", hide_env_values = true, value_name = "KEY")]
     pub secret_key: Option<SecretString>,
-    /// Networks that webhooks may reach although they are not public, such as 10.20.0.0/16.
-    #[arg(long, env = "BROKKR_WEBHOOK_NETWORKS", value_delimiter = ',', value_name = "NETWORK")]
-    pub webhook_networks: Vec<Network>,
-    /// Allow webhooks over http, without encryption.
+    /// Non-public networks that webhooks may reach, such as 10.20.0.0/16.
+    #[arg(long, env = "BROKKR_WEBHOOK_NETWORKS", value_delimiter = ',', value_parser = parse_network, value_name = "NETWORK")]
+    pub webhook_networks: Vec<IpNet>,
+    /// Allow webhooks over unencrypted HTTP.
     #[arg(long, env = "BROKKR_WEBHOOK_HTTP")]
     pub webhook_http: bool,
-    /// Allow webhooks on other ports than 443 and 8443.
+    /// Allow webhooks on ports other than 443 and 8443.
     #[arg(long, env = "BROKKR_WEBHOOK_ANY_PORT")]
     pub webhook_any_port: bool,
-    /// Certificates (PEM) that receivers of webhooks may be signed by, beside those that the system trusts.
+    /// Additional CA certificates (PEM) to trust for webhooks.
     #[arg(long, env = "BROKKR_WEBHOOK_CA", value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
-    /// How long a failure or drift has to last before webhooks are told of it.
+    /// Time that a failure or drift has to last before webhooks are notified.
     #[arg(long, env = "BROKKR_WEBHOOK_GRACE", default_value = "5m", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub webhook_grace: Duration,
 }
@@ -36,7 +37,7 @@ impl WebhookArgs {
     #[must_use]
     pub fn options(&self) -> WebhookOptions {
         WebhookOptions {
-            guard: Guard {
+            policy: EgressPolicy {
                 networks: self.webhook_networks.clone(),
                 plain_http: self.webhook_http,
                 any_port: self.webhook_any_port,

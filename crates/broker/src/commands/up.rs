@@ -1,7 +1,7 @@
-//! `brokkr-broker up`: a broker to try out, from a database and one command.
+//! `brokkr-broker up`: a broker for evaluation, from a database and one command.
 //!
-//! Nothing here is what one would run in earnest: one process, an authority of its own, an admin token in a file. But
-//! nothing is a default that everybody knows, either, and it speaks TLS: what is tried is what is used later.
+//! Not for production: one process, its own certificate authority, an admin token in a file. But no credential is a
+//! known default, and it uses TLS: the evaluation uses the same code paths as production.
 
 use std::fs;
 use std::io::Write as _;
@@ -23,7 +23,7 @@ use secrecy::ExposeSecret as _;
 use crate::args::{Args, Command, ServeArgs, UpArgs};
 use crate::store::schema;
 
-/// An evaluation is over by then.
+/// Longer than an evaluation takes.
 const TOKEN_VALID_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 const AUTHORITY: &str = "ca.pem";
 const CERTIFICATE: &str = "broker.pem";
@@ -33,33 +33,33 @@ const SECRET_KEY: &str = "secret-key";
 
 pub async fn run(args: UpArgs) -> Result<()> {
     let folder = &args.folder;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("failed to create the directory {}", folder.display()))?;
     schema::schema_migrate(args.database.database_url.expose_secret()).await?;
     if !folder.join(KEY).exists() {
-        certify(folder, &args.name).context("cannot make certificates")?;
+        certify(folder, &args.name).context("failed to create certificates")?;
     }
     if !folder.join(SECRET_KEY).exists() {
-        keep(folder, SECRET_KEY, &STANDARD.encode(rand::random::<[u8; 32]>()))?;
+        write_private(folder, SECRET_KEY, &STANDARD.encode(rand::random::<[u8; 32]>()))?;
     }
     if !folder.join(TOKEN).exists() {
         let made =
             super::first_admin_token(args.database.database_url.expose_secret(), TOKEN_VALID_FOR).await;
         let token = made.with_context(|| {
             format!(
-                "{} holds no {TOKEN}: use the folder of the first time, or an empty database",
+                "{} contains no {TOKEN}; use the directory of the first start, or an empty database",
                 folder.display()
             )
         })?;
-        keep(folder, TOKEN, token.expose())?;
+        write_private(folder, TOKEN, token.expose())?;
     }
     let serve = serve_args(&args)?;
-    let told = told(&args);
-    // Somebody who does not read it needs no broker that ends for it.
-    let _ = writeln!(std::io::stdout(), "{told}");
+    // A closed pipe must not end the broker.
+    let _ = writeln!(std::io::stdout(), "{}", instructions(&args));
     super::serve(serve).await
 }
 
-/// What `serve` would be given by hand; settings that are not named here come from the environment as ever.
+/// Returns the arguments for `serve`; settings that are not named here come from the environment as usual.
 fn serve_args(args: &UpArgs) -> Result<ServeArgs> {
     let file = |name: &str| args.folder.join(name);
     let parsed = Args::try_parse_from([
@@ -74,20 +74,22 @@ fn serve_args(args: &UpArgs) -> Result<ServeArgs> {
         "--tls-key".into(),
         file(KEY).into_os_string(),
     ])?;
-    let Command::Serve(mut serve) = parsed.command else { bail!("these are the arguments of serve") };
-    let key = fs::read_to_string(file(SECRET_KEY)).with_context(|| format!("cannot read {SECRET_KEY}"))?;
+    let Command::Serve(mut serve) = parsed.command else {
+        bail!("the arguments of serve were not recognised")
+    };
+    let key = fs::read_to_string(file(SECRET_KEY)).with_context(|| format!("failed to read {SECRET_KEY}"))?;
     serve.webhooks.secret_key.get_or_insert_with(|| key.trim().into());
-    // Whoever presses Ctrl-C wants it to end.
+    // Ctrl-C should end it at once.
     serve.drain_grace = Duration::ZERO;
     serve.drain = Duration::from_secs(2);
     Ok(*serve)
 }
 
-fn told(args: &UpArgs) -> String {
+fn instructions(args: &UpArgs) -> String {
     let folder = args.folder.display();
     let host = args.name.first().cloned().unwrap_or_else(|| host(args.listen));
     format!(
-        "Brokkr to try out; what it made is in {folder}. Ctrl-C ends it. Now log in:\n\n  \
+        "Brokkr for evaluation; its files are in {folder}. Press Ctrl-C to stop. Now log in:\n\n  \
          brokkr login https://{host}:{} --token-file {folder}/{TOKEN} --ca-file {folder}/{AUTHORITY}\n",
         args.listen.port()
     )
@@ -102,12 +104,12 @@ fn host(listen: SocketAddr) -> String {
     }
 }
 
-/// An authority that signs one certificate; its key is kept by nobody.
+/// Creates an authority that signs one certificate; its key is not stored.
 fn certify(folder: &Path, names: &[String]) -> Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    authority.distinguished_name.push(DnType::CommonName, "Brokkr to try out");
+    authority.distinguished_name.push(DnType::CommonName, "Brokkr evaluation");
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
 
     let mut subjects = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
@@ -119,14 +121,14 @@ fn certify(folder: &Path, names: &[String]) -> Result<()> {
     let key = KeyPair::generate()?;
     let certificate = broker.signed_by(&key, &authority)?;
 
-    keep(folder, AUTHORITY, &authority.pem())?;
-    keep(folder, CERTIFICATE, &certificate.pem())?;
-    // Last: where it is, the others are, too.
-    keep(folder, KEY, &key.serialize_pem())
+    write_private(folder, AUTHORITY, &authority.pem())?;
+    write_private(folder, CERTIFICATE, &certificate.pem())?;
+    // Last: if it exists, the others do, too.
+    write_private(folder, KEY, &key.serialize_pem())
 }
 
-/// For the owner's eyes, and whole or not at all.
-fn keep(folder: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes a file atomically, readable by its owner only.
+fn write_private(folder: &Path, name: &str, text: &str) -> Result<()> {
     let (file, unfinished) = (folder.join(name), folder.join(format!(".{name}.unfinished")));
     let write = || -> std::io::Result<()> {
         let mut open =
@@ -135,5 +137,5 @@ fn keep(folder: &Path, name: &str, text: &str) -> Result<()> {
         open.write_all(b"\n")?;
         fs::rename(&unfinished, &file)
     };
-    write().with_context(|| format!("cannot write {}", file.display()))
+    write().with_context(|| format!("failed to write {}", file.display()))
 }

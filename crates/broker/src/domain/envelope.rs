@@ -1,4 +1,4 @@
-//! What an agent should have, and what must go: a function of (facts, agent) and nothing else.
+//! The target state of an agent: a pure function of the facts.
 
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::{Approval, Envelope, Removal, TargetStack};
@@ -12,17 +12,17 @@ use super::facts::{AgentFacts, ObjectFacts, StackFacts};
 use super::grants::Right;
 use super::targeting::{reasons, released_to};
 
-/// An envelope as it travels, with the tag that is the digest of exactly these bytes.
+/// An encoded envelope; its tag is the digest of exactly these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct EncodedEnvelope {
     pub bytes: Bytes,
-    /// In quotes, as the header has it.
+    /// Quoted, as in the header.
     pub etag: String,
 }
 
-/// What one stack means to one agent.
+/// The object of a stack that an agent should have, or the removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredObject {
     pub object: ObjectFacts,
     pub removal: Option<Removal>,
     /// What the stack's project may do on the agent. Nothing: what the agent holds of it is frozen.
@@ -31,16 +31,16 @@ pub struct Wanted {
     pub released_at: Timestamp,
 }
 
-impl Wanted {
+impl DesiredObject {
     #[must_use]
     pub fn sequence_id(&self) -> SequenceId {
         self.object.sequence_id
     }
 }
 
-/// What the agent should do about the stack, as if it were active; none where there is nothing to do.
+/// Returns what an active agent should do about the stack; none if there is nothing to do.
 #[must_use]
-pub fn wanted(agent: &AgentFacts, stack: &StackFacts) -> Option<Wanted> {
+pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> {
     let object = *released_to(agent, stack)?;
     let right = stack.grants.on(agent);
     let reasons = reasons(agent, stack);
@@ -56,11 +56,11 @@ pub fn wanted(agent: &AgentFacts, stack: &StackFacts) -> Option<Wanted> {
         None => Some(Removal::Untargeted),
     };
     let targeted_at = targeted_since.map_or(object.published_at, |since| since.max(object.published_at));
-    Some(Wanted { object, removal, right, targeted_at, released_at: targeted_at })
+    Some(DesiredObject { object, removal, right, targeted_at, released_at: targeted_at })
 }
 
-/// The target state of an agent. `stacks` has to contain every stack that may reach the agent and every
-/// known one that it holds; others do no harm, order and repetition do not matter.
+/// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and every known
+/// one that it holds; others do no harm, order and repetition do not matter.
 #[must_use]
 pub fn envelope<'a>(
     installation: InstallationId,
@@ -83,36 +83,36 @@ pub fn envelope<'a>(
 }
 
 fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
-    let wanted = wanted(agent, stack)?;
+    let desired = desired(agent, stack)?;
     Some(TargetStack {
         project: stack.project.clone(),
         stack_id: stack.id,
         stack_name: stack.name.clone(),
-        sequence_id: wanted.object.sequence_id,
-        checksum: wanted.object.checksum,
-        parsed_digest: wanted.object.parsed_digest,
-        removal: wanted.removal,
-        grant: wanted.right.into_grant(),
-        approvals: approvals(agent, stack, wanted.object.sequence_id),
-        published_at: wanted.object.published_at,
-        targeted_at: wanted.targeted_at,
-        released_at: wanted.released_at,
+        sequence_id: desired.object.sequence_id,
+        checksum: desired.object.checksum,
+        parsed_digest: desired.object.parsed_digest,
+        removal: desired.removal,
+        grant: desired.right.into_grant(),
+        approvals: approvals(agent, stack, desired.object.sequence_id),
+        published_at: desired.object.published_at,
+        targeted_at: desired.targeted_at,
+        released_at: desired.released_at,
     })
 }
 
-/// What was approved for this agent and this very object.
+/// Returns the approvals for this agent and this object.
 fn approvals(agent: &AgentFacts, stack: &StackFacts, sequence_id: SequenceId) -> Vec<Approval> {
     let given = stack.approvals.iter().filter(|one| one.is_for(agent.id));
     given.map(|one| &one.approval).filter(|approval| approval.sequence_id == sequence_id).cloned().collect()
 }
 
-/// The envelope as bytes, with its tag.
+/// Encodes the envelope.
 #[must_use]
-pub fn answer(envelope: &Envelope) -> Answer {
+pub fn encode(envelope: &Envelope) -> EncodedEnvelope {
     // Serialising plain structs with text keys cannot fail.
     let bytes = Bytes::from(serde_json::to_vec(envelope).expect("an envelope is plain data"));
     let etag = format!("\"{}\"", Checksum::of(&bytes));
-    Answer { bytes, etag }
+    EncodedEnvelope { bytes, etag }
 }
 
 #[cfg(test)]
@@ -243,8 +243,8 @@ mod tests {
         let installation = InstallationId::generate();
         let one = explicitly(stack("one", 1), &agent, 1);
         let two = explicitly(stack("two", 2), &agent, 1);
-        let there = answer(&envelope(installation, &agent, [&one, &two]));
-        let back = answer(&envelope(installation, &agent, [&two, &one, &two]));
+        let there = encode(&envelope(installation, &agent, [&one, &two]));
+        let back = encode(&envelope(installation, &agent, [&two, &one, &two]));
         assert_eq!(there, back);
         assert_eq!(there.etag, format!("\"{}\"", Checksum::of(&there.bytes)));
     }

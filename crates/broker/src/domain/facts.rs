@@ -1,4 +1,4 @@
-//! What is known about agents and stacks when a target state is decided.
+//! The facts about agents and stacks that determine a target state.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub struct AgentFacts {
     pub status: AgentStatus,
     pub labels: LabelSet,
     pub labels_changed_at: Timestamp,
-    /// Ed25519: what the agent's assertions are verified with.
+    /// The Ed25519 key that verifies the agent's assertions.
     pub public_key: [u8; 32],
     pub session: SessionFacts,
-    /// It is to change its key.
+    /// The agent should rotate its key.
     pub new_key_wanted: bool,
     /// Sorted.
     pub holds: Vec<StackId>,
@@ -30,14 +30,14 @@ pub struct AgentFacts {
 }
 
 impl AgentFacts {
-    /// Keeps the held stacks sorted and their digest in step.
+    /// Keeps the held stacks sorted and their digest current.
     #[must_use]
     pub fn holding(mut self, stacks: Vec<StackId>) -> Self {
         self.hold(stacks);
         self
     }
 
-    /// Replaces what it holds.
+    /// Replaces the held stacks.
     pub fn hold(&mut self, mut stacks: Vec<StackId>) {
         stacks.sort_unstable();
         stacks.dedup();
@@ -72,11 +72,11 @@ pub struct StackFacts {
     /// Sorted by agent.
     pub targets: Vec<ExplicitTarget>,
     pub selectors: Vec<SelectorTarget>,
-    /// What its project may do, on whom. One copy per project, kept by the picture.
+    /// The grants of its project. One copy per project, shared by the snapshot.
     pub grants: Arc<ProjectGrants>,
-    /// Prunes of the newest object that may go on.
+    /// Approved prunes of the newest object.
     pub approvals: Vec<ApprovalFacts>,
-    /// Private to this folder's release rule: ask [`super::targeting::released_to`] instead.
+    /// Private to the release rule: use [`super::targeting::released_to`] instead.
     pub(super) newest: Option<ObjectFacts>,
 }
 
@@ -95,7 +95,7 @@ impl StackFacts {
         self
     }
 
-    /// Whether anything was ever submitted to it.
+    /// Returns whether anything was ever submitted to it.
     #[must_use]
     pub fn has_object(&self) -> bool {
         self.newest.is_some()
@@ -114,7 +114,7 @@ pub struct SelectorTarget {
     pub since: Timestamp,
 }
 
-/// So many objects may go, of one version; on one agent, or on all.
+/// The number of objects that may be pruned, for one version; on one agent, or on all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ApprovalFacts {
     pub agent: Option<AgentId>,
@@ -135,7 +135,7 @@ pub struct ObjectFacts {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
-    /// Of a deletion: what agents have of it stays in their clusters.
+    /// For a deletion: the resources stay in the clusters.
     pub keeps_resources: bool,
     pub resources: i32,
     pub published_at: Timestamp,

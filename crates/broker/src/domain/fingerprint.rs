@@ -1,5 +1,5 @@
-//! What the index knows about an agent or a stack as one line, whose digest is compared with the one that the
-//! database makes of its rows (`store/fingerprints.rs`, which has to write the very same line).
+//! The facts of an agent or a stack as one line. Its digest is compared with the one that the database computes from its
+//! rows (`store/fingerprints.rs`, which has to write exactly the same line).
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::facts::{AgentFacts, StackFacts};
 
-/// The digest of many lines, in any order: how many, and the exclusive or of their hashes.
+/// The digest of many lines, in any order: their number, and the XOR of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub lines: i64,
@@ -44,7 +44,7 @@ pub fn agent_line(agent: &AgentFacts) -> String {
     )
 }
 
-/// As PostgreSQL prints jsonb: shorter keys first. Keys and values hold nothing that would need escaping.
+/// Formats labels as PostgreSQL prints jsonb: shorter keys first. Keys and values need no escaping.
 fn labels(agent: &AgentFacts) -> String {
     let mut pairs: Vec<(&str, &str)> =
         agent.labels.iter().map(|label| (label.key(), label.value())).collect();
@@ -63,7 +63,7 @@ pub fn stack_line(stack: &StackFacts) -> String {
     selectors.sort_unstable();
     let selectors = selectors.iter().map(|(selector, since)| format!("{selector}@{since}"));
     let (targets, selectors): (Vec<_>, Vec<_>) = (targets.collect(), selectors.collect());
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = write!(line, "{}|{}|{}", targets.join(","), selectors.join(","), stack.approvals.len());
     line
 }

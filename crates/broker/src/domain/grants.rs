@@ -1,9 +1,8 @@
-//! What projects may do on agents (design §5): the one place that decides it at the broker. The agent checks
-//! again at the last hop.
+//! What projects may do on agents: the only place that decides it at the broker. The agent checks again before it writes.
 //!
-//! The project `default` may do everything until somebody writes a grant for it. Every other project may do
-//! nothing without one. Where several grants of a project cover an agent, the oldest says as whom; those with the
-//! same account add up, the others do not count on that agent.
+//! The project `default` may do everything until it has a grant. Every other project may do nothing without one. If several
+//! grants of a project cover an agent, the oldest determines the account; those with the same account add up, the others
+//! do not count on that agent.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use brokkr_api::{GrantId, Selector};
 
 use super::facts::AgentFacts;
 
-/// One grant: these agents, to this project, for this.
+/// One grant of a project on a set of agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantFacts {
     /// Ordered by time of creation.
@@ -26,16 +25,16 @@ pub struct GrantFacts {
 /// All grants of one project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectGrants {
-    /// Nobody wrote a grant for the project `default`: the agent's own role is the limit.
+    /// The project `default` has no grant: the agent's own role is the limit.
     Unlimited,
     /// Ordered by id.
     Listed(Vec<GrantFacts>),
 }
 
-/// What a project may do on one agent.
+/// The rights of a project on one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// What the agent's own role may do.
+    /// Everything that the agent's own role allows.
     Own,
     Granted(Arc<Grant>),
     Nothing,
@@ -65,7 +64,7 @@ impl ProjectGrants {
         Right::Granted(allows)
     }
 
-    /// Whether a stack of the project may reach the agent.
+    /// Returns whether a stack of the project may reach the agent.
     #[must_use]
     pub fn cover(&self, agent: &AgentFacts) -> bool {
         match self {
@@ -82,7 +81,7 @@ fn add(list: &mut Vec<String>, more: &[String]) {
 }
 
 impl Right {
-    /// As it travels: nothing is a grant with empty lists, which the agent reads as nothing.
+    /// Returns the grant for the agent. `Nothing` becomes a grant with empty lists.
     #[must_use]
     pub fn into_grant(self) -> Option<Grant> {
         match self {

@@ -1,4 +1,4 @@
-//! The labels of agents, kept small: a fleet of a million carries few different ones, each stored once.
+//! The labels of agents in little memory: a fleet of a million has few different ones, each stored once.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use brokkr_api::Labels;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-/// One label, shared by all agents that carry it.
+/// One label, shared by all agents that have it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label(Arc<(Box<str>, Box<str>)>);
 
@@ -53,7 +53,7 @@ impl LabelSet {
         self.0.iter()
     }
 
-    /// For whoever keeps the one copy of each label.
+    /// For the owner of the shared copies.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Label> {
         self.0.iter_mut()
     }
@@ -74,7 +74,7 @@ impl From<&Labels> for LabelSet {
     }
 }
 
-/// Hands out one copy of each label while many sets are read.
+/// Shares one copy of each label while many sets are read.
 #[derive(Debug, Default)]
 pub struct Labeller {
     known: HashSet<Known>,
@@ -95,7 +95,7 @@ impl Hash for Known {
     }
 }
 
-/// A label by what it says, so that it is found without being made first.
+/// A label by its content, so that it can be looked up without allocating.
 trait Pair {
     fn pair(&self) -> (&str, &str);
 }
@@ -136,7 +136,7 @@ impl Labeller {
         label
     }
 
-    /// Reads a JSON object of texts, as the database keeps labels.
+    /// Parses a JSON object of strings, as the database stores labels.
     pub fn read(&mut self, json: &[u8]) -> Result<LabelSet, serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         let labels = self.deserialize(&mut reader)?;

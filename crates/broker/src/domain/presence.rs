@@ -1,13 +1,13 @@
-//! Is an agent there? Judged by how often it asks, not by one figure for all.
+//! The presence of an agent, relative to how often it polls.
 
 use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
-/// Polls that may be missed before an agent is late.
+/// Missed polls after which an agent is late.
 pub const LATE_AFTER: u32 = 3;
-/// Polls that may be missed before it is silent, and somebody is told.
+/// Missed polls after which an agent is silent.
 pub const SILENT_AFTER: u32 = 10;
-/// What is assumed of one that did not say how often it asks; and nobody is judged by less.
+/// The shortest interval that is assumed, also for agents that do not announce one.
 pub const POLL_SECONDS: u32 = 30;
 
 #[must_use]
@@ -23,10 +23,10 @@ pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp)
     }
 }
 
-/// How many polls an agent of this presence has missed: at least, and less than. None: it was never seen.
+/// Returns how many polls an agent of this presence has missed: at least, and fewer than. None: it was never seen.
 #[must_use]
 pub fn missed(presence: Presence) -> Option<(f64, f64)> {
-    // Of a clock that is ahead: somebody may have been seen in the future.
+    // A clock that is ahead may have recorded a time in the future.
     const EVER: f64 = 1e8;
     match presence {
         Presence::Never => None,

@@ -1,17 +1,17 @@
-//! A token that takes the place of another one: until when each of them is good.
+//! The rotation of a token: how long the old one and its replacement are valid.
 
 use brokkr_api::tokens::{API_TOKEN_SECONDS, ApiToken, LONGEST_API_TOKEN_SECONDS};
 use jiff::{SignedDuration, Timestamp};
 
-/// Until when the two are good.
+/// The expiry of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     pub old: Timestamp,
     pub new: Timestamp,
 }
 
-/// The old one lasts for the overlap, and never longer than before. The new one lasts as long as it is asked to; else
-/// as long as the old one was made for.
+/// Returns the expiry of both. The old token lasts for the overlap, but never longer than before. The new one lasts as
+/// requested; by default as long as the old one was created for.
 #[must_use]
 pub fn ends(
     old: &ApiToken,
@@ -26,7 +26,7 @@ pub fn ends(
     }
 }
 
-/// Whether a token can still be replaced: what has ended is not brought back to life.
+/// Returns whether a token can still be replaced: an expired one cannot.
 #[must_use]
 pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
     token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > now)
@@ -36,7 +36,7 @@ fn lifetime_of(token: &ApiToken) -> SignedDuration {
     let longest = SignedDuration::from_secs(LONGEST_API_TOKEN_SECONDS.into());
     match token.expires_at {
         Some(end) => end.duration_since(token.created_at).min(longest),
-        // Nothing that is made today is valid for ever.
+        // New tokens always expire.
         None => SignedDuration::from_secs(API_TOKEN_SECONDS.into()),
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000).unwrap()
     }
 
-    /// Made ten days ago, for so many days.
+    /// Created ten days ago, for this many days.
     fn made_for(days: Option<i32>) -> ApiToken {
         let created_at = now() - DAY * 10;
         ApiToken {

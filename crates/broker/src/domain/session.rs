@@ -1,17 +1,17 @@
-//! May this process of an agent still write? The highest count serves; two with the same count both hold.
+//! Whether a process of an agent may still write. The highest session count wins; two with the same count both stop.
 
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::Session;
 
 use super::facts::SessionFacts;
 
-/// Why a request of this session is refused, if it is.
+/// Returns why a request of this session is refused, if it is.
 #[must_use]
 pub fn refusal(known: SessionFacts, claimed: Session) -> Option<ErrorCode> {
     if claimed.count < known.count {
         return Some(ErrorCode::BRK1004);
     }
-    // A count above ours was opened elsewhere and is the highest: it serves.
+    // A higher count was opened at another replica: it wins.
     let other = known.instance.is_some_and(|instance| instance != claimed.instance);
     (claimed.count == known.count && (known.tied || other)).then_some(ErrorCode::BRK1005)
 }

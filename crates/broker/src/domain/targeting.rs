@@ -1,18 +1,18 @@
-//! Does this stack reach this agent, why, since when, and with which object.
+//! Whether a stack reaches an agent, why, since when, and with which object.
 
 use brokkr_api::agents::Why;
 use jiff::Timestamp;
 
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
 
-/// One reason, and since when it holds.
+/// A reason, and since when it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     pub why: Why,
     pub since: Timestamp,
 }
 
-/// Every reason why the agent gets the stack. None for a deleted stack, and none outside the project's grants.
+/// Returns every reason why the agent gets the stack. Empty for a deleted stack, and outside the project's grants.
 #[must_use]
 pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
     if stack.deleted || !stack.grants.cover(agent) {
@@ -31,7 +31,7 @@ pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
     explicit.into_iter().chain(matching).collect()
 }
 
-/// Whether the stack reaches the agent at all; cheaper than naming every reason.
+/// Returns whether the stack reaches the agent; cheaper than collecting every reason.
 #[must_use]
 pub fn reaches(agent: &AgentFacts, stack: &StackFacts) -> bool {
     !stack.deleted
@@ -40,10 +40,10 @@ pub fn reaches(agent: &AgentFacts, stack: &StackFacts) -> bool {
         && stack.grants.cover(agent)
 }
 
-/// The object of the stack that counts for this agent: its desired state.
+/// Returns the object of the stack that this agent should have.
 ///
-/// Nobody else asks for "the newest of a stack". A rollout will hold the newest back from some agents,
-/// and this is the one place where that has to be known.
+/// This is the only place that reads the newest object of a stack. A rollout will withhold it from some agents, and only
+/// this function will have to know.
 #[must_use]
 pub fn released_to<'a>(_agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
     stack.newest.as_ref()

@@ -1,21 +1,19 @@
-//! Webhooks, as far as they need no IO.
+//! Rules of webhooks, without I/O.
 //!
-//! | module      | the question it answers                                              |
-//! |-------------|----------------------------------------------------------------------|
-//! | `happening` | what happened, and what is said of it                                |
-//! | `filter`    | does this webhook want to hear of it                                 |
-//! | `alarm`     | does a failure or drift last, has it been told, is it over           |
-//! | `signature` | how is a message signed, and with which secrets                      |
-//! | `vault`     | how are those secrets kept                                           |
-//! | `network`   | is an address inside a network                                       |
-//! | `guard`     | may a message go to this address                                     |
-//! | `backoff`   | when is it tried again, and when given up                            |
+//! | module          | the question it answers                                          |
+//! |-----------------|------------------------------------------------------------------|
+//! | `happening`     | what happened, and what the message says                         |
+//! | `filter`        | does this webhook want the message                               |
+//! | `alarm`         | does a failure or drift last, was it announced, is it over       |
+//! | `signature`     | how is a message signed, and with which secrets                  |
+//! | `vault`         | how are those secrets stored                                     |
+//! | `egress_policy` | may a message go to this address                                 |
+//! | `backoff`       | when is it retried, and when given up                            |
 
 pub mod alarm;
 pub mod backoff;
+pub mod egress_policy;
 pub mod filter;
-pub mod guard;
 pub mod happening;
-pub mod network;
 pub mod signature;
 pub mod vault;

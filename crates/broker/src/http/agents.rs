@@ -18,53 +18,70 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
 use brokkr_api::ids::Checksum;
-use brokkr_api::names::{DEFAULT_PROJECT, check_annotations, check_labels};
+use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
 
 use crate::access::Caller;
+use crate::domain::facts::AgentFacts;
 use crate::domain::grants::ProjectGrants;
 use crate::error::ApiError;
-use crate::http::change::Change;
+use crate::http::change::{Change, check_metadata};
 use crate::http::expect::Expect;
-use crate::http::paging::Asked;
-use crate::http::write::{self, Keep, Write, digest};
-use crate::index::{Losses, Picture};
+use crate::http::paging::QueryParams;
+use crate::http::write::{self, ResultStorage, Write, digest};
+use crate::index::{Losses, Snapshot};
 use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch, agent_patch_on_conn};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
-/// Whether the caller sees every agent of the installation, and what they get from any project.
-pub fn sees_all(caller: &Caller) -> bool {
+/// Returns whether the caller sees every agent of the installation and its stacks in all projects.
+pub fn can_see_all(caller: &Caller) -> bool {
     matches!(caller, Caller::Token(token) if token.role.is_over_installation())
 }
 
-/// Whether the caller sees the agent. An agent that is called by itself was let in by the guard.
-pub fn sees(picture: &Picture, caller: &Caller, agent: AgentId) -> bool {
+/// Returns whether the caller sees the agent: tokens of a project see the agents granted to it. An agent that calls
+/// was checked by the guard.
+pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     let Caller::Token(token) = caller else { return true };
-    if sees_all(caller) {
+    if can_see_all(caller) {
         return true;
     }
-    let grants = picture.project_grants(&token.project);
-    *grants == ProjectGrants::Unlimited || picture.agent(agent).is_some_and(|agent| grants.cover(agent))
+    let grants = snapshot.project_grants(&token.project);
+    *grants == ProjectGrants::Unlimited || snapshot.agent(agent).is_some_and(|agent| grants.cover(agent))
 }
 
-/// The agent of this name or id, noted as it is before the change.
+/// Fetches the agent of this name or id.
+pub async fn find_agent(broker: &Broker, agent: &str) -> Result<Agent, ApiError> {
+    let found = agent_fetch(&broker.pool, &AgentRef::read(agent)).await?;
+    found.ok_or_else(|| ApiError::not_found("agent"))
+}
+
+/// Looks up the agent of this name or id in the index.
+pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> Result<&'a AgentFacts, ApiError> {
+    let found = match AgentRef::read(agent) {
+        AgentRef::Id(id) => snapshot.agent(id),
+        AgentRef::Name(name) => snapshot.agent_named(&name),
+    };
+    found.ok_or_else(|| ApiError::not_found("agent"))
+}
+
+/// Fetches the agent of this name or id and records it for the audit log as it is before the change.
 pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, ApiError> {
     let found = agent_fetch(write.conn(), &AgentRef::read(agent)).await?;
     let found = found.ok_or_else(|| ApiError::not_found("agent"))?;
-    write.was(&found);
+    write.audit_before(&found);
     Ok(found)
 }
 
-/// Tells every replica, and answers with the agent as it is after the change.
+/// Notifies every replica and responds with the agent as it is after the change.
 pub(super) async fn finish(mut write: Write<'_>, agent: &Agent) -> Result<Response, ApiError> {
-    write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+    write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
     write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await
 }
 
-/// Read an agent.
+/// Get an agent.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn get_agent(
@@ -73,48 +90,48 @@ pub async fn get_agent(
     Path(agent): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
-    let agent = agent.filter(|agent| sees(&broker.index.picture(), &caller, agent.id));
+    let agent = agent.filter(|agent| can_see(&broker.index.snapshot(), &caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Json(broker.presence.shown(agent)))
 }
 
-/// Change an agent. What is not given stays. Labels that take stacks away need `expect`.
+/// Change the status, labels or annotations of an agent.
+///
+/// Fields that are not given stay as they are. A label change that removes stacks from the agent needs `expect`.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents", request_body = AgentPatch,
     params(("agent" = String, Path, description = "Name or id"), Expect), responses((status = 200, body = Agent)))]
 pub async fn patch_agent(
     State(broker): State<Arc<Broker>>,
     Path(agent): Path<String>,
-    Asked(expect): Asked<Expect>,
+    QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let patch: AgentPatch = change.json()?;
-    if let Some(labels) = &patch.labels {
-        check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
-    if let Some(annotations) = &patch.annotations {
-        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    check_metadata(patch.labels.as_ref(), patch.annotations.as_ref())?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (AgentRef::read(&agent), || ApiError::not_found("agent"));
         let before = agent_fetch(write.conn(), &named).await?.ok_or_else(missing)?;
         let agent = agent_patch_on_conn(write.conn(), &named, &patch).await?.ok_or_else(missing)?;
-        write.noting(Some(settings(&before)), Some(settings(&agent)));
-        // Counted with the row locked: nobody else changes these labels meanwhile.
-        expect.allow(&lost(&broker, agent.id, patch.labels.as_ref()))?;
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
+        write.audit_digests(Some(settings(&before)), Some(settings(&agent)));
+        // Counted while the row is locked: no other request changes these labels meanwhile.
+        expect.check(&lost(&broker, agent.id, patch.labels.as_ref()))?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
         write.finish(StatusCode::OK, &agent).await
     })
     .await
 }
 
-/// The digest of what can be changed. When an agent was seen says nothing about who changed what.
+/// Returns the digest of the settings. It leaves out fields that change by themselves, such as when the agent was
+/// last seen.
 fn settings(agent: &Agent) -> Checksum {
     digest(&(agent.status, &agent.labels, &agent.annotations))
 }
 
 fn lost(broker: &Broker, agent: AgentId, labels: Option<&Labels>) -> Losses {
-    let picture = broker.index.picture();
-    let lost =
-        picture.agent(agent).zip(labels).map(|(agent, labels)| picture.lost_by_labels(agent, labels.into()));
+    let snapshot = broker.index.snapshot();
+    let lost = snapshot
+        .agent(agent)
+        .zip(labels)
+        .map(|(agent, labels)| snapshot.lost_by_labels(agent, labels.into()));
     lost.unwrap_or_default()
 }

@@ -19,8 +19,8 @@ use crate::access::secret::{Secret, SecretKind};
 use crate::domain::rotation::{ends, is_valid};
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep, digest};
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage, digest};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::api_tokens;
@@ -29,72 +29,84 @@ use crate::store::api_tokens::{
     api_token_list, api_token_lock_on_conn, api_token_revoke_on_conn,
 };
 
-/// The tokens that somebody may see: those of the project; the ones over the installation, whoever is over it.
+/// Returns the tokens that the caller may see: those of its project, and tokens of the installation only with a role
+/// of the installation.
 fn scope(caller: &WhoAmI) -> TokenScope<'_> {
     TokenScope { project: &caller.project, over_installation: caller.role.is_over_installation() }
 }
 
-/// Show the identity and role of the token, and the broker's version.
+/// Show the identity, role and project of the caller, and the version of the broker.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "tokens", responses((status = 200, body = WhoAmI)))]
 pub async fn whoami(caller: Caller) -> Result<Json<WhoAmI>, ApiError> {
     let server_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(WhoAmI { server_version, ..caller.token()?.clone() }))
 }
 
-/// Make an API token in the project that the caller acts in. Owners give the roles of a project, admins any.
+/// Create an API token in the project of the request.
+///
+/// Owners may grant the roles of a project, admins any role. The response contains the secret, which is not shown
+/// again.
 #[utoipa::path(post, path = "/api/v1/api-tokens", tag = "tokens", request_body = CreateApiToken,
     responses((status = 201, body = NewApiToken)))]
 pub async fn create_api_token(
     State(broker): State<Arc<Broker>>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateApiToken = change.json()?;
+    let request: CreateApiToken = change.json()?;
     let caller = change.caller()?.token()?;
-    if !caller.role.may_give(wanted.role) {
-        let detail = format!("the role {} cannot give the role {}", caller.role, wanted.role);
+    if !caller.role.may_give(request.role) {
+        let detail = format!("the role {} may not grant the role {}", caller.role, request.role);
         return Err(ApiError::new(ErrorCode::BRK1002, detail));
     }
-    let seconds = wanted.ttl_seconds.unwrap_or(API_TOKEN_SECONDS);
+    let seconds = request.ttl_seconds.unwrap_or(API_TOKEN_SECONDS);
     if !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds) {
-        let detail = format!("a token is valid for 1 to {LONGEST_API_TOKEN_SECONDS} seconds");
+        let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
-    let secret = Secret::generate(SecretKind::ApiToken);
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let token = api_tokens::NewApiToken {
-        project: &caller.project,
-        id: TokenId::generate(),
-        name: wanted.name.as_str(),
-        role: wanted.role,
-        hash: &secret.hash(),
-        created_by: Some(&caller.name),
-        expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
-    };
-    let info = api_token_insert_on_conn(write.conn(), token).await?;
-    quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
-    tracing::info!(token_id = %info.id, name = info.name, role = %info.role, project = info.project, "API token made");
-    let made = NewApiToken { token: secret.expose().to_owned(), info };
-    write.finish(StatusCode::CREATED, &made).await
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
+        let secret = Secret::generate(SecretKind::ApiToken);
+        let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+        let token = api_tokens::NewApiToken {
+            project: &caller.project,
+            id: TokenId::generate(),
+            name: request.name.as_str(),
+            role: request.role,
+            hash: &secret.hash(),
+            created_by: Some(&caller.name),
+            expires_at: Some(now + jiff::SignedDuration::from_secs(seconds.into())),
+        };
+        let info = api_token_insert_on_conn(write.conn(), token).await?;
+        quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
+        tracing::info!(
+            token_id = %info.id,
+            name = info.name,
+            role = %info.role,
+            project = info.project,
+            "API token created"
+        );
+        let made = NewApiToken { token: secret.expose().to_owned(), info };
+        write.finish(StatusCode::CREATED, &made).await
     })
     .await
 }
 
-/// List the API tokens of the project, oldest first, with the revoked and expired ones of the last 30 days.
-/// Tokens of admins and auditors are shown to them alone.
+/// List the API tokens of the project, oldest first.
+///
+/// Tokens that were revoked or expired within the last 30 days are included. Only admins and auditors see the tokens
+/// of admins and auditors.
 #[utoipa::path(get, path = "/api/v1/api-tokens", tag = "tokens", params(Paging),
     responses((status = 200, body = Page<ApiToken>)))]
 pub async fn list_api_tokens(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<ApiToken>>, ApiError> {
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let tokens = api_token_list(&broker.pool, scope(caller.token()?), after, limit).await?;
     Ok(Json(Page::cut(tokens, limit, |token| token.id.to_string())))
 }
 
-/// Read an API token of the project.
+/// Get an API token of the project.
 #[utoipa::path(get, path = "/api/v1/api-tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Id")), responses((status = 200, body = ApiToken)))]
 pub async fn get_api_token(
@@ -108,7 +120,9 @@ pub async fn get_api_token(
     token.map(Json).ok_or_else(missing)
 }
 
-/// Revoke an API token. It is refused here at once, and by every replica within 5 seconds.
+/// Revoke an API token.
+///
+/// Every replica refuses it within 5 seconds.
 #[utoipa::path(delete, path = "/api/v1/api-tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Id")), responses((status = 204, description = "Revoked")))]
 pub async fn revoke_api_token(
@@ -119,7 +133,7 @@ pub async fn revoke_api_token(
     let missing = || ApiError::not_found("token");
     let id = token.parse().map_err(|_| missing())?;
     let caller = change.caller()?.token()?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let hash = api_token_revoke_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
         let response = write.finish_empty().await?;
         broker.access.tokens.forget(&hash).await;
@@ -129,8 +143,10 @@ pub async fn revoke_api_token(
     .await
 }
 
-/// Make an API token in the place of another one, with the same name, role and lifetime. The old one ends after the
-/// overlap, or when it would have ended anyway. The answer holds the new secret, which is not shown again.
+/// Replace an API token by a new one with the same name, role and lifetime.
+///
+/// The old token ends after the overlap, or at its own expiry if that is earlier. The response contains the new
+/// secret, which is not shown again.
 #[utoipa::path(post, path = "/api/v1/api-tokens/{token}/rotate", tag = "tokens", request_body = RotateApiToken,
     params(("token" = String, Path, description = "Id")), responses((status = 201, body = RotatedApiToken)))]
 pub async fn rotate_api_token(
@@ -140,54 +156,61 @@ pub async fn rotate_api_token(
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("token");
     let id: TokenId = token.parse().map_err(|_| missing())?;
-    let (overlap, lifetime) = asked(&change.json_or_default()?)?;
+    let (overlap, lifetime) = lifetimes(&change.json_or_default()?)?;
     let caller = change.caller()?.token()?;
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
-    let (old, now) = api_token_lock_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
-    if !is_valid(&old, now) {
-        let detail = "the token is revoked or expired, and nothing takes its place: make a new one";
-        return Err(ApiError::new(ErrorCode::BRK2001, detail));
-    }
-    if !caller.role.may_give(old.role) {
-        let detail = format!("the role {} cannot give the role {}", caller.role, old.role);
-        return Err(ApiError::new(ErrorCode::BRK1002, detail));
-    }
-    let ends = ends(&old, now, overlap, lifetime);
-    let secret = Secret::generate(SecretKind::ApiToken);
-    let token = NewApiToken {
-        project: &old.project,
-        id: TokenId::generate(),
-        name: &old.name,
-        role: old.role,
-        hash: &secret.hash(),
-        created_by: Some(&caller.name),
-        expires_at: Some(ends.new),
-    };
-    let info = api_token_insert_on_conn(write.conn(), token).await?;
-    quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
-    let (replaces, hash) = api_token_end_on_conn(write.conn(), &old.project, id, ends.old).await?;
-    write.noting(Some(digest(&old)), Some(digest(&replaces)));
-    tracing::info!(token_id = %info.id, replaces = %id, name = info.name, project = info.project, "API token rotated");
-    let made = RotatedApiToken { token: secret.expose().to_owned(), info, replaces };
-    let response = write.finish(StatusCode::CREATED, &made).await?;
-    // What is remembered of it here has its old end.
-    broker.access.tokens.forget(&hash).await;
-    Ok(response)
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
+        let (old, now) =
+            api_token_lock_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
+        if !is_valid(&old, now) {
+            let detail = "the token is revoked or expired: create a new one";
+            return Err(ApiError::new(ErrorCode::BRK2001, detail));
+        }
+        if !caller.role.may_give(old.role) {
+            let detail = format!("the role {} may not grant the role {}", caller.role, old.role);
+            return Err(ApiError::new(ErrorCode::BRK1002, detail));
+        }
+        let ends = ends(&old, now, overlap, lifetime);
+        let secret = Secret::generate(SecretKind::ApiToken);
+        let token = NewApiToken {
+            project: &old.project,
+            id: TokenId::generate(),
+            name: &old.name,
+            role: old.role,
+            hash: &secret.hash(),
+            created_by: Some(&caller.name),
+            expires_at: Some(ends.new),
+        };
+        let info = api_token_insert_on_conn(write.conn(), token).await?;
+        quota_check_on_conn(write.conn(), &caller.project, Added::Token).await?;
+        let (replaces, hash) = api_token_end_on_conn(write.conn(), &old.project, id, ends.old).await?;
+        write.audit_digests(Some(digest(&old)), Some(digest(&replaces)));
+        tracing::info!(
+            token_id = %info.id,
+            replaces = %id,
+            name = info.name,
+            project = info.project,
+            "API token rotated"
+        );
+        let made = RotatedApiToken { token: secret.expose().to_owned(), info, replaces };
+        let response = write.finish(StatusCode::CREATED, &made).await?;
+        // The cached token still has its old expiry.
+        broker.access.tokens.forget(&hash).await;
+        Ok(response)
     })
     .await
 }
 
-/// The overlap, and how long the new one lasts if that was said.
-fn asked(wanted: &RotateApiToken) -> Result<(SignedDuration, Option<SignedDuration>), ApiError> {
-    let overlap = wanted.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+/// Returns the overlap, and the lifetime of the new token if it is given.
+fn lifetimes(request: &RotateApiToken) -> Result<(SignedDuration, Option<SignedDuration>), ApiError> {
+    let overlap = request.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
     if overlap > LONGEST_OVERLAP_SECONDS {
-        let detail = format!("two tokens are valid together for at most {LONGEST_OVERLAP_SECONDS} seconds");
+        let detail = format!("overlap_seconds must be at most {LONGEST_OVERLAP_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
-    if wanted.ttl_seconds.is_some_and(|seconds| !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds)) {
-        let detail = format!("a token is valid for 1 to {LONGEST_API_TOKEN_SECONDS} seconds");
+    if request.ttl_seconds.is_some_and(|seconds| !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds)) {
+        let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
     let duration = |seconds: u32| SignedDuration::from_secs(seconds.into());
-    Ok((duration(overlap), wanted.ttl_seconds.map(duration)))
+    Ok((duration(overlap), request.ttl_seconds.map(duration)))
 }

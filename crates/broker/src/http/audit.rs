@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::access::audit::ROOT;
 use crate::error::ApiError;
-use crate::http::paging::{Asked, cursor, limit};
+use crate::http::paging::{QueryParams, cursor, limit};
 use crate::state::Broker;
 use crate::store::audit::{AuditFilter, audit_heads, audit_list};
 use crate::tasks::audit_chain::verify;
@@ -22,28 +22,30 @@ use crate::tasks::audit_chain::verify;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
-    /// By whom: a principal (`token:ID`, `agent:ID`), or the name of a token.
+    /// Only entries of this actor: a principal (`token:ID`, `agent:ID`), or the name of a token.
     pub who: Option<String>,
-    /// What: a route (`/api/v1/stacks/{stack}`), or its method and route.
+    /// Only entries of this route (`/api/v1/stacks/{stack}`), or of a method and route.
     pub what: Option<String>,
     pub kind: Option<AuditKind>,
-    /// From this time on.
+    /// Only entries at or after this time.
     pub since: Option<Timestamp>,
-    /// Before this time.
+    /// Only entries before this time.
     pub until: Option<Timestamp>,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
-/// List the audit log of the project, newest first: every change, refused attempts, and who read Secrets.
+/// List the audit log of the project, newest first.
+///
+/// It contains every change, refused attempts, and reads of Secrets.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, body = Page<AuditEntry>)))]
 pub async fn list_audit(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<AuditQuery>,
+    QueryParams(query): QueryParams<AuditQuery>,
 ) -> Result<Json<Page<AuditEntry>>, ApiError> {
     let limit = limit(query.limit);
     let filter = AuditFilter {
@@ -58,8 +60,9 @@ pub async fn list_audit(
     Ok(Json(Page::cut(entries, limit, |entry| entry.id.to_string())))
 }
 
-/// The head of the project's audit chain: number and hash of its newest link. Kept elsewhere, it proves later
-/// that nothing before it was rewritten.
+/// Get the head of the project's audit chain: number and hash of its newest link.
+///
+/// Stored elsewhere, it proves later that no earlier entry was rewritten.
 #[utoipa::path(get, path = "/api/v1/audit/head", tag = "audit", responses((status = 200, body = AuditHead)))]
 pub async fn audit_head(
     State(broker): State<Arc<Broker>>,
@@ -70,25 +73,27 @@ pub async fn audit_head(
     Ok(Json(head.unwrap_or(AuditHead { project, number: 0, hash: ROOT })))
 }
 
-/// Links of one request. `brokkr-broker audit verify` walks all.
+/// The number of links that one request verifies. `brokkr-broker audit verify` verifies all.
 const MOST: i64 = 10_000;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyQuery {
-    /// Where to walk on: `next` of the answer before.
+    /// Verify the links after this one: `next` of the previous response.
     #[param(minimum = 0)]
     pub after: Option<i64>,
 }
 
-/// Walk the project's audit chain, 10,000 links at a time, and name the first one that does not hold.
+/// Verify the project's audit chain, 10,000 links at a time.
+///
+/// The response names the first broken link.
 #[utoipa::path(get, path = "/api/v1/audit/verify", tag = "audit", params(VerifyQuery),
     responses((status = 200, body = AuditVerdict)))]
 pub async fn verify_audit(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<VerifyQuery>,
+    QueryParams(query): QueryParams<VerifyQuery>,
 ) -> Result<Json<AuditVerdict>, ApiError> {
     let after = query.after.unwrap_or_default().max(0);
     Ok(Json(verify(&broker.pool, caller.project(), after, MOST).await?))

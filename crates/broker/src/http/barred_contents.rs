@@ -13,13 +13,13 @@ use brokkr_api::page::Page;
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep};
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::stacks::{find_stack, lock_stack};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::barred_contents::{barred_content_delete_on_conn, barred_content_list};
-use crate::store::stacks::{StackRef, stack_fetch, stack_lock_on_conn};
 
-/// Why a content is refused, and by whom.
+/// Returns the error for a barred content.
 pub fn refusal(bar: &BarredContent) -> ApiError {
     let because = if bar.reason.is_empty() { String::new() } else { format!(": {}", bar.reason) };
     let detail = format!(
@@ -29,7 +29,7 @@ pub fn refusal(bar: &BarredContent) -> ApiError {
     ApiError::new(ErrorCode::BRK2011, detail)
 }
 
-/// List the contents that are barred on a stack, the latest first.
+/// List the barred contents of a stack, latest first.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/barred-contents", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<BarredContent>)))]
@@ -37,17 +37,16 @@ pub async fn list_barred_contents(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<BarredContent>>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let barred = barred_content_list(&broker.pool, project, stack.id, below, limit).await?;
     Ok(Json(Page::cut(barred, limit, |one| one.sequence_id.to_string())))
 }
 
-/// Let a barred content be submitted again.
+/// Allow a barred content to be submitted again.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}/barred-contents/{checksum}", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), ("checksum" = String, Path, description = "SHA-256 of the content, in hex")),
     responses((status = 204, description = "It may be submitted again")))]
@@ -59,13 +58,12 @@ pub async fn delete_barred_content(
     let missing = || ApiError::not_found("barred content");
     let checksum: Checksum = checksum.parse().map_err(|_| missing())?;
     let project = change.caller()?.project();
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_stack(&mut write, project, &stack).await?;
         if !barred_content_delete_on_conn(write.conn(), &locked, checksum).await? {
             return Err(missing());
         }
-        write.noting(Some(checksum), None);
+        write.audit_digests(Some(checksum), None);
         write.finish_empty().await
     })
     .await

@@ -1,11 +1,12 @@
-//! A request that changes something: read in full, under a limit and a deadline, before anything is done.
+//! The extractor of a request that changes something: its body is read in full, with a size limit and a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
-use brokkr_api::ErrorCode;
+use brokkr_api::names::{BadLabel, check_annotations, check_labels};
 use brokkr_api::protocol::{SUBMISSION_BYTES, header};
+use brokkr_api::{ErrorCode, Labels};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, StatusCode};
@@ -19,46 +20,53 @@ use crate::access::origin::Origin;
 use crate::error::ApiError;
 use crate::state::Broker;
 
-/// A body that does not arrive is not waited for.
+/// The time within which the body has to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 const LONGEST_KEY: usize = 255;
 
 #[derive(Debug)]
 pub struct Change {
-    /// None on the one public route, where the request itself is the credential.
+    /// None only on the public route, where the body holds the credential.
     pub caller: Option<Caller>,
     pub origin: Arc<Origin>,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub key: Option<String>,
-    /// Of method, path, body, message and commit: the same key with another digest is another request.
+    /// The digest of method, path, body, message and commit: the same key with another digest is another request.
     pub digest: [u8; 32],
 }
 
 impl Change {
     pub fn caller(&self) -> Result<&Caller, ApiError> {
-        self.caller.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "nobody is known to call"))
+        self.caller.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request is not authenticated"))
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body).map_err(|error| ApiError::unreadable(told(&error)))
+        serde_json::from_slice(&self.body).map_err(|error| ApiError::unreadable(describe(&error)))
     }
 
-    /// As `json`, with nothing meaning the default.
+    /// Reads the body as JSON; an empty body is the default.
     pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }
 }
 
-/// Where the body is wrong. Never what it says there: that may be a secret, and problems are logged.
-fn told(error: &serde_json::Error) -> String {
+/// Checks the labels and annotations of a change, where they are given.
+pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> Result<(), ApiError> {
+    let invalid = |error: BadLabel| ApiError::unreadable(error.to_string());
+    labels.map_or(Ok(()), check_labels).map_err(invalid)?;
+    annotations.map_or(Ok(()), check_annotations).map_err(invalid)
+}
+
+/// Says where the body is invalid, without quoting it: it may contain a secret, and problems are logged.
+fn describe(error: &serde_json::Error) -> String {
     let what = match error.classify() {
-        Category::Io => "it cannot be read",
+        Category::Io => "cannot read it",
         Category::Syntax => "it is not JSON",
-        Category::Data => "something unexpected, or something missing",
-        Category::Eof => "it ends too early",
+        Category::Data => "unexpected or missing field or value",
+        Category::Eof => "unexpected end",
     };
-    format!("the body: {what}, at line {} column {}", error.line(), error.column())
+    format!("invalid body: {what} at line {} column {}", error.line(), error.column())
 }
 
 impl FromRequest<Arc<Broker>> for Change {
@@ -111,7 +119,7 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     if text.is_empty() || text.len() > LONGEST_KEY {
-        return Err(ApiError::unreadable("an idempotency key is 1 to 255 visible characters"));
+        return Err(ApiError::unreadable("an idempotency key must have 1 to 255 visible characters"));
     }
     Ok(Some(text.to_owned()))
 }
@@ -121,13 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_body_is_told_without_what_it_says() {
+    fn errors_in_a_body_are_described_without_quoting_it() {
         for (body, expected) in [
-            ("[\nbrk_secret]", "the body: it is not JSON, at line 2 column 1"),
-            ("[\"brk_secret\"]", "the body: something unexpected, or something missing, at line 1 column 13"),
-            ("[1, ", "the body: it ends too early, at line 1 column 4"),
+            ("[\nbrk_secret]", "invalid body: it is not JSON at line 2 column 1"),
+            ("[\"brk_secret\"]", "invalid body: unexpected or missing field or value at line 1 column 13"),
+            ("[1, ", "invalid body: unexpected end at line 1 column 4"),
         ] {
-            assert_eq!(told(&serde_json::from_str::<Vec<u8>>(body).unwrap_err()), expected);
+            assert_eq!(describe(&serde_json::from_str::<Vec<u8>>(body).unwrap_err()), expected);
         }
     }
 }

@@ -24,30 +24,55 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::headers::{has_already, position, text};
-use crate::http::paging::{Asked, Paging, cursor};
+use crate::http::manifest_pool;
+use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
-use crate::http::reading::reading;
-use crate::http::write::{self, Keep};
+use crate::http::stacks::{find_stack, lock_existing_stack};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
 };
-use crate::store::outbox::Doorbell;
-use crate::store::stacks::{StackRef, stack_advance_on_conn, stack_fetch, stack_lock_on_conn};
+use crate::store::outbox::OutboxNotification;
+use crate::store::stacks::{LockedStack, stack_advance_on_conn};
 
-/// What a manifest turned out to be.
+/// Checksums and size of a parsed manifest.
 pub struct Reading {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub resources: i32,
+}
+
+/// Stores the object as the newest version of the stack and notifies every replica.
+pub async fn publish(
+    write: &mut Write<'_>,
+    stack: &LockedStack,
+    new: &NewObject<'_>,
+) -> Result<DeploymentObject, ApiError> {
+    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
+    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
+    Ok(object)
+}
+
+/// Notifies the project's webhooks of a published object.
+pub async fn announce(
+    write: &mut Write<'_>,
+    event: WebhookEvent,
+    stack: &LockedStack,
+    object: &DeploymentObject,
+) -> Result<(), ApiError> {
+    let named = NamedStack { id: stack.id, name: stack.name.clone() };
+    let happening = Happening::to_stack(event, object.created_at, named, object.sequence_id);
+    write.notify_webhooks(&stack.project, &happening).await
 }
 
 /// Documents the headers that carry a [`Provenance`].
@@ -62,7 +87,9 @@ pub struct ProvenanceHeaders {
     _commit: Option<String>,
 }
 
-/// Submit a new version of a stack: the complete YAML, kept exactly as it is.
+/// Submit a new version of a stack.
+///
+/// The body is the complete YAML. It is stored byte for byte.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, ProvenanceHeaders),
     request_body(content = String, content_type = "application/yaml"),
@@ -75,18 +102,14 @@ pub async fn submit_deployment_object(
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     let provenance = provenance(&change.headers)?;
-    if let Some(again) = write::first_result(&broker, &change, Keep::Plain).await? {
+    if let Some(again) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
         return Ok(again);
     }
     let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
     broker.usage.submission(&broker.pool, project, bytes).await?;
     let reading = read(change.body.clone()).await?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
-        let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-        if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
-        }
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
             return Err(refusal(&bar));
@@ -101,15 +124,9 @@ pub async fn submit_deployment_object(
             submitted_by: &token.name,
             provenance: provenance.clone(),
         };
-        let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
-        stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-        write.noting(None, Some(object.checksum));
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
-        let stack = NamedStack { id: locked.id, name: locked.name };
-        let event = WebhookEvent::ObjectSubmitted;
-        write
-            .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
-            .await?;
+        let object = publish(&mut write, &locked, &new).await?;
+        write.audit_digests(None, Some(object.checksum));
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
         write.finish(StatusCode::CREATED, &object).await
     })
     .await
@@ -128,7 +145,7 @@ fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
 }
 
 pub async fn read(body: Bytes) -> Result<Reading, ApiError> {
-    let read = reading("the manifest could not be read", move || {
+    let read = manifest_pool::run("failed to parse the manifest", move || {
         brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
             checksum: Checksum::of(&body),
             parsed_digest: Checksum(manifest.digest()),
@@ -156,18 +173,19 @@ pub async fn list_deployment_objects(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<DeploymentObject>>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let objects = deployment_object_list(&broker.pool, project, stack.id, below, limit).await?;
     Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))
 }
 
-/// The bytes of a deployment object, exactly as submitted. They never change. Whoever may not submit does not get
-/// values of Secrets: then what is answered are the objects as read, with these values hidden.
+/// Get the content of a deployment object, byte for byte as submitted.
+///
+/// The content never changes. Callers without permission to submit get the parsed objects with the values of Secrets
+/// hidden.
 #[utoipa::path(get, path = "/api/v1/deployment-objects/{sequence_id}", tag = "deployment objects",
     params(("sequence_id" = i64, Path, description = "Sequence id")),
     responses((status = 200, body = serde_json::Value, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
@@ -185,7 +203,7 @@ pub async fn deployment_object_content(
         Caller::Token(_) if caller.project() == stored.object.project => {}
         Caller::Token(_) => return Err(missing()),
         Caller::Agent(agent) => {
-            // Only a no may be a matter of being behind.
+            // Only a refusal can be wrong because this replica is behind.
             if !concerns(&broker, agent.id, &stored) {
                 broker.catch_up_for(&caller, position(&headers)?).await?;
                 if !concerns(&broker, agent.id, &stored) {
@@ -219,32 +237,33 @@ pub async fn deployment_object_content(
     Ok(response)
 }
 
-/// The objects with the values of Secrets hidden; none if there is nothing to hide.
+/// Returns the objects with the values of Secrets hidden; none if there are none to hide.
 async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, ApiError> {
     if stored.object.is_deletion_marker {
         return Ok(None);
     }
-    let failed = "the content could not be prepared";
-    let shown = reading(failed, move || {
+    let failed = "failed to hide the values of Secrets";
+    let shown = manifest_pool::run(failed, move || {
         let manifest = brokkr_manifest::parse(&stored.content, &Budget::default())?;
         let shown: Vec<_> = manifest.objects.iter().map(|object| redacted(&object.body)).collect();
         let hidden = manifest.objects.iter().zip(&shown).any(|(object, shown)| object.body != *shown);
-        // JSON is YAML.
+        // JSON is valid YAML.
         let text = shown.iter().map(|shown| format!("---\n{shown:#}\n")).collect::<String>();
         Ok::<_, ManifestErrors>(hidden.then_some(text))
     });
     shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
-/// An active agent may read what is in its target state, and any version of what it holds.
+/// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
+/// holds.
 fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
-    let picture = broker.index.picture();
-    let Some(agent) = picture.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
+    let snapshot = broker.index.snapshot();
+    let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
         return false;
     };
-    let targeted = picture
+    let targeted = snapshot
         .stack(stored.object.stack_id)
-        .and_then(|stack| wanted(agent, stack))
+        .and_then(|stack| desired(agent, stack))
         .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
     targeted || agent.holds(stored.object.stack_id)
 }

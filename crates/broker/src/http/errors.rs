@@ -12,23 +12,27 @@ use brokkr_api::status::ErrorGroup;
 
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::http::paging::{Asked, Paging};
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
-use crate::store::stacks::{StackRef, stack_fetch};
-use crate::store::status_counts::{GroupPlace, error_group_list};
+use crate::store::status_counts::{GroupCursor, error_group_list};
 
-/// What is wrong now, over all stacks and agents: each mistake once, with how often it is there and a few examples.
+/// List current errors of all stacks and agents, grouped by cause.
+///
+/// Each group has its number of occurrences and a few examples; the largest group comes first.
 #[utoipa::path(get, path = "/api/v1/errors", tag = "events", params(Paging),
     responses((status = 200, body = Page<ErrorGroup>)))]
 pub async fn list_errors(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<ErrorGroup>>, ApiError> {
     list(&broker, caller.project(), None, &paging).await
 }
 
-/// What is wrong with the stack now: each mistake once, with the number of agents and a few examples.
+/// List current errors of a stack, grouped by cause.
+///
+/// Each group has its number of agents and a few examples; the largest group comes first.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/errors", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<ErrorGroup>)))]
@@ -36,10 +40,9 @@ pub async fn list_stack_errors(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<ErrorGroup>>, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
     list(&broker, caller.project(), Some(stack.id), &paging).await
 }
 
@@ -55,14 +58,14 @@ async fn list(
     Ok(Json(page.map(|(_, group)| group)))
 }
 
-fn written(place: &GroupPlace) -> String {
+fn written(place: &GroupCursor) -> String {
     format!("{}.{}", place.count, URL_SAFE_NO_PAD.encode(&place.key))
 }
 
-fn read(text: &str) -> Result<GroupPlace, ApiError> {
-    let bad = || ApiError::unreadable("cannot read `after`");
+fn read(text: &str) -> Result<GroupCursor, ApiError> {
+    let bad = || ApiError::unreadable("invalid `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;
     let key = URL_SAFE_NO_PAD.decode(key).map_err(|_| bad())?;
-    Ok(GroupPlace { count, key })
+    Ok(GroupCursor { count, key })
 }

@@ -14,9 +14,9 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::http::paging::{Asked, cursor, limit};
+use crate::http::agents::find_agent;
+use crate::http::paging::{QueryParams, cursor, limit};
 use crate::state::Broker;
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::events::{EventFilter, event_list};
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -24,21 +24,21 @@ use crate::store::stacks::{StackRef, stack_fetch};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct EventQuery {
-    /// Of this stack, by name or id.
+    /// Only events of this stack, by name or id.
     pub stack: Option<String>,
-    /// Of this agent, by name or id.
+    /// Only events of this agent, by name or id.
     pub agent: Option<String>,
-    /// Of this deployment object.
+    /// Only events of this deployment object.
     pub sequence_id: Option<SequenceId>,
-    /// Only of this kind.
+    /// Only events of this transition.
     pub transition: Option<Transition>,
-    /// From this time on.
+    /// Only entries at or after this time.
     pub since: Option<Timestamp>,
-    /// Before this time.
+    /// Only entries before this time.
     pub until: Option<Timestamp>,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ pub struct EventQuery {
 pub async fn list_events(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<EventQuery>,
+    QueryParams(query): QueryParams<EventQuery>,
 ) -> Result<Json<Page<Event>>, ApiError> {
     let mut filter = EventFilter {
         sequence_id: query.sequence_id,
@@ -61,7 +61,7 @@ pub async fn list_events(
     if let Some(named) = &query.stack {
         filter.stack = Some(match StackRef::read(named) {
             StackRef::Id(id) => id,
-            // Stacks of one name follow each other; the events meant are those of the living or last one.
+            // A name may have belonged to several stacks: this is the existing or the last one.
             name => {
                 stack_fetch(&broker.pool, caller.project(), &name)
                     .await?
@@ -71,8 +71,7 @@ pub async fn list_events(
         });
     }
     if let Some(named) = &query.agent {
-        let agent = agent_fetch(&broker.pool, &AgentRef::read(named)).await?;
-        filter.agent = Some(agent.ok_or_else(|| ApiError::not_found("agent"))?.id);
+        filter.agent = Some(find_agent(&broker, named).await?.id);
     }
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;

@@ -34,11 +34,11 @@ pub async fn guard(
     let origin = Origin::of(request.extensions())?;
     if permission == Permission::Public {
         if bucket == Bucket::Registering {
-            broker.access.limits.listens_to(origin.address).await?;
+            broker.access.limits.check_address(origin.address).await?;
         }
         let response = next.run(request).await;
         if response.status() == StatusCode::UNAUTHORIZED {
-            broker.access.limits.failed(origin.address).await?;
+            broker.access.limits.count_failure(origin.address).await?;
         }
         return Ok(response);
     }
@@ -85,12 +85,12 @@ async fn known(
 ) -> Result<Caller, ApiError> {
     match authenticate(broker, headers, origin).await {
         Ok(caller) => {
-            broker.access.limits.known(bucket, &caller).await?;
+            broker.access.limits.check_caller(bucket, &caller).await?;
             Ok(caller)
         }
         Err(error) => {
             if error.status() == StatusCode::UNAUTHORIZED {
-                broker.access.limits.failed(origin.address).await?;
+                broker.access.limits.count_failure(origin.address).await?;
             }
             Err(error)
         }

@@ -1,4 +1,4 @@
-//! Reading the protocol's headers, and putting the position on answers.
+//! Reads the headers of the protocol.
 
 use std::str::FromStr;
 
@@ -8,19 +8,19 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::error::ApiError;
 
-/// A header that may be missing, and has to be readable if it is there.
+/// Reads an optional header; fails if it is present and invalid.
 pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, ApiError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().ok();
     let read = text.and_then(|text| text.trim().parse().ok());
-    read.map(Some).ok_or_else(|| ApiError::unreadable(format!("cannot read the header {name}")))
+    read.map(Some).ok_or_else(|| ApiError::unreadable(format!("invalid header {name}")))
 }
 
 pub fn position(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
     optional(headers, header::POSITION)
 }
 
-/// Whether the caller already has what the tag names; `*` is anything.
+/// Returns whether `If-None-Match` names the tag; `*` names any.
 pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
     headers
         .get_all(http::header::IF_NONE_MATCH)
@@ -30,7 +30,7 @@ pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
         .any(|tag| tag.trim() == "*" || brokkr_api::protocol::same_etag(tag, etag))
 }
 
-/// The seconds of `Prefer: wait=SECONDS`, if any.
+/// Returns the seconds of `Prefer: wait=SECONDS`, if any.
 pub fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
     headers
         .get_all("prefer")

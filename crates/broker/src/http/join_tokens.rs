@@ -18,44 +18,46 @@ use uuid::Uuid;
 use crate::access::secret::{Secret, SecretKind};
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep};
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::join_tokens::{
     NewJoinToken, join_token_insert_on_conn, join_token_list, join_token_revoke_on_conn,
 };
 
-/// Names that are words of the API's paths.
+/// Names that would collide with a path of the API.
 const RESERVED: [&str; 1] = ["register"];
 
-/// Make a join token: one use, bound to a name and labels.
+/// Create a join token.
+///
+/// It registers one agent, once, with the given name and labels.
 #[utoipa::path(post, path = "/api/v1/join-tokens", tag = "agents", request_body = CreateJoinToken,
     responses((status = 201, body = JoinToken)))]
 pub async fn create_join_token(
     State(broker): State<Arc<Broker>>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateJoinToken = change.json()?;
-    check_labels(&wanted.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    let name = wanted.agent_name.as_str();
+    let request: CreateJoinToken = change.json()?;
+    check_labels(&request.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    let name = request.agent_name.as_str();
     if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
-        return Err(ApiError::unreadable(format!("an agent cannot be called {name:?}")));
+        return Err(ApiError::unreadable(format!("{name:?} is not a valid name of an agent")));
     }
-    let expires_at = expiry(wanted.ttl_seconds)?;
-    if let Some(again) = write::first_result(&broker, &change, Keep::Sealed).await? {
+    let expires_at = expiry(request.ttl_seconds)?;
+    if let Some(again) = write::first_result(&broker, &change, ResultStorage::Encrypted).await? {
         return Ok(again);
     }
     if agent_fetch(&broker.pool, &AgentRef::Name(name.to_owned())).await?.is_some() {
-        return Err(ApiError::new(ErrorCode::BRK2002, format!("there is an agent called {name} already")));
+        return Err(ApiError::new(ErrorCode::BRK2002, format!("agent {name} already exists")));
     }
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let secret = Secret::generate(SecretKind::JoinToken);
         let token = JoinToken {
             id: TokenId::generate(),
             token: secret.expose().to_owned(),
-            agent_name: wanted.agent_name,
-            labels: wanted.labels,
+            agent_name: request.agent_name,
+            labels: request.labels,
             expires_at,
         };
         let stored = NewJoinToken {
@@ -72,30 +74,34 @@ pub async fn create_join_token(
     .await
 }
 
-/// When a join token that is made now ends.
+/// Returns the expiry of a join token that is created now.
 pub fn expiry(ttl_seconds: Option<u32>) -> Result<Timestamp, ApiError> {
     let seconds = ttl_seconds.unwrap_or(JOIN_TOKEN_SECONDS);
     if !(1..=LONGEST_JOIN_TOKEN_SECONDS).contains(&seconds) {
-        let detail = format!("a join token is valid for 1 to {LONGEST_JOIN_TOKEN_SECONDS} seconds");
+        let detail = format!("ttl_seconds must be 1 to {LONGEST_JOIN_TOKEN_SECONDS}");
         return Err(ApiError::unreadable(detail));
     }
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     Ok(now + SignedDuration::from_secs(seconds.into()))
 }
 
-/// List the join tokens, oldest first, with the expired ones of the last 30 days.
+/// List join tokens, oldest first.
+///
+/// Tokens that expired within the last 30 days are included.
 #[utoipa::path(get, path = "/api/v1/join-tokens", tag = "agents", params(Paging),
     responses((status = 200, body = Page<JoinTokenInfo>)))]
 pub async fn list_join_tokens(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<JoinTokenInfo>>, ApiError> {
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let tokens = join_token_list(&broker.pool, after, limit).await?;
     Ok(Json(Page::cut(tokens, limit, |token| token.id.to_string())))
 }
 
-/// Revoke a join token. An agent that has used it stays.
+/// Revoke a join token.
+///
+/// An agent that was registered with it stays.
 #[utoipa::path(delete, path = "/api/v1/join-tokens/{token}", tag = "agents",
     params(("token" = String, Path, description = "Id")), responses((status = 204, description = "Revoked")))]
 pub async fn revoke_join_token(
@@ -105,7 +111,7 @@ pub async fn revoke_join_token(
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("join token");
     let id = token.parse().map_err(|_| missing())?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if !join_token_revoke_on_conn(write.conn(), id).await? {
             return Err(missing());
         }

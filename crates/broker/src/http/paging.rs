@@ -1,4 +1,4 @@
-//! `after` and `limit` of every list, and how a page is read of which not everything fits.
+//! `after` and `limit` of lists, and pages over filtered rows.
 
 use axum::extract::{FromRequestParts, Query};
 use brokkr_api::Selector;
@@ -16,9 +16,9 @@ use crate::store::StoreError;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Paging {
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
@@ -28,41 +28,41 @@ impl Paging {
     }
 }
 
-/// Between one and the largest page.
-pub fn limit(asked: Option<u32>) -> usize {
-    asked.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE) as usize
+/// Returns the page size, between 1 and the largest page.
+pub fn limit(given: Option<u32>) -> usize {
+    given.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE) as usize
 }
 
-/// Rows that are looked at together where not all of them fit, and how often one page does that.
+/// The number of rows that are read at once if some are filtered out, and how often one page does that.
 const CHUNK: usize = 1000;
 const ROUNDS: usize = 20;
 
-/// A page of what fits, out of rows that are read in their order, some at a time. That is bounded work, however few
-/// fit: after enough of it the page ends, short or even empty, and says where to read on.
+/// Reads rows in order, in chunks, until a page of matching items is full. The work is bounded, however few rows
+/// match: then the page ends short, or even empty, with a cursor to read on.
 ///
-/// `read` gives that many rows behind a place, `fit` the item of a row, if there is one for it. Where every row fits, no
-/// more of them are read than the page holds.
-pub async fn walk<Row, Item, Reading>(
+/// `read` returns rows after a cursor, `cursor_of` the cursor of a row, `to_item` the item of a row if it matches. If all
+/// rows match, no more rows are read than the page holds.
+pub async fn filtered_page<Row, Item, Reading>(
     after: Option<String>,
     limit: usize,
-    all_fit: bool,
+    unfiltered: bool,
     read: impl Fn(Option<String>, usize) -> Reading,
-    place: impl Fn(&Row) -> String,
-    fit: impl Fn(Row) -> Option<Item>,
+    cursor_of: impl Fn(&Row) -> String,
+    to_item: impl Fn(Row) -> Option<Item>,
 ) -> Result<Page<Item>, ApiError>
 where
     Reading: Future<Output = Result<Vec<Row>, StoreError>>,
 {
-    let chunk = if all_fit { limit + 1 } else { CHUNK };
+    let chunk = if unfiltered { limit + 1 } else { CHUNK };
     let mut after = after;
     let mut found: Vec<(String, Item)> = Vec::new();
     for _ in 0..ROUNDS {
         let rows = read(after.clone(), chunk).await?;
         let is_end = rows.len() < chunk;
-        after = rows.last().map(&place).or(after);
+        after = rows.last().map(&cursor_of).or(after);
         found.extend(rows.into_iter().filter_map(|row| {
-            let at = place(&row);
-            fit(row).map(|item| (at, item))
+            let at = cursor_of(&row);
+            to_item(row).map(|item| (at, item))
         }));
         if found.len() > limit {
             return Ok(Page::cut(found, limit, |(at, _)| at.clone()).map(|(_, item)| item));
@@ -76,26 +76,26 @@ where
     Ok(Page { items, next: after, total: None })
 }
 
-/// A selector in a query.
-pub fn selector(asked: Option<&str>) -> Result<Option<Selector>, ApiError> {
-    let bad = |error: BadSelector| ApiError::unreadable(format!("`selector`: {error}"));
-    asked.map(str::parse).transpose().map_err(bad)
+/// Parses a selector of a query.
+pub fn selector(given: Option<&str>) -> Result<Option<Selector>, ApiError> {
+    let bad = |error: BadSelector| ApiError::unreadable(format!("invalid `selector`: {error}"));
+    given.map(str::parse).transpose().map_err(bad)
 }
 
-/// A cursor that was handed out by us, read back.
+/// Parses a cursor.
 pub fn cursor<T: std::str::FromStr>(after: Option<&str>) -> Result<Option<T>, ApiError> {
-    after.map(|text| text.parse().map_err(|_| ApiError::unreadable("cannot read `after`"))).transpose()
+    after.map(|text| text.parse().map_err(|_| ApiError::unreadable("invalid `after`"))).transpose()
 }
 
-/// The query of a request; a bad one is a problem document.
+/// Extracts the query of a request; an invalid one is refused with a problem document.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(asked)| Self(asked)).map_err(|error| ApiError::unreadable(error.body_text()))
+        query.map(|Query(given)| Self(given)).map_err(|error| ApiError::unreadable(error.body_text()))
     }
 }

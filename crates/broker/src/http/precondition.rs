@@ -1,9 +1,8 @@
-//! `If-Match`: a change that is made only if nothing else was changed since the caller looked.
+//! `If-Match`: a change that is applied only if the resource has not changed since the caller read it.
 
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::same_etag;
-use brokkr_api::stacks::Stack;
 use http::HeaderMap;
 use http::header::{ETAG, IF_MATCH};
 use serde::Serialize;
@@ -11,25 +10,26 @@ use utoipa::IntoParams;
 
 use super::change::Change;
 use super::headers::text;
+use super::stacks::changed_stack;
 use super::write::{Write, digest};
 use crate::error::ApiError;
-use crate::store::stacks::{LockedStack, StackRef, stack_fetch};
+use crate::store::stacks::LockedStack;
 
-/// How the header is documented.
+/// Documents the header in OpenAPI.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IfMatch {
-    /// The tag of what was read before; if it has changed since, nothing is done.
+    /// The tag of the resource as it was read; the request is refused if it has changed since.
     #[param(rename = "If-Match")]
     _if_match: Option<String>,
 }
 
-/// The tag of a representation.
+/// Returns the tag of a representation.
 pub fn etag(shown: &impl Serialize) -> String {
     format!("\"{}\"", digest(shown))
 }
 
-/// The representation with its tag.
+/// Responds with the representation and its tag.
 pub fn tagged<T: Serialize>(shown: &T) -> Response {
     let tag = etag(shown);
     let mut response = axum::Json(shown).into_response();
@@ -37,44 +37,39 @@ pub fn tagged<T: Serialize>(shown: &T) -> Response {
     response
 }
 
-/// Refuses unless the caller has seen this very representation, or has not asked for that.
+/// Refuses the request if `If-Match` does not name the current representation.
 pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> {
-    let mut wanted = headers
+    let mut tags = headers
         .get_all(IF_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|list| list.split(','))
         .peekable();
-    if wanted.peek().is_none() {
+    if tags.peek().is_none() {
         return Ok(());
     }
     let tag = etag(now);
-    if wanted.any(|wanted| wanted.trim() == "*" || same_etag(wanted, &tag)) {
+    if tags.any(|given| given.trim() == "*" || same_etag(given, &tag)) {
         return Ok(());
     }
-    Err(ApiError::new(ErrorCode::BRK2012, "it was changed since it was read"))
+    Err(ApiError::new(ErrorCode::BRK2012, "the resource was changed since it was read"))
 }
 
-/// As [`check`], for a stack whose row is locked and whose content is replaced.
+/// Checks `If-Match` for a locked stack that gets new content.
 pub async fn stack(write: &mut Write<'_>, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
-    check(&change.headers, &shown(write, locked).await?)
+    check(&change.headers, &changed_stack(write, locked).await?)
 }
 
-/// The same, for changes of the stack itself: what it was goes into the audit log.
+/// Checks `If-Match` for a change of the stack itself, and records the stack for the audit log.
 pub async fn stack_itself(
     write: &mut Write<'_>,
     change: &Change,
     locked: &LockedStack,
 ) -> Result<(), ApiError> {
-    let now = shown(write, locked).await?;
-    write.was(&now);
+    let now = changed_stack(write, locked).await?;
+    write.audit_before(&now);
     check(&change.headers, &now)
-}
-
-async fn shown(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
-    let now = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
-    now.ok_or_else(|| ApiError::not_found("stack"))
 }

@@ -14,15 +14,16 @@ use http::StatusCode;
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging};
-use crate::http::write::{self, Keep};
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::projects::{
     Deleted, project_delete_on_conn, project_fetch, project_list, project_put_on_conn,
 };
 
-/// Make a project, or change the quotas that are given. A quota below what is used takes nothing away; it only
-/// allows no more.
+/// Create a project, or change its quotas.
+///
+/// Quotas that are not given stay as they are. A quota below the current use removes nothing; it only refuses more.
 #[utoipa::path(put, path = "/api/v1/projects/{project}", tag = "projects", request_body = PutProject,
     params(("project" = String, Path, description = "Name")),
     responses((status = 200, body = Project, description = "Changed"), (status = 201, body = Project, description = "Created")))]
@@ -31,13 +32,13 @@ pub async fn put_project(
     Path(project): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: PutProject = change.json_or_default()?;
+    let request: PutProject = change.json_or_default()?;
     let name: Name = project.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
-            write.was(&before);
+            write.audit_before(&before);
         }
-        let created = project_put_on_conn(write.conn(), name.as_str(), &wanted.allowed).await?;
+        let created = project_put_on_conn(write.conn(), name.as_str(), &request.allowed).await?;
         let project = project_fetch(write.conn(), name.as_str()).await?;
         let project: Project = project.ok_or_else(|| ApiError::not_found("project"))?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &project).await
@@ -51,7 +52,7 @@ pub async fn put_project(
 pub async fn list_projects(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<Project>>, ApiError> {
     let token = caller.token()?;
     let only = (!token.role.is_over_installation()).then_some(token.project.as_str());
@@ -60,7 +61,7 @@ pub async fn list_projects(
     Ok(Json(Page::cut(projects, limit, |project| project.name.to_string())))
 }
 
-/// Read a project, with its quotas and what it uses of them.
+/// Get a project with its quotas and current use.
 #[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name")), responses((status = 200, body = Project)))]
 pub async fn get_project(
@@ -76,7 +77,9 @@ pub async fn get_project(
     project_fetch(&broker.pool, &project).await?.map(Json).ok_or_else(missing)
 }
 
-/// Delete a project. Refused as long as it has stacks, valid tokens, webhooks or grants.
+/// Delete a project.
+///
+/// Refused while it has stacks, valid tokens, webhooks or grants.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name")), responses((status = 204, description = "Deleted")))]
 pub async fn delete_project(
@@ -86,14 +89,14 @@ pub async fn delete_project(
 ) -> Result<Response, ApiError> {
     let in_use = |what: &str| ApiError::new(ErrorCode::BRK1008, format!("the project {project} has {what}"));
     if project == DEFAULT_PROJECT {
-        return Err(in_use("the agents that belong to no other"));
+        return Err(in_use("all agents, and cannot be deleted"));
     }
     if change.caller()?.project() == project {
-        return Err(ApiError::unreadable("a project cannot be deleted by a token that acts in it"));
+        return Err(ApiError::unreadable("a token cannot delete the project that it acts in"));
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), &project).await? {
-            write.was(&before);
+            write.audit_before(&before);
         }
         match project_delete_on_conn(write.conn(), &project).await? {
             Deleted::Gone => {}

@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use brokkr_api::ids::Checksum;
-use brokkr_api::names::{check_annotations, check_labels};
-use brokkr_api::objects::{DeploymentObject, Provenance};
+use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, Name, StackId};
@@ -21,25 +19,56 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
-use crate::http::change::Change;
-use crate::http::paging::Asked;
+use crate::http::change::{Change, check_metadata};
+use crate::http::deployment_objects::{announce, publish};
+use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::precondition::tagged;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
-use crate::store::deployment_objects::{
-    NewObject, deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
-};
-use crate::store::outbox::Doorbell;
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_on_conn};
+use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
-    StackRef, stack_advance_on_conn, stack_change_on_conn, stack_fetch, stack_insert_on_conn,
-    stack_lock_on_conn,
+    LockedStack, StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
 };
 
-/// Read a stack. Its tag goes into `If-Match` of a change.
+/// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
+pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> Result<Stack, ApiError> {
+    let found = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
+    found.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id.
+pub async fn lock_stack(write: &mut Write<'_>, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
+    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(stack)).await?;
+    locked.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Locks the row of the stack of this name or id, unless it is deleted.
+pub async fn lock_existing_stack(
+    write: &mut Write<'_>,
+    project: &str,
+    stack: &str,
+) -> Result<LockedStack, ApiError> {
+    let locked = lock_stack(write, project, stack).await?;
+    match locked.deleted_at {
+        Some(_) => Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name))),
+        None => Ok(locked),
+    }
+}
+
+/// Fetches the stack as it is now in the transaction.
+pub async fn changed_stack(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
+    let stack = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
+    stack.ok_or_else(|| ApiError::not_found("stack"))
+}
+
+/// Get a stack.
+///
+/// A deleted stack is found by id, or by name if no other stack has the name. Use its `ETag` as `If-Match` of a
+/// change.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = Stack)))]
 pub async fn get_stack(
@@ -47,12 +76,13 @@ pub async fn get_stack(
     caller: Caller,
     Path(stack): Path<String>,
 ) -> Result<Response, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack: Stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
     Ok(tagged(&stack))
 }
 
-/// Create or change a stack. Under the name of a deleted one, a new stack begins.
+/// Create or change a stack.
+///
+/// The name of a deleted stack can be used again: it names a new stack then.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
     params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
     responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
@@ -61,16 +91,11 @@ pub async fn put_stack(
     Path(stack): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: PutStack = change.json_or_default()?;
-    if let Some(labels) = &wanted.labels {
-        check_labels(labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
-    if let Some(annotations) = &wanted.annotations {
-        check_annotations(annotations).map_err(|error| ApiError::unreadable(error.to_string()))?;
-    }
+    let request: PutStack = change.json_or_default()?;
+    check_metadata(request.labels.as_ref(), request.annotations.as_ref())?;
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let created = match &named {
             StackRef::Id(_) => false,
             StackRef::Name(name) => {
@@ -83,74 +108,60 @@ pub async fn put_stack(
         if created {
             quota_check_on_conn(write.conn(), project, Added::Stack).await?;
         }
-        let locked = stack_lock_on_conn(write.conn(), project, &named).await?;
-        let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-        if locked.deleted_at.is_some() {
-            return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
-        }
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
         if !created {
             precondition::stack_itself(&mut write, &change, &locked).await?;
         }
-        stack_change_on_conn(write.conn(), &locked, &wanted).await?;
-        write.ring(project, Doorbell::Stack(locked.id)).await?;
-        let stack: Option<Stack> = stack_fetch(write.conn(), project, &StackRef::Id(locked.id)).await?;
-        let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+        stack_change_on_conn(write.conn(), &locked, &request).await?;
+        write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        let stack = changed_stack(&mut write, &locked).await?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &stack).await
     })
     .await
 }
 
-/// How a stack goes.
+/// How to delete a stack.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Parting {
-    /// Leave what agents have of it in their clusters: it loses Brokkr's marks and keeps its values.
+pub struct DeleteStackQuery {
+    /// Keep its resources in the clusters: agents only remove Brokkr's metadata from them.
     #[serde(default)]
     pub keep_resources: bool,
 }
 
-/// Delete a stack. Answers with the deletion marker; deleting again answers with the same one.
+/// Delete a stack.
+///
+/// Agents that hold it remove its resources. The response is the deletion marker; deleting again returns the same
+/// one.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, Parting), responses((status = 200, body = DeploymentObject)))]
+    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, DeleteStackQuery), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
     State(broker): State<Arc<Broker>>,
     Path(stack): Path<String>,
-    Asked(parting): Asked<Parting>,
+    QueryParams(query): QueryParams<DeleteStackQuery>,
     change: Change,
 ) -> Result<Response, ApiError> {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
-    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-    if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
-        let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
-        let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
-        return write.finish(StatusCode::OK, &marker).await;
-    }
-    precondition::stack_itself(&mut write, &change, &locked).await?;
-    let nothing = Checksum::of(b"");
-    let marker = NewObject {
-        checksum: nothing,
-        parsed_digest: nothing,
-        is_deletion_marker: true,
-        keeps_resources: parting.keep_resources,
-        resources: 0,
-        content: b"",
-        submitted_by: &token.name,
-        provenance: Provenance::default(),
-    };
-    let marker = deployment_object_insert_on_conn(write.conn(), &locked, &marker).await?;
-    stack_advance_on_conn(write.conn(), &locked, marker.sequence_id, true).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
-    tracing::info!(stack_id = %locked.id, stack = locked.name, sequence_id = %marker.sequence_id, "stack deleted");
-    let stack = NamedStack { id: locked.id, name: locked.name };
-    let event = WebhookEvent::StackDeleted;
-    write
-        .happened(project, &Happening::to_stack(event, marker.created_at, stack, marker.sequence_id))
-        .await?;
-    write.finish(StatusCode::OK, &marker).await
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_stack(&mut write, project, &stack).await?;
+        if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
+            let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
+            let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
+            return write.finish(StatusCode::OK, &marker).await;
+        }
+        precondition::stack_itself(&mut write, &change, &locked).await?;
+        let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
+        let marker = publish(&mut write, &locked, &marker).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            sequence_id = %marker.sequence_id,
+            "stack deleted"
+        );
+        announce(&mut write, WebhookEvent::StackDeleted, &locked, &marker).await?;
+        write.finish(StatusCode::OK, &marker).await
     })
     .await
 }

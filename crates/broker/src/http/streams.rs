@@ -17,56 +17,59 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::error::ApiError;
-use crate::http::paging::Asked;
-use crate::http::stacks::status::{Known, status};
-use crate::http::streams::reader::{Filter, Follow, answer};
+use crate::http::agents::find_agent;
+use crate::http::paging::QueryParams;
+use crate::http::stacks::find_stack;
+use crate::http::stacks::status::{StackOnAgent, status};
+use crate::http::streams::reader::{StreamFilter, StreamReader, respond};
 use crate::state::Broker;
 use crate::state::streams::StreamedEvent;
 use crate::store::StoreError;
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::stack_status::stack_status_fetch;
-use crate::store::stacks::{StackRef, stack_fetch};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StreamQuery {
-    /// Of this stack, by name or id.
+    /// Only events of this stack, by name or id.
     pub stack: Option<String>,
-    /// Of this agent, by name or id.
+    /// Only events of this agent, by name or id.
     pub agent: Option<String>,
 }
 
-/// Follow events: server-sent events named `event`, each the JSON of an event. With `Last-Event-ID`, goes on behind that
-/// one and passes over nothing; without, begins now. A message `reset` says that the id is of before a restore.
+/// Stream events as they happen.
+///
+/// Server-sent events named `event`, each with an event as JSON. With `Last-Event-ID`, the stream continues after
+/// that event without a gap; otherwise it begins now. A message named `reset` says that the id is from before a
+/// restore.
 #[utoipa::path(get, path = "/api/v1/events/stream", tag = "events",
-    params(StreamQuery, ("last-event-id" = Option<String>, Header, description = "Go on behind this one")),
+    params(StreamQuery, ("last-event-id" = Option<String>, Header, description = "Continue after this event")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn stream_events(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<StreamQuery>,
+    QueryParams(query): QueryParams<StreamQuery>,
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let mut filter = Filter::default();
+    let mut filter = StreamFilter::default();
     if let Some(named) = &query.stack {
-        let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(named)).await?;
-        filter.stack = Some(stack.ok_or_else(|| ApiError::not_found("stack"))?.id);
+        filter.stack = Some(find_stack(&broker, caller.project(), named).await?.id);
     }
     if let Some(named) = &query.agent {
-        let agent = agent_fetch(&broker.pool, &AgentRef::read(named)).await?;
-        filter.agent = Some(agent.ok_or_else(|| ApiError::not_found("agent"))?.id);
+        filter.agent = Some(find_agent(&broker, named).await?.id);
     }
-    let follow = Follow::begin(broker, caller, headers, origin, filter).await?;
-    Ok(answer(follow, async |_, told| Some(Message::default().event("event").json_data(&told.event))))
+    let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
+    Ok(respond(reader, async |_, event| Some(Message::default().event("event").json_data(&event.event))))
 }
 
-/// Follow the status of a stack: server-sent events named `status`, each the JSON of its state on one agent, as of now.
-/// Resumable as the stream of events is.
+/// Stream the status of a stack.
+///
+/// Server-sent events named `status`, each with the current status on one agent as JSON. Resumable like the stream of
+/// events.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/stream", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"),
-           ("last-event-id" = Option<String>, Header, description = "Go on behind this one")),
+           ("last-event-id" = Option<String>, Header, description = "Continue after this event")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn stream_status(
     State(broker): State<Arc<Broker>>,
@@ -75,28 +78,27 @@ pub async fn stream_status(
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = Arc::new(stack.ok_or_else(|| ApiError::not_found("stack"))?);
-    let filter = Filter { stack: Some(stack.id), agent: None };
-    let follow = Follow::begin(broker, caller, headers, origin, filter).await?;
-    Ok(answer(follow, move |broker, told| {
+    let stack = Arc::new(find_stack(&broker, caller.project(), &stack).await?);
+    let filter = StreamFilter { stack: Some(stack.id), agent: None };
+    let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
+    Ok(respond(reader, move |broker, event| {
         let stack = Arc::clone(&stack);
         async move {
-            // Cut off, a reader comes back and misses nothing; left out, a state would be.
-            let now = current(&broker, &stack, &told).await.map_err(axum::Error::new);
+            // On an error the stream ends: a client that resumes misses nothing, but a skipped status would be lost.
+            let now = current(&broker, &stack, &event).await.map_err(axum::Error::new);
             Some(now.and_then(|now| Message::default().event("status").json_data(now)))
         }
     }))
 }
 
-/// How it is now: the event only says that something was reported.
-async fn current(broker: &Broker, stack: &Stack, told: &StreamedEvent) -> Result<StackStatus, StoreError> {
-    let agent = told.event.agent_id;
+/// Returns the current status: the event only says that something was reported.
+async fn current(broker: &Broker, stack: &Stack, event: &StreamedEvent) -> Result<StackStatus, StoreError> {
+    let agent = event.event.agent_id;
     let fetch = async || {
         let mut reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent]).await?;
         Ok::<_, StoreError>(reports.remove(&agent))
     };
-    let report = told.report.get_or_try_init(fetch).await?.clone();
-    let known = Known::of(&broker.index.picture(), stack.id, agent);
-    Ok(status(stack, told.event.agent_name.clone(), known, report))
+    let report = event.report.get_or_try_init(fetch).await?.clone();
+    let known = StackOnAgent::of(&broker.index.snapshot(), stack.id, agent);
+    Ok(status(stack, event.event.agent_name.clone(), known, report))
 }

@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
@@ -16,24 +15,23 @@ use http::StatusCode;
 use sqlx::PgConnection;
 
 use crate::access::Caller;
-use crate::domain::hold::passes_while_held;
+use crate::domain::hold::is_allowed_on_hold;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging, cursor};
-use crate::http::write::{self, Keep, Write};
+use crate::http::deployment_objects::publish;
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::agents::agent_versions;
-use crate::store::deployment_objects::{
-    NewObject, deployment_object_fetch_content, deployment_object_insert_on_conn,
-};
+use crate::store::deployment_objects::{NewObject, deployment_object_fetch_content};
 use crate::store::installation::{installation_raised, installation_state};
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
     restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
 };
-use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
+use crate::store::stacks::{LockedStack, StackRef, stack_lock_on_conn};
 
 /// The number of agent versions that are listed.
 const VERSIONS: i64 = 20;
@@ -65,7 +63,7 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_ahead(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Ahead, &paging).await
 }
@@ -75,7 +73,7 @@ pub async fn list_ahead(
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_unknown(
     State(broker): State<Arc<Broker>>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<UnsettledStack>>, ApiError> {
     list(&broker, Unsettled::Unknown, &paging).await
 }
@@ -98,7 +96,7 @@ pub async fn list_holders(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<Holder>>, ApiError> {
     let mut connection = broker.pool.acquire().await.doing("get a connection")?;
     let (id, _) = find(&mut connection, caller.project(), &stack).await?;
@@ -126,7 +124,7 @@ pub async fn settle_stack(
     if broker.restore.hold().is_some() {
         return Err(broker.held());
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (id, known) = find(write.conn(), project, &stack).await?;
         let settled = match (settlement, known) {
             (Settlement::PublishRestored, Some(project)) => {
@@ -141,7 +139,13 @@ pub async fn settle_stack(
             (Settlement::Recreate, None) => recreate(&mut write, id).await?,
             (Settlement::Delete, None) => delete(&mut write, id, by).await?,
         };
-        tracing::info!(stack_id = %id, by, ?settlement, targets = settled.targets, "stack settled after a restore");
+        tracing::info!(
+            stack_id = %id,
+            by,
+            ?settlement,
+            targets = settled.targets,
+            "stack settled after a restore"
+        );
         write.finish(StatusCode::OK, &settled).await
     })
     .await
@@ -194,7 +198,7 @@ async fn recreate(write: &mut Write<'_>, id: StackId) -> Result<Settled, ApiErro
     insert(write, id, &reported, false).await?;
     let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
     let stack = lock(write, &reported.project, id).await?;
-    write.ring(&stack.project, Doorbell::Stack(id)).await?;
+    write.notify(&stack.project, OutboxNotification::Stack(id)).await?;
     Ok(settled(&stack, None, targets))
 }
 
@@ -203,17 +207,7 @@ async fn delete(write: &mut Write<'_>, id: StackId, by: &str) -> Result<Settled,
     let reported = reported(write, id).await?;
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
-    let empty = Checksum::of(b"");
-    let marker = NewObject {
-        checksum: empty,
-        parsed_digest: empty,
-        is_deletion_marker: true,
-        keeps_resources: false,
-        resources: 0,
-        content: b"",
-        submitted_by: by,
-        provenance: Provenance::default(),
-    };
+    let marker = NewObject::deletion_marker(by, false);
     let marker = publish(write, &stack, &marker).await?;
     Ok(settled(&stack, Some(marker), 0))
 }
@@ -251,17 +245,6 @@ async fn lock(write: &mut Write<'_>, project: &str, id: StackId) -> Result<Locke
     stack.ok_or_else(|| ApiError::not_found("stack"))
 }
 
-async fn publish(
-    write: &mut Write<'_>,
-    stack: &LockedStack,
-    new: &NewObject<'_>,
-) -> Result<DeploymentObject, ApiError> {
-    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
-    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
-    write.ring(&stack.project, Doorbell::Stack(stack.id)).await?;
-    Ok(object)
-}
-
 fn settled(stack: &LockedStack, object: Option<DeploymentObject>, targets: u64) -> Settled {
     let (project, stack_name) = (stack.project.clone(), stack.name.clone());
     Settled { project, stack_id: stack.id, stack_name, object, targets }
@@ -280,7 +263,9 @@ pub async fn refuse_while_on_hold(
     next: Next,
 ) -> Result<Response, ApiError> {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
-    if person && !passes_while_held(request.method(), request.uri().path()) && broker.restore.hold().is_some()
+    if person
+        && !is_allowed_on_hold(request.method(), request.uri().path())
+        && broker.restore.hold().is_some()
     {
         return Err(broker.held());
     }

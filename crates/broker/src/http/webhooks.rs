@@ -20,11 +20,11 @@ use uuid::Uuid;
 use crate::access::Caller;
 use crate::domain::webhooks::filter;
 use crate::domain::webhooks::signature::WebhookSecret;
-use crate::domain::webhooks::vault::{Place, Vault};
+use crate::domain::webhooks::vault::{SecretOwner, Vault};
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, Paging};
-use crate::http::write::{self, Keep};
+use crate::http::paging::{Paging, QueryParams};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::webhook_deliveries::webhook_delivery_give_up_on_conn;
@@ -34,7 +34,7 @@ use crate::store::webhooks::{
     webhook_secrets_retire_on_conn,
 };
 
-/// The path of an address often is a secret: whoever may not change a webhook sees only where it goes.
+/// Hides the path of the URL, which often is a secret, from callers that may not change the webhook.
 fn shown(caller: &Caller, mut webhook: Webhook) -> Result<Webhook, ApiError> {
     if !caller.token()?.role.includes(Role::Owner) {
         let origin = Url::parse(&webhook.url).map(|url| url.origin().ascii_serialization());
@@ -49,7 +49,7 @@ async fn find(broker: &Broker, caller: &Caller, named: &str) -> Result<Webhook, 
 }
 
 fn check_url(broker: &Broker, url: &str) -> Result<(), ApiError> {
-    let checked = broker.webhooks.guard.url(url).map(|_| ());
+    let checked = broker.webhooks.policy.url(url).map(|_| ());
     checked.map_err(|refusal| ApiError::new(ErrorCode::BRK2016, refusal.to_string()))
 }
 
@@ -58,43 +58,43 @@ fn check_filter(filter: &WebhookFilter) -> Result<(), ApiError> {
 }
 
 fn vault(broker: &Broker) -> Result<&Vault, ApiError> {
-    let missing = "the broker was started without a secret key, so the secret of a webhook cannot be kept";
+    let missing = "the broker runs without a secret key and cannot store the secret of a webhook";
     broker.webhooks.vault.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK2017, missing))
 }
 
 fn cannot_seal(error: crate::domain::webhooks::vault::VaultError) -> ApiError {
-    ApiError::new(ErrorCode::BRK9001, "the secret cannot be sealed").because(error)
+    ApiError::new(ErrorCode::BRK9001, "failed to encrypt the secret").because(error)
 }
 
-/// Each is looked at whenever something happens in its project.
+/// The maximum number of webhooks of a project: each is checked for every event of the project.
 const MOST: i64 = 50;
 
-/// Make a webhook. The answer holds its secret, which is not shown again.
+/// Create a webhook.
+///
+/// The response contains its secret, which is not shown again.
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = CreateWebhook,
     responses((status = 201, body = WebhookWithSecret)))]
 pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let wanted: CreateWebhook = change.json()?;
-    let (project, name) = (change.caller()?.project(), wanted.name.as_str());
+    let request: CreateWebhook = change.json()?;
+    let (project, name) = (change.caller()?.project(), request.name.as_str());
     if name.parse::<Uuid>().is_ok() {
-        return Err(ApiError::unreadable("a webhook cannot be called like an id"));
+        return Err(ApiError::unreadable("the name of a webhook must not be a UUID"));
     }
-    check_url(&broker, &wanted.url)?;
-    check_filter(&wanted.filter)?;
+    check_url(&broker, &request.url)?;
+    check_filter(&request.filter)?;
     let vault = vault(&broker)?;
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         if webhook_count_on_conn(write.conn(), project).await? >= MOST {
-            let detail = format!("the project has {MOST} webhooks, which is the most");
+            let detail = format!("the project already has {MOST} webhooks, the maximum");
             return Err(ApiError::new(ErrorCode::BRK2018, detail));
         }
         let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
-        let sealed = vault.seal(Place { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
-        let new = NewWebhook { project, id, name, url: &wanted.url, filter: &wanted.filter };
+        let sealed =
+            vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
+        let new = NewWebhook { project, id, name, url: &request.url, filter: &request.filter };
         let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
             Err(error) if error.is_taken() => {
-                return Err(ApiError::new(
-                    ErrorCode::BRK2002,
-                    format!("there is a webhook called {name} already"),
-                ));
+                return Err(ApiError::new(ErrorCode::BRK2002, format!("webhook {name} already exists")));
             }
             inserted => inserted?,
         };
@@ -105,13 +105,13 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
     .await
 }
 
-/// List the webhooks, by name.
+/// List the webhooks of the project, by name.
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(Paging),
     responses((status = 200, body = Page<Webhook>)))]
 pub async fn list_webhooks(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<Webhook>>, ApiError> {
     let limit = paging.limit();
     let webhooks = webhook_list(&broker.pool, caller.project(), paging.after.as_deref(), limit).await?;
@@ -119,7 +119,9 @@ pub async fn list_webhooks(
     Ok(Json(Page::cut(webhooks, limit, |webhook| webhook.name.to_string())))
 }
 
-/// Read a webhook. Its secret is never shown, its address only to owners.
+/// Get a webhook.
+///
+/// Its secret is never shown, its full URL only to owners.
 #[utoipa::path(get, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
 pub async fn get_webhook(
@@ -131,7 +133,9 @@ pub async fn get_webhook(
     shown(&caller, webhook).map(Json)
 }
 
-/// Change a webhook. What is not given stays.
+/// Change a webhook.
+///
+/// Fields that are not given stay as they are.
 #[utoipa::path(patch, path = "/api/v1/webhooks/{webhook}", tag = "webhooks", request_body = WebhookPatch,
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
 pub async fn patch_webhook(
@@ -143,20 +147,15 @@ pub async fn patch_webhook(
     let project = change.caller()?.project();
     patch.url.as_deref().map_or(Ok(()), |url| check_url(&broker, url))?;
     patch.filter.as_ref().map_or(Ok(()), check_filter)?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
         let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
-        write.was(&before);
+        write.audit_before(&before);
         let webhook =
             webhook_patch_on_conn(write.conn(), project, &named, &patch).await?.ok_or_else(missing)?;
         if !webhook.enabled {
-            webhook_delivery_give_up_on_conn(
-                write.conn(),
-                project,
-                webhook.id,
-                "the webhook was switched off",
-            )
-            .await?;
+            webhook_delivery_give_up_on_conn(write.conn(), project, webhook.id, "the webhook was disabled")
+                .await?;
         }
         write.finish(StatusCode::OK, &webhook).await
     })
@@ -172,10 +171,10 @@ pub async fn delete_webhook(
     change: Change,
 ) -> Result<Response, ApiError> {
     let project = change.caller()?.project();
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
         let before = webhook_fetch(write.conn(), project, &named).await?.ok_or_else(missing)?;
-        write.was(&before);
+        write.audit_before(&before);
         if !webhook_delete_on_conn(write.conn(), project, &named).await? {
             return Err(missing());
         }
@@ -187,7 +186,9 @@ pub async fn delete_webhook(
 const DAY: u32 = 24 * 3600;
 const LONGEST: u32 = 7 * DAY;
 
-/// Rotate the secret of a webhook. The answer holds the new one, which is not shown again.
+/// Rotate the secret of a webhook.
+///
+/// The old secret signs, too, during the overlap. The response contains the new secret, which is not shown again.
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/rotate-secret", tag = "webhooks", request_body = RotateSecret,
     params(("webhook" = String, Path, description = "Name or id")),
     responses((status = 200, body = WebhookWithSecret)))]
@@ -196,21 +197,20 @@ pub async fn rotate_webhook_secret(
     Path(webhook): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RotateSecret = change.json_or_default()?;
+    let request: RotateSecret = change.json_or_default()?;
     let project = change.caller()?.project();
-    let overlap = wanted.overlap_seconds.unwrap_or(DAY);
+    let overlap = request.overlap_seconds.unwrap_or(DAY);
     if overlap > LONGEST {
-        return Err(ApiError::unreadable(format!(
-            "two secrets are valid together for at most {LONGEST} seconds"
-        )));
+        return Err(ApiError::unreadable(format!("overlap_seconds must be at most {LONGEST}")));
     }
     let vault = vault(&broker)?;
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let webhook = webhook_fetch(write.conn(), project, &WebhookRef::read(&webhook)).await?;
         let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
         let secret = WebhookSecret::generate();
-        let sealed =
-            vault.seal(Place { project, webhook: webhook.id }, secret.as_bytes()).map_err(cannot_seal)?;
+        let sealed = vault
+            .seal(SecretOwner { project, webhook: webhook.id }, secret.as_bytes())
+            .map_err(cannot_seal)?;
         webhook_secrets_retire_on_conn(write.conn(), project, webhook.id, overlap).await?;
         webhook_secret_insert_on_conn(write.conn(), project, webhook.id, &sealed).await?;
         write.finish(StatusCode::OK, &WebhookWithSecret { webhook, secret: secret.expose() }).await

@@ -1,8 +1,7 @@
-//! The transaction of a change: repeatable by its key, with its entry in the audit log and the position that it
-//! reached.
+//! The transaction of a change: idempotent by its key, with its audit record and resulting position.
 //!
-//! The key is claimed first and the result stored last, in the same transaction as the change: either all
-//! of it happened or nothing. A repeated request finds the result; two at once run one after the other.
+//! The key is claimed first and the result stored last, in the same transaction as the change: all of it happens, or
+//! nothing. A repeated request gets the stored result; of two at once, the second waits for the first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,20 +37,20 @@ use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
 };
-use crate::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
 
 use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 use crate::telemetry::TRACES;
 
-/// How long an answer waits for this replica's index to show the change. Only a courtesy: the position says
-/// how far it is.
+/// How long a response waits for this replica's index to include the change. A courtesy: the position says how far it
+/// is.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
-/// How a result is kept for repetitions.
+/// How the result is stored for repeated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum ResultStorage {
     Plain,
-    /// Encrypted with the idempotency key, of which only a hash is stored: for results that hold a secret.
+    /// Encrypted with the idempotency key, of which only a hash is stored: for results that contain a secret.
     Sealed,
 }
 
@@ -61,12 +60,12 @@ pub enum Keep {
 pub async fn run<'a>(
     broker: &'a Broker,
     change: &Change,
-    keep: Keep,
+    storage: ResultStorage,
     work: impl AsyncFnOnce(Write<'a>) -> Result<Response, ApiError>,
 ) -> Result<Response, ApiError> {
-    match Write::begin(broker, change, keep).await? {
+    match Write::begin(broker, change, storage).await? {
         Begun::New(write) => work(write).await,
-        Begun::Again(response) => Ok(response),
+        Begun::Repeated(response) => Ok(response),
     }
 }
 
@@ -74,11 +73,11 @@ pub async fn run<'a>(
 pub async fn first_result(
     broker: &Broker,
     change: &Change,
-    keep: Keep,
+    storage: ResultStorage,
 ) -> Result<Option<Response>, ApiError> {
     let Some(key) = Key::of(change) else { return Ok(None) };
     match idempotency_key_find(&broker.pool, &key.owner()).await? {
-        Some(stored) => repeat(broker, change, &key, keep, stored).map(Some),
+        Some(stored) => repeat(broker, change, &key, storage, stored).map(Some),
         None => Ok(None),
     }
 }
@@ -86,23 +85,23 @@ pub async fn first_result(
 enum Begun<'a> {
     New(Write<'a>),
     /// The request was made before; this is its first result.
-    Again(Response),
+    Repeated(Response),
 }
 
 pub struct Write<'a> {
     broker: &'a Broker,
     transaction: Transaction<'static, Postgres>,
     key: Option<Key>,
-    keep: Keep,
-    rang: bool,
+    storage: ResultStorage,
+    notified: bool,
     caller: Option<Caller>,
     origin: Arc<Origin>,
-    /// What was there before, by digest.
+    /// Digest of the resource before the change.
     before: Option<Checksum>,
-    /// What is there now, where the answer does not show it.
-    noted: Option<Option<Checksum>>,
-    /// Whether a message to a webhook was written.
-    told: bool,
+    /// Digest of the resource after the change, if the response does not show it.
+    audit_after: Option<Option<Checksum>>,
+    /// Whether a message to a webhook was stored.
+    webhooks_notified: bool,
 }
 
 struct Key {
@@ -126,90 +125,100 @@ impl Key {
 }
 
 impl<'a> Write<'a> {
-    async fn begin(broker: &'a Broker, change: &Change, keep: Keep) -> Result<Begun<'a>, ApiError> {
+    async fn begin(
+        broker: &'a Broker,
+        change: &Change,
+        storage: ResultStorage,
+    ) -> Result<Begun<'a>, ApiError> {
         let key = Key::of(change);
         let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
         if let Some(key) = &key
             && !idempotency_key_claim_on_conn(&mut transaction, &key.owner(), &change.digest).await?
         {
-            transaction.rollback().await.doing("end the transaction")?;
+            transaction.rollback().await.doing("roll back the transaction")?;
             let stored = idempotency_key_find(&broker.pool, &key.owner()).await?;
-            // Gone between the two looks: it was just tidied away. The caller may simply try again.
-            let stored =
-                stored.ok_or_else(|| ApiError::new(ErrorCode::BRK3003, "try again").retry_after(1))?;
-            return Ok(Begun::Again(repeat(broker, change, key, keep, stored)?));
+            // The key expired between the two statements.
+            let stored = stored.ok_or_else(|| {
+                ApiError::new(ErrorCode::BRK3003, "the stored result just expired: try again").retry_after(1)
+            })?;
+            return Ok(Begun::Repeated(repeat(broker, change, key, storage, stored)?));
         }
         Ok(Begun::New(Self {
             broker,
             transaction,
             key,
-            keep,
-            rang: false,
-            told: false,
+            storage,
+            notified: false,
+            webhooks_notified: false,
             caller: change.caller.clone(),
             origin: Arc::clone(&change.origin),
             before: None,
-            noted: None,
+            audit_after: None,
         }))
     }
 
-    /// The transaction, for functions of the store.
+    /// Returns the connection of the transaction, for functions of the store.
     pub fn conn(&mut self) -> &mut PgConnection {
         &mut self.transaction
     }
 
-    /// Says what changed, so that every replica looks again.
-    pub async fn ring(&mut self, project: &str, bell: Doorbell) -> Result<(), ApiError> {
-        self.rang = true;
-        Ok(outbox_ring_on_conn(&mut self.transaction, project, bell).await?)
+    /// Stores what changed in the outbox, so that every replica reads it again.
+    pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> Result<(), ApiError> {
+        self.notified = true;
+        Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
     }
 
-    /// What is about to be changed, as it is shown. The answer shows it as it became: the audit log has digests of both.
-    pub fn was(&mut self, before: &impl Serialize) {
+    /// Records the resource before the change for the audit log. The response shows it after the change; the log has
+    /// digests of both.
+    pub fn audit_before(&mut self, before: &impl Serialize) {
         self.before = Some(digest(before));
     }
 
-    /// Digests of what was there before and after, where the answer is not what was changed.
-    pub fn noting(&mut self, before: Option<Checksum>, after: Option<Checksum>) {
+    /// Records digests before and after the change, if the response is not the changed resource.
+    pub fn audit_digests(&mut self, before: Option<Checksum>, after: Option<Checksum>) {
         self.before = before;
-        self.noted = Some(after);
+        self.audit_after = Some(after);
     }
 
-    /// The entry in the audit log. What agents tell of themselves all day is in events, sessions and holds
-    /// already; of their changes, only those that are noted are here.
-    fn deed(&self, status: StatusCode, body: &[u8]) -> Option<AuditRecord> {
-        if matches!(self.caller, Some(Caller::Agent(_))) && self.noted.is_none() {
+    /// Returns the audit record. Routine requests of agents are in events, sessions and holds already: of their
+    /// changes, only those with digests are recorded.
+    fn audit_record(&self, status: StatusCode, body: &[u8]) -> Option<AuditRecord> {
+        if matches!(self.caller, Some(Caller::Agent(_))) && self.audit_after.is_none() {
             return None;
         }
-        // A result that holds a secret is in no log, not even by its digest.
-        let shown = self.keep == Keep::Plain && !body.is_empty();
-        let after = self.noted.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
-        let deed = AuditRecord::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
-        Some(AuditRecord { before: self.before, after, ..deed })
+        // A result that contains a secret is not logged, not even its digest.
+        let shown = self.storage == ResultStorage::Plain && !body.is_empty();
+        let after = self.audit_after.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
+        let record = AuditRecord::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
+        Some(AuditRecord { before: self.before, after, ..record })
     }
 
-    /// Says what happened to the project's webhooks.
-    pub async fn happened(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
-        self.told |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
+    /// Stores messages to the project's webhooks.
+    pub async fn notify_webhooks(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
+        self.webhooks_notified |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
         Ok(())
     }
 
-    /// The same for outcomes that an agent reported; only new ones.
-    pub async fn reported(&mut self, agent: AgentId, reports: &[&Report]) -> Result<(), ApiError> {
+    /// Stores messages about new reports of an agent.
+    pub async fn notify_webhooks_of_reports(
+        &mut self,
+        agent: AgentId,
+        reports: &[&Report],
+    ) -> Result<(), ApiError> {
         let (now, grace) = (Timestamp::now(), self.broker.webhooks.grace);
-        self.told |=
+        self.webhooks_notified |=
             webhook_notify_reports_on_conn(&mut self.transaction, agent, reports, now, grace).await?;
         Ok(())
     }
 
-    /// Wakes whoever sends messages to webhooks, once this is committed.
-    pub fn send_soon(&mut self) {
-        self.told = true;
+    /// Wakes the webhook sender after the commit.
+    pub fn wake_webhook_sender(&mut self) {
+        self.webhooks_notified = true;
     }
 
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
         let body = serde_json::to_vec(result).map_err(|error| {
-            ApiError::new(ErrorCode::BRK9001, "the result cannot be written").because(error)
+            ApiError::new(ErrorCode::BRK9001, "failed to encode the result").because(error)
         })?;
         self.finish_with(status, body).await
     }
@@ -220,30 +229,31 @@ impl<'a> Write<'a> {
 
     async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> Result<Response, ApiError> {
         if let Some(key) = &self.key {
-            let kept = if self.keep == Keep::Sealed { seal(key, &body)? } else { body.clone() };
-            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &kept)
+            let stored =
+                if self.storage == ResultStorage::Encrypted { seal(key, &body)? } else { body.clone() };
+            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &stored)
                 .await?;
         }
-        let xid = match self.deed(status, &body) {
-            Some(deed) => audit_insert(&mut *self.transaction, &[deed]).await?,
-            None => outbox_transaction_on_conn(&mut self.transaction).await?,
+        let xid = match self.audit_record(status, &body) {
+            Some(record) => audit_insert(&mut *self.transaction, &[record]).await?,
+            None => outbox_transaction_id_on_conn(&mut self.transaction).await?,
         };
         let span = tracing::info_span!(target: TRACES, "commit");
         self.transaction.commit().instrument(span).await.doing("commit")?;
         let position = position(self.broker, xid);
-        if self.told {
+        if self.webhooks_notified {
             self.broker.webhooks.notify();
         }
-        if self.rang {
+        if self.notified {
             self.broker.tail.committed(xid);
-            let span = tracing::info_span!(target: TRACES, "shown by this replica");
+            let span = tracing::info_span!(target: TRACES, "wait for the index");
             self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;
         }
         Ok(answer(status, body, position))
     }
 }
 
-/// The digest of what is shown of something.
+/// Returns the digest of a representation.
 pub fn digest(shown: &impl Serialize) -> Checksum {
     // Plain structs with text keys cannot fail.
     Checksum::of(&serde_json::to_vec(shown).unwrap_or_default())
@@ -267,13 +277,13 @@ fn repeat(
     broker: &Broker,
     change: &Change,
     key: &Key,
-    keep: Keep,
+    storage: ResultStorage,
     stored: StoredResult,
 ) -> Result<Response, ApiError> {
     if stored.request_digest[..].ct_eq(&change.digest[..]).unwrap_u8() == 0 {
         return Err(ApiError::new(ErrorCode::BRK2005, "this idempotency key was used for another request"));
     }
-    let body = if keep == Keep::Sealed { unseal(key, stored.body)? } else { stored.body };
+    let body = if storage == ResultStorage::Encrypted { unseal(key, stored.body)? } else { stored.body };
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
     Ok(answer(status, body, position(broker, stored.xid)))
 }
@@ -301,5 +311,5 @@ fn unseal(key: &Key, mut stored: Vec<u8>) -> Result<Vec<u8>, ApiError> {
 }
 
 fn cannot_seal(error: aws_lc_rs::error::Unspecified) -> ApiError {
-    ApiError::new(ErrorCode::BRK9001, "the result cannot be sealed").because(error)
+    ApiError::new(ErrorCode::BRK9001, "failed to encrypt the result").because(error)
 }

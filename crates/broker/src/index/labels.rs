@@ -1,5 +1,5 @@
-//! Label → agents, as bitmaps over their slots, and selector → stacks: so that neither a poll nor a change
-//! looks at the whole fleet.
+//! Label → agents, as bitmaps over their slots, and selector → stacks: so that neither a poll nor a change scans the
+//! whole fleet.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeSet, HashMap};
@@ -11,10 +11,10 @@ use roaring::RoaringBitmap;
 
 use crate::domain::labels::{Label, LabelSet};
 
-/// Where an agent is in the picture: small and dense, so that sets of agents are bitmaps.
+/// The number of an agent in the snapshot: small and dense, so that sets of agents are bitmaps.
 pub type Slot = u32;
 
-/// Agents by the key and value of their labels. Keeps the one copy of each label.
+/// Agents by the key and value of their labels. Owns the shared copy of each label.
 #[derive(Debug, Default)]
 pub struct AgentsByLabel {
     everyone: RoaringBitmap,
@@ -27,7 +27,7 @@ struct Key {
     by_value: HashMap<ByValue, Agents>,
 }
 
-/// A label that is found by its value: its key is known already.
+/// A label that is looked up by its value; its key is known.
 #[derive(Debug)]
 struct ByValue(Label);
 
@@ -48,7 +48,7 @@ impl Hash for ByValue {
     }
 }
 
-/// Many labels belong to one agent alone, as its site does: those need no bitmap.
+/// Many labels belong to a single agent, such as its site: those need no bitmap.
 #[derive(Debug)]
 enum Agents {
     One(Slot),
@@ -66,7 +66,7 @@ impl Agents {
         }
     }
 
-    /// False if nobody is left.
+    /// Removes an agent; returns false if none is left.
     fn remove(&mut self, slot: Slot) -> bool {
         match self {
             Self::One(one) => *one != slot,
@@ -88,7 +88,7 @@ impl Agents {
 }
 
 impl AgentsByLabel {
-    /// Files the agent, and makes its labels the shared ones.
+    /// Inserts the agent, and replaces its labels by the shared copies.
     pub fn insert(&mut self, slot: Slot, labels: &mut LabelSet) {
         self.everyone.insert(slot);
         for label in labels.iter_mut() {
@@ -124,7 +124,7 @@ impl AgentsByLabel {
         &self.everyone
     }
 
-    /// Exactly the agents that the selector matches.
+    /// Returns exactly the agents that the selector matches.
     pub fn select(&self, selector: &Selector) -> RoaringBitmap {
         let terms = || selector.requirements().iter();
         let is_positive =
@@ -140,7 +140,7 @@ impl AgentsByLabel {
         found
     }
 
-    /// Agents with the key and, where the term names values, one of those.
+    /// Returns the agents with the key and, if the term names values, one of those.
     fn named_by(&self, term: &Requirement) -> Cow<'_, RoaringBitmap> {
         let (Requirement::In { key, values } | Requirement::NotIn { key, values }) = term else {
             let (Requirement::Exists { key } | Requirement::Absent { key }) = term else {
@@ -166,72 +166,72 @@ impl AgentsByLabel {
 pub struct StacksBySelector {
     by_pair: HashMap<Box<str>, HashMap<Box<str>, BTreeSet<StackId>>>,
     by_key: HashMap<Box<str>, BTreeSet<StackId>>,
-    /// Selectors without a positive term, `*` among them: every agent looks at these.
+    /// Stacks with a selector without a positive term, such as `*`: candidates for every agent.
     others: BTreeSet<StackId>,
 }
 
-/// Where a selector is filed.
-enum Place<'a> {
+/// The key that a selector is indexed by.
+enum SelectorKey<'a> {
     Pairs(&'a str, &'a [String]),
     Key(&'a str),
     Others,
 }
 
-fn place(selector: &Selector) -> Place<'_> {
+fn key_of(selector: &Selector) -> SelectorKey<'_> {
     let pairs = selector.requirements().iter().filter_map(|requirement| match requirement {
         Requirement::In { key, values } => Some((key, values)),
         _ => None,
     });
     if let Some((key, values)) = pairs.min_by_key(|(_, values)| values.len()) {
-        return Place::Pairs(key, values);
+        return SelectorKey::Pairs(key, values);
     }
     let key = selector.requirements().iter().find_map(|requirement| match requirement {
         Requirement::Exists { key } => Some(key),
         _ => None,
     });
-    key.map_or(Place::Others, |key| Place::Key(key))
+    key.map_or(SelectorKey::Others, |key| SelectorKey::Key(key))
 }
 
 impl StacksBySelector {
     pub fn insert<'a>(&mut self, stack: StackId, selectors: impl IntoIterator<Item = &'a Selector>) {
         for selector in selectors {
-            match place(selector) {
-                Place::Pairs(key, values) => {
+            match key_of(selector) {
+                SelectorKey::Pairs(key, values) => {
                     let by_value = self.by_pair.entry(key.into()).or_default();
                     for value in values {
                         by_value.entry(value.as_str().into()).or_default().insert(stack);
                     }
                 }
-                Place::Key(key) => {
+                SelectorKey::Key(key) => {
                     self.by_key.entry(key.into()).or_default().insert(stack);
                 }
-                Place::Others => {
+                SelectorKey::Others => {
                     self.others.insert(stack);
                 }
             }
         }
     }
 
-    /// Takes the stack out of everywhere that these selectors had put it.
+    /// Removes the stack from the entries of these selectors.
     pub fn remove<'a>(&mut self, stack: StackId, selectors: impl IntoIterator<Item = &'a Selector>) {
         for selector in selectors {
-            match place(selector) {
-                Place::Pairs(key, values) => {
+            match key_of(selector) {
+                SelectorKey::Pairs(key, values) => {
                     let Some(by_value) = self.by_pair.get_mut(key) else { continue };
                     values.iter().for_each(|value| take(by_value, value, stack));
                     if by_value.is_empty() {
                         self.by_pair.remove(key);
                     }
                 }
-                Place::Key(key) => take(&mut self.by_key, key, stack),
-                Place::Others => {
+                SelectorKey::Key(key) => take(&mut self.by_key, key, stack),
+                SelectorKey::Others => {
                     self.others.remove(&stack);
                 }
             }
         }
     }
 
-    /// Stacks with a selector that may match these labels.
+    /// Returns the stacks with a selector that may match these labels.
     pub fn candidates<'a>(&'a self, labels: &'a LabelSet) -> impl Iterator<Item = StackId> + 'a {
         let pairs =
             labels.iter().filter_map(|label| self.by_pair.get(label.key())?.get(label.value())).flatten();

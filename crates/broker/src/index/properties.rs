@@ -1,4 +1,4 @@
-//! The picture against the plain functions, over random worlds: it leads where loading anew leads, nobody is
+//! The snapshot against the plain functions, over random worlds: it leads where loading anew leads, nobody is
 //! forgotten, nobody is woken for nothing, and what it counts is what is there.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::picture::{Changes, Picture};
+use super::snapshot::{Changes, Snapshot};
 use crate::domain::envelope::{answer, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
@@ -172,13 +172,13 @@ struct Truth {
 
 impl Truth {
     /// Stores a batch, and reads it as the tail does: what changed, and held stacks that were forgotten.
-    fn take(&mut self, picture: &Picture, batch: Batch) -> Changes {
+    fn take(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
         let agents: BTreeMap<_, _> = batch.agents.into_iter().map(|agent| (agent.id, agent)).collect();
         let mut rang: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
         self.agents.extend(agents.clone());
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
         self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
-        rang.extend(picture.unknown_holds(agents.values()));
+        rang.extend(snapshot.unknown_holds(agents.values()));
         rang.sort_unstable();
         rang.dedup();
         let stacks = rang.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
@@ -186,11 +186,11 @@ impl Truth {
     }
 
     /// As a replica loads it at its start.
-    fn anew(&self) -> Picture {
+    fn anew(&self) -> Snapshot {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
         let agents = self.agents.values().cloned().collect();
-        Picture::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
+        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
     }
 
     /// The grants of a project, by nothing but the list.
@@ -226,11 +226,11 @@ impl Truth {
     }
 }
 
-fn answers(picture: &Picture) -> HashMap<AgentId, String> {
-    let agents = (0..AGENTS).filter_map(|number| picture.agent(agent_id(number)));
+fn answers(snapshot: &Snapshot) -> HashMap<AgentId, String> {
+    let agents = (0..AGENTS).filter_map(|number| snapshot.agent(agent_id(number)));
     agents
         .map(|agent| {
-            let envelope = envelope(InstallationId(Uuid::nil()), agent, picture.candidates(agent));
+            let envelope = envelope(InstallationId(Uuid::nil()), agent, snapshot.candidates(agent));
             (agent.id, String::from_utf8_lossy(&answer(&envelope).bytes).into_owned())
         })
         .collect()
@@ -251,15 +251,15 @@ proptest! {
     fn changes_lead_where_loading_anew_leads_and_concern_everybody_whose_answer_they_change(
         batches in prop::collection::vec(several(), 1..12)
     ) {
-        let (mut picture, mut truth) = (Picture::default(), Truth::default());
+        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let before = answers(&picture);
-            let changes = truth.take(&picture, batch);
-            let concerned = picture.apply(changes);
-            let after = answers(&picture);
+            let before = answers(&snapshot);
+            let changes = truth.take(&snapshot, batch);
+            let affected = snapshot.apply(changes);
+            let after = answers(&snapshot);
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes);
-                let told = picture.slot(*agent).is_some_and(|slot| concerned.contains(slot));
+                let told = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
                 prop_assert!(!changed || told, "{agent} is not told: {bytes}");
             }
             prop_assert_eq!(&after, &truth.answers());
@@ -271,15 +271,15 @@ proptest! {
     fn a_change_concerns_exactly_those_whose_answer_or_right_to_ask_it_changes(
         batches in prop::collection::vec(one_change(), 1..20)
     ) {
-        let (mut picture, mut truth) = (Picture::default(), Truth::default());
+        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
             let (before, rights) = (truth.answers(), right_to_ask(&truth));
-            let changes = truth.take(&picture, batch);
-            let concerned = picture.apply(changes);
+            let changes = truth.take(&snapshot, batch);
+            let affected = snapshot.apply(changes);
             let (after, rights_after) = (truth.answers(), right_to_ask(&truth));
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes) || rights.get(agent) != rights_after.get(agent);
-                let told = picture.slot(*agent).is_some_and(|slot| concerned.contains(slot));
+                let told = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
                 prop_assert_eq!(told, changed, "{}: {:?} became {}", agent, before.get(agent), bytes);
             }
         }
@@ -292,15 +292,15 @@ proptest! {
         selectors in prop::collection::vec(a_selector(), 0..3),
         new_grants in grants(),
     ) {
-        let (mut picture, mut truth) = (Picture::default(), Truth::default());
+        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let changes = truth.take(&picture, batch);
-            picture.apply(changes);
+            let changes = truth.take(&snapshot, batch);
+            snapshot.apply(changes);
         }
         for agent in truth.agents.values() {
             let mut after = truth.clone();
             after.agents.insert(agent.id, AgentFacts { labels: labels.clone(), ..agent.clone() });
-            prop_assert_eq!(picture.lost_by_labels(agent, labels.clone()).pairs, lost(&truth, &after));
+            prop_assert_eq!(snapshot.lost_by_labels(agent, labels.clone()).pairs, lost(&truth, &after));
         }
         for stack in truth.stacks().iter().filter(|stack| !stack.deleted) {
             let mut after = truth.clone();
@@ -310,19 +310,19 @@ proptest! {
             retargeted.selectors = selectors.iter().map(target).collect();
             after.stacks.insert(stack.id, retargeted);
             let named: Vec<AgentId> = stack.targets.iter().map(|target| target.agent).collect();
-            prop_assert_eq!(picture.lost_by_targets(stack, &named, &selectors).pairs, lost(&truth, &after));
-            let there = picture.retargeting(stack, &named, &selectors);
+            prop_assert_eq!(snapshot.lost_by_targets(stack, &named, &selectors).pairs, lost(&truth, &after));
+            let there = snapshot.retargeting(stack, &named, &selectors);
             prop_assert_eq!(there.lost.len(), lost(&truth, &after));
             prop_assert_eq!(there.gained.len(), lost(&after, &truth));
-            prop_assert_eq!(there.kept.len() + there.lost.len(), picture.reach(stack).len());
+            prop_assert_eq!(there.kept.len() + there.lost.len(), snapshot.reach(stack).len());
             // Whoever leaves out a name means it.
-            prop_assert!(picture.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
+            prop_assert!(snapshot.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
         }
         for project in PROJECTS {
             let mut after = truth.clone();
             after.grants.retain(|grant| grant.project != project);
             after.grants.extend(new_grants.iter().filter(|grant| grant.project == project).cloned());
-            let losses = picture.lost_by_grants(project, &after.grants_of(project));
+            let losses = snapshot.lost_by_grants(project, &after.grants_of(project));
             prop_assert_eq!(losses.pairs, lost(&truth, &after));
         }
     }

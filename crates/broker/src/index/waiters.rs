@@ -1,4 +1,4 @@
-//! Who waits in a long poll. There are tens of thousands, so each is kept small.
+//! The agents that wait in a long poll. There are tens of thousands, so each entry is small.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,75 +7,75 @@ use std::sync::Arc;
 use brokkr_api::AgentId;
 use tokio::sync::Notify;
 
-use super::{Concerned, Index};
+use super::{Affected, Index};
 
 #[derive(Debug, Default)]
 pub struct Waiters {
-    by_agent: HashMap<AgentId, Bells>,
+    by_agent: HashMap<AgentId, Polls>,
 }
 
-/// Nearly always one per agent; two when an agent reconnects before its old request is noticed to be gone.
+/// Nearly always one per agent; two if an agent reconnects before the loss of its old connection is noticed.
 #[derive(Debug)]
-enum Bells {
+enum Polls {
     One(Arc<Notify>),
     Several(Vec<Arc<Notify>>),
 }
 
-impl Bells {
+impl Polls {
     fn as_slice(&self) -> &[Arc<Notify>] {
         match self {
-            Self::One(bell) => std::slice::from_ref(bell),
-            Self::Several(bells) => bells,
+            Self::One(notify) => std::slice::from_ref(notify),
+            Self::Several(polls) => polls,
         }
     }
 
-    fn ring(&self) -> u64 {
-        self.as_slice().iter().map(|bell| bell.notify_one()).count() as u64
+    fn notify(&self) -> u64 {
+        self.as_slice().iter().map(|notify| notify.notify_one()).count() as u64
     }
 }
 
 impl Waiters {
     pub fn register(&mut self, agent: AgentId) -> Arc<Notify> {
-        let bell = Arc::new(Notify::new());
+        let notify = Arc::new(Notify::new());
         match self.by_agent.entry(agent) {
-            Entry::Vacant(place) => {
-                place.insert(Bells::One(Arc::clone(&bell)));
+            Entry::Vacant(entry) => {
+                entry.insert(Polls::One(Arc::clone(&notify)));
             }
-            Entry::Occupied(mut place) => {
-                let mut bells = place.get().as_slice().to_vec();
-                bells.push(Arc::clone(&bell));
-                place.insert(Bells::Several(bells));
+            Entry::Occupied(mut entry) => {
+                let mut polls = entry.get().as_slice().to_vec();
+                polls.push(Arc::clone(&notify));
+                entry.insert(Polls::Several(polls));
             }
         }
-        bell
+        notify
     }
 
-    pub fn leave(&mut self, agent: AgentId, bell: &Arc<Notify>) {
-        let Entry::Occupied(mut place) = self.by_agent.entry(agent) else { return };
-        let mut others = place.get().as_slice().to_vec();
-        others.retain(|other| !Arc::ptr_eq(other, bell));
+    pub fn leave(&mut self, agent: AgentId, notify: &Arc<Notify>) {
+        let Entry::Occupied(mut entry) = self.by_agent.entry(agent) else { return };
+        let mut others = entry.get().as_slice().to_vec();
+        others.retain(|other| !Arc::ptr_eq(other, notify));
         match others.pop() {
-            None => drop(place.remove()),
-            Some(last) if others.is_empty() => drop(place.insert(Bells::One(last))),
+            None => drop(entry.remove()),
+            Some(last) if others.is_empty() => drop(entry.insert(Polls::One(last))),
             Some(last) => {
                 others.push(last);
-                place.insert(Bells::Several(others));
+                entry.insert(Polls::Several(others));
             }
         }
     }
 
-    /// Wakes those who are concerned, and tells how many polls that were.
-    pub fn wake(&self, concerned: &Concerned<'_>) -> u64 {
-        // Whichever are fewer are walked through.
-        if concerned.len() > self.by_agent.len() {
-            let waiting = self.by_agent.iter().filter(|(agent, _)| concerned.contains(**agent));
-            return waiting.map(|(_, bells)| bells.ring()).sum();
+    /// Wakes the affected agents; returns the number of polls.
+    pub fn wake(&self, affected: &Affected<'_>) -> u64 {
+        // Iterates over the smaller set.
+        if affected.len() > self.by_agent.len() {
+            let waiting = self.by_agent.iter().filter(|(agent, _)| affected.contains(**agent));
+            return waiting.map(|(_, polls)| polls.notify()).sum();
         }
-        concerned.iter().filter_map(|agent| self.by_agent.get(&agent)).map(Bells::ring).sum()
+        affected.iter().filter_map(|agent| self.by_agent.get(&agent)).map(Polls::notify).sum()
     }
 
     pub fn wake_all(&self) -> u64 {
-        self.by_agent.values().map(Bells::ring).sum()
+        self.by_agent.values().map(Polls::notify).sum()
     }
 
     pub fn len(&self) -> usize {
@@ -83,27 +83,27 @@ impl Waiters {
     }
 }
 
-/// A registered long poll; leaves the list when dropped, however the request ended.
+/// A registered long poll; unregistered when dropped.
 #[derive(Debug)]
 pub struct Waiting {
     index: Arc<Index>,
     agent: AgentId,
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl Waiting {
-    pub(super) fn new(index: Arc<Index>, agent: AgentId, bell: Arc<Notify>) -> Self {
-        Self { index, agent, bell }
+    pub(super) fn new(index: Arc<Index>, agent: AgentId, notify: Arc<Notify>) -> Self {
+        Self { index, agent, notify }
     }
 
-    /// Returns when something changed that concerns the agent; its answer may still be the same. A change before the call counts.
+    /// Resolves after a change that affects the agent; its envelope may still be the same. A change before the call counts.
     pub async fn woken(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.index.waiters().leave(self.agent, &self.bell);
+        self.index.waiters().leave(self.agent, &self.notify);
     }
 }

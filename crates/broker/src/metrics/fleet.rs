@@ -1,7 +1,7 @@
-//! The fleet in figures: the same at every replica, because the database knows it.
+//! Figures about the fleet: the same on every replica, because they come from the database.
 //!
-//! Counted when somebody asks, by one statement, and kept for a while: at most a twentieth of the time is spent on
-//! counting, however large the fleet is. What is shown has its age beside it.
+//! Counted on request, by one statement, and cached: at most a twentieth of the time is spent on counting, however large
+//! the fleet is. The age of the figures is a metric, too.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ use tokio::sync::Mutex;
 
 use crate::store::fleet::{FleetFigures, fleet_count};
 
-/// What was counted is good for this long, at least.
+/// How long figures are cached, at least.
 const GOOD_FOR: Duration = Duration::from_secs(5);
-/// And for so many times as long as counting took.
+/// And this many times as long as counting took.
 const SHARE: u32 = 20;
-/// A collector waits for ten seconds.
+/// Collectors usually wait for ten seconds.
 const AT_MOST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -37,7 +37,7 @@ struct State {
     state: String,
 }
 
-/// What was counted last.
+/// The cached figures.
 #[derive(Debug, Default)]
 pub struct FleetCount {
     last: Mutex<Last>,
@@ -50,12 +50,12 @@ struct Last {
 }
 
 impl FleetCount {
-    /// The figures, and when they were counted. None if that never succeeded.
+    /// Returns the figures and when they were counted. None if counting never succeeded.
     async fn figures(&self, pool: &PgPool) -> Option<(FleetFigures, Instant)> {
         let mut last = self.last.lock().await;
         let now = Instant::now();
         if last.next.is_none_or(|next| next <= now) {
-            // What failed is counted where it failed.
+            // The store counts the failure.
             if let Ok(Ok(figures)) = tokio::time::timeout(AT_MOST, fleet_count(pool)).await {
                 last.counted = Some((figures, Instant::now()));
             }
@@ -64,7 +64,7 @@ impl FleetCount {
         last.counted.clone()
     }
 
-    /// `reachable`: whether the database is worth asking now.
+    /// Registers the figures; counts only if the database is `reachable`.
     pub async fn register(&self, registry: &mut Registry, pool: &PgPool, reachable: bool) {
         let counted =
             if reachable { self.figures(pool).await } else { self.last.lock().await.counted.clone() };
@@ -83,41 +83,36 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
             agents.get_or_create(&kind).set(count);
         }
     }
-    registry.register("agents", "Agents by status and by when they last asked", agents);
+    registry.register("agents", "Agents by status and presence", agents);
     let states = Transition::iter().filter(|transition| *transition != Transition::Repaired);
     let placements = by_state(figures, "placements", states.map(|state| state.to_string()));
-    registry.register("placements", "Stacks on agents, by what was last reported", placements);
+    registry.register("placements", "Stacks on agents, by last report", placements);
     let webhooks = by_state(figures, "webhooks", ["working", "failing", "off"].map(str::to_owned));
-    registry.register("webhooks", "Webhooks, by whether messages get through", webhooks);
+    registry.register("webhooks", "Webhooks by state", webhooks);
     let mut count = |name: &str, help: &str, what: &str| {
         registry.register(name, help, ConstGauge::new(whole(figures.of(what, "count", ""))));
     };
-    count("placements_behind", "Stacks on agents whose last report is of an older object", "behind");
-    count("approvals_waiting", "Prunes that wait for an approval", "approvals");
-    count("webhook_messages_waiting", "Messages to webhooks that were not delivered yet", "messages");
+    count(
+        "placements_behind",
+        "Stacks on agents with a last report about an older deployment object",
+        "behind",
+    );
+    count("approvals_waiting", "Prunes that need an approval", "approvals");
+    count("webhook_messages_waiting", "Pending webhook messages", "messages");
     let mut oldest = |name: &str, help: &str, what: &str| {
-        // It has grown older since it was counted.
+        // The age grows after counting.
         let oldest = figures.of(what, "oldest", "");
         let now = if oldest > 0.0 { oldest + age.as_secs_f64() } else { 0.0 };
         seconds(registry, name, help, now);
     };
     oldest(
         "placements_behind_seconds",
-        "Since the oldest object was published that an agent is behind",
+        "Age of the oldest deployment object that an agent has not reported on yet",
         "behind",
     );
-    oldest("approvals_waiting_seconds", "How long the oldest prune has waited for an approval", "approvals");
-    oldest(
-        "webhook_messages_waiting_seconds",
-        "Age of the oldest message to a webhook that waits",
-        "messages",
-    );
-    seconds(
-        registry,
-        "fleet_age_seconds",
-        "Since the figures about the fleet were counted",
-        age.as_secs_f64(),
-    );
+    oldest("approvals_waiting_seconds", "Age of the oldest prune that needs an approval", "approvals");
+    oldest("webhook_messages_waiting_seconds", "Age of the oldest pending webhook message", "messages");
+    seconds(registry, "fleet_age_seconds", "Age of the figures about the fleet", age.as_secs_f64());
 }
 
 fn by_state(
@@ -133,7 +128,7 @@ fn by_state(
     family
 }
 
-/// Counts come as floats, all figures in one column.
+/// All figures are floats in one column.
 #[expect(clippy::cast_possible_truncation, reason = "counts are far below 2^53")]
 fn whole(count: f64) -> i64 {
     count as i64

@@ -1,5 +1,5 @@
-//! What each route is asked and answers, as the OpenAPI document shows it. Nobody wrote these examples: a test calls every
-//! route and records them (`tests/broker/examples.rs`), and fails when the committed ones are no longer true.
+//! Examples of requests and responses in the OpenAPI document. `tests/broker/examples.rs` calls every route, records them,
+//! and fails if the committed ones differ.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, RefOr, Schema};
 
 const RECORDED: &str = include_str!("../../../../docs/api-examples.json");
-/// Under which name the problem document is.
+/// The name of the problem document among the examples.
 const PROBLEM: &str = "problem";
 
-/// By name of the route.
+/// Examples by name of the route.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Examples(BTreeMap<String, Example>);
@@ -22,13 +22,13 @@ struct Example {
     request: Option<Value>,
     status: u16,
     answer: Option<Value>,
-    /// The same answer in other media types.
+    /// The same response in other media types.
     #[serde(default)]
     also: BTreeMap<String, Value>,
 }
 
 impl Examples {
-    /// Without examples if they cannot be read: a test would tell.
+    /// Returns no examples if they cannot be parsed: a test would fail then.
     pub fn recorded() -> Self {
         serde_json::from_str(RECORDED).unwrap_or_default()
     }

@@ -57,7 +57,7 @@ impl Broker {
     /// Puts the installation on hold until an operator raises the epoch.
     async fn hold_for(&self, agent: AgentId, seen: Position) -> ApiError {
         let here = self.index.position();
-        let name = self.index.picture().agent(agent).map(|agent| agent.name.clone()).unwrap_or_default();
+        let name = self.index.snapshot().agent(agent).map(|agent| agent.name.clone()).unwrap_or_default();
         let because = format!("the agent {name} ({agent}) has seen {seen}, the database is at {here}");
         match installation_hold(&self.pool, seen, &because).await {
             Ok(Some(hold)) => {
@@ -90,7 +90,7 @@ impl Broker {
         if self.index.position() >= wanted || self.index.reached(wanted, at_most).await {
             return Progress::Reached;
         }
-        let seen = self.index.seen();
+        let seen = self.index.freshness();
         let fresh = seen.at.elapsed() < at_most;
         let ahead = wanted.epoch > seen.position.epoch
             || (wanted.epoch == seen.position.epoch && wanted.horizon > seen.ceiling);
@@ -105,7 +105,7 @@ impl Broker {
 
     /// Returns the seconds since the database was last read, if polls are answered from older state.
     pub fn stale(&self) -> Option<u64> {
-        let age = self.index.seen().at.elapsed();
+        let age = self.index.freshness().at.elapsed();
         (age > STALE).then_some(age.as_secs())
     }
 }

@@ -1,4 +1,4 @@
-//! Contents of deployment objects, in a bounded cache: they never change, and many agents ask for the same.
+//! A bounded cache of contents of deployment objects: they never change, and many agents fetch the same ones.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Default for Contents {
     }
 }
 
-/// Refuses an object whose content has had its time. After it is known that the caller may see it.
+/// Refuses an object without content because of retention. Call it after the caller's permission was checked.
 pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     if stored.is_dropped {
         let detail = format!("the content of {} has had its time", stored.object.sequence_id);
@@ -34,17 +34,16 @@ pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Why there is nothing to keep.
+/// Why nothing is cached.
 #[derive(Debug)]
 enum Nothing {
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
     Failed(Arc<StoreError>),
 }
 
 impl Contents {
-    /// Reads it once, however many ask at the same time. They share a failure too: only what the database
-    /// said is not there is not there.
+    /// Returns an object; concurrent requests share one read, and its failure, too.
     pub async fn get(
         &self,
         pool: &PgPool,
@@ -77,7 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_who_waits_is_told_that_the_database_failed() {
-        // Nobody listens there.
+        // Nothing listens on this port.
         let pool = PgPoolOptions::new()
             .acquire_timeout(Duration::from_millis(300))
             .connect_lazy("postgres://nobody@127.0.0.1:1/none")

@@ -1,7 +1,7 @@
-//! Quotas of a project: refused before it is done, with what is used and what is allowed.
+//! Quotas of a project: a request beyond them is refused, with the usage and the limit.
 //!
-//! What is used is a sum of few rows. For submissions it is remembered for a second: of those that come at once,
-//! some may pass that are one too many. For the rest it is exact.
+//! The usage is a sum of few rows. For submissions it is cached for a second, so concurrent ones may slightly exceed the
+//! limit. For the rest it is exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::error::ApiError;
 use crate::store::StoreError;
 use crate::store::projects::project_fetch;
 
-const REMEMBERED: Duration = Duration::from_secs(1);
-const MOST: u64 = 10_000;
+const CACHED_FOR: Duration = Duration::from_secs(1);
+const CAPACITY: u64 = 10_000;
 
-/// What was added.
+/// The kind of object that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Stack,
@@ -32,13 +32,12 @@ pub struct Usage {
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { known: moka::future::Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).build() }
+        Self { known: moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(CACHED_FOR).build() }
     }
 }
 
 impl Usage {
-    /// Refuses a submission of so many bytes, if that would be more than the project may have. Asked before its
-    /// transaction.
+    /// Refuses a submission of this size if it would exceed a quota. Called before its transaction.
     pub async fn submission(&self, pool: &PgPool, project: &str, bytes: u64) -> Result<(), ApiError> {
         let look = async { project_fetch(pool, project).await.map(|found| found.map(Arc::new)) };
         let found = self.known.try_get_with_by_ref(project, look).await;
@@ -50,7 +49,7 @@ impl Usage {
     }
 }
 
-/// Refuses what was just added in this transaction, if it is more than the project may have.
+/// Refuses an object that was just added in this transaction, if it exceeds a quota.
 pub async fn quota_check_on_conn(
     connection: &mut PgConnection,
     project: &str,

@@ -11,7 +11,7 @@ use brokkr_api::events::Event;
 use tokio::sync::{OnceCell, broadcast, watch};
 
 use crate::domain::status::LastReport;
-use crate::store::events::{EventPlace, RecordedEvent};
+use crate::store::events::{EventCursor, RecordedEvent};
 
 /// Events that a slow reader may be behind.
 const BUFFER: usize = 4096;
@@ -22,7 +22,7 @@ const MAX_STREAMS_PER_CALLER: usize = 50;
 /// An event and its place in the history.
 #[derive(Debug)]
 pub struct StreamedEvent {
-    pub place: EventPlace,
+    pub place: EventCursor,
     pub event: Event,
     /// The agent's last report at that moment: read once, by the first stream that needs it, for all of them.
     pub report: OnceCell<Option<LastReport>>,

@@ -1,6 +1,6 @@
 //! Sends messages to webhooks, for handlers (a test message) and for `tasks::webhooks`.
 
-pub mod lookup;
+pub mod resolver;
 pub mod send;
 
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::PgPool;
 use tokio::sync::Notify;
 
-use crate::domain::webhooks::guard::Guard;
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 use crate::domain::webhooks::signature::WebhookSecret;
-use crate::domain::webhooks::vault::{Place, Vault, VaultError};
+use crate::domain::webhooks::vault::{SecretOwner, Vault, VaultError};
 use crate::store::StoreError;
 use crate::store::webhooks::{WebhookRef, webhook_fetch, webhook_secrets_fetch};
-use lookup::SystemLookup;
-use send::{Message, SendError, Sender, Sent};
+use resolver::SystemResolver;
+use send::{Message, SendError, SendOutcome, Sender};
 
 /// The configuration of webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
-    pub guard: Guard,
+    pub policy: EgressPolicy,
     pub secret_key: Option<SecretString>,
     /// Additional certificate authorities.
     pub ca: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub enum WebhookSetupError {
 /// Sends messages to webhooks.
 #[derive(Debug)]
 pub struct Webhooks {
-    pub guard: Guard,
+    pub policy: EgressPolicy,
     pub vault: Option<Vault>,
     pub grace: Duration,
     sender: Sender,
@@ -52,13 +52,13 @@ pub struct Webhooks {
 
 impl Webhooks {
     pub fn new(options: WebhookOptions) -> Result<Self, WebhookSetupError> {
-        let WebhookOptions { guard, secret_key, ca, grace } = options;
+        let WebhookOptions { policy, secret_key, ca, grace } = options;
         let key = secret_key.as_ref();
         Ok(Self {
             vault: key.map(|key| Vault::read(key.expose_secret())).transpose()?,
             grace,
-            sender: Sender::new(guard.clone(), Arc::new(SystemLookup), ca.as_deref())?,
-            guard,
+            sender: Sender::new(policy.clone(), Arc::new(SystemResolver), ca.as_deref())?,
+            policy,
             written: Notify::new(),
         })
     }
@@ -82,26 +82,26 @@ impl Webhooks {
         webhook: WebhookId,
         id: &str,
         body: &[u8],
-    ) -> Result<Sent, StoreError> {
+    ) -> Result<SendOutcome, StoreError> {
         let Some(found) = webhook_fetch(pool, project, &WebhookRef::Id(webhook)).await? else {
-            return Ok(Sent::failed("the webhook was deleted"));
+            return Ok(SendOutcome::failed("the webhook was deleted"));
         };
         let sealed = webhook_secrets_fetch(pool, project, webhook).await?;
         let Some(vault) = &self.vault else {
-            return Ok(Sent::failed("the broker has no secret key; set BROKKR_SECRET_KEY"));
+            return Ok(SendOutcome::failed("the broker has no secret key; set BROKKR_SECRET_KEY"));
         };
-        let place = Place { project, webhook };
+        let owner = SecretOwner { project, webhook };
         let secrets: Result<Vec<WebhookSecret>, VaultError> = sealed
             .iter()
             .map(|sealed| {
-                let clear = vault.open(place, sealed)?;
+                let clear = vault.open(owner, sealed)?;
                 WebhookSecret::from_bytes(&clear).map_err(|_| VaultError::Damaged)
             })
             .collect();
         match secrets {
-            Err(error) => Ok(Sent::failed(error.to_string())),
+            Err(error) => Ok(SendOutcome::failed(error.to_string())),
             Ok(secrets) if secrets.is_empty() => {
-                Ok(Sent::failed("the webhook has no valid secret; rotate it"))
+                Ok(SendOutcome::failed("the webhook has no valid secret; rotate it"))
             }
             Ok(secrets) => {
                 let message = Message { url: &found.url, id, body, secrets: &secrets };

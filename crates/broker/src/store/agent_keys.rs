@@ -1,4 +1,4 @@
-//! The keys of agents: the one that counts, the one before it for a while, and the end of both.
+//! The keys of agents: the current one, the previous one for a while, and their revocation.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
 
-/// How long the key before the last one is good.
+/// How long the previous key stays valid.
 pub const OVERLAP_SECONDS: f64 = 3600.0;
 
-/// A key, and until when it is good.
+/// A key and the end of its validity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyOf {
+pub struct AgentKey {
     pub key: Arc<[u8]>,
     pub until: Option<Timestamp>,
 }
 
-/// The keys of an agent whose row is locked.
+/// The keys of an agent, with its row locked.
 #[derive(Clone, Debug)]
 pub struct LockedKeys {
     pub public_key: Vec<u8>,
@@ -26,8 +26,8 @@ pub struct LockedKeys {
     pub old_key_until: Option<Timestamp>,
 }
 
-/// The keys with which the agent may sign now; none if it was revoked.
-pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<KeyOf>, StoreError> {
+/// Returns the keys with which the agent may sign now; none if it was revoked.
+pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<AgentKey>, StoreError> {
     type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT public_key, CASE WHEN old_key_until > now() THEN old_public_key END, old_key_until
@@ -39,12 +39,12 @@ pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<KeyOf
     .doing("read the agent's keys")?;
     Ok(row.map_or_else(Vec::new, |(key, old, until)| {
         let until = until.map(jiff_sqlx::Timestamp::to_jiff);
-        let old = old.map(|key| KeyOf { key: Arc::from(key), until });
-        std::iter::once(KeyOf { key: Arc::from(key), until: None }).chain(old).collect()
+        let old = old.map(|key| AgentKey { key: Arc::from(key), until });
+        std::iter::once(AgentKey { key: Arc::from(key), until: None }).chain(old).collect()
     }))
 }
 
-/// Locks the agent's row and reads its keys. None if it is not there or was revoked.
+/// Locks the agent's row and returns its keys. None if it does not exist or was revoked.
 pub async fn agent_keys_lock_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -65,7 +65,7 @@ pub async fn agent_keys_lock_on_conn(
     }))
 }
 
-/// Makes this key the one that counts, and the one before good for a while.
+/// Makes this the current key; the previous one stays valid for a while.
 pub async fn agent_keys_rotate_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -85,7 +85,7 @@ pub async fn agent_keys_rotate_on_conn(
     Ok(until.to_jiff())
 }
 
-/// The agent is to change its key. Asked again, it is asked since the first time; one without a key is not asked.
+/// Requests a key rotation. A repeated request keeps the time of the first; an agent without a key is skipped.
 pub async fn agent_keys_ask_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE agents SET rotation_asked_at = coalesce(rotation_asked_at, now())
@@ -95,11 +95,11 @@ pub async fn agent_keys_ask_on_conn(connection: &mut PgConnection, agent: AgentI
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("ask the agent for a new key")
+    .doing("request a key rotation")
 }
 
-/// Ends every key of the agent. What counts from now on is a key that nobody has, so that every replica
-/// refuses as soon as it hears of it; join tokens that were made for the agent end, too.
+/// Revokes every key of the agent. The current key becomes a random one that no one has, so that every replica refuses
+/// the agent once it applies the change. Join tokens for the agent are revoked, too.
 pub async fn agent_keys_revoke_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -124,8 +124,8 @@ pub async fn agent_keys_revoke_on_conn(
         .doing(doing)
 }
 
-/// Lets an agent in again with a new key. It may be a new installation, so its sessions are counted anew:
-/// whoever had a session has no key any more. One that was given up is given up no longer.
+/// Registers a new key for an existing agent. It may be a new installation, so its session count restarts: processes of
+/// the old one have no valid key. An abandoned agent is no longer abandoned.
 pub async fn agent_keys_rejoin_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -144,5 +144,5 @@ pub async fn agent_keys_rejoin_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("let the agent in again")
+    .doing("register the agent again")
 }

@@ -14,7 +14,7 @@ use super::{Doing as _, StoreError, known};
 use crate::domain::facts::SessionFacts;
 use crate::domain::presence::{missed, presence};
 
-/// How a caller names an agent.
+/// The id or name of an agent.
 #[derive(Clone, Debug)]
 pub enum AgentRef {
     Id(AgentId),
@@ -22,7 +22,7 @@ pub enum AgentRef {
 }
 
 impl AgentRef {
-    /// What looks like an id is one; names that look like ids are never given out.
+    /// Parses an id or a name. A name never looks like an id.
     #[must_use]
     pub fn read(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)
@@ -91,7 +91,7 @@ macro_rules! agents {
     };
 }
 
-/// Those that missed at least $1 polls and less than $2; or, without these, those that were never seen.
+/// Agents that missed at least $1 polls and fewer than $2; without these, agents that were never seen.
 macro_rules! present {
     ($($rest:tt)*) => {
         concat!(
@@ -115,7 +115,7 @@ pub async fn agent_fetch(
     row.map(AgentRow::agent).transpose().doing("read the agent")
 }
 
-/// So many agents of this presence behind a place, in this order.
+/// Returns up to `limit` agents of this presence after the cursor.
 pub async fn agent_list_present(
     pool: &PgPool,
     presence: Presence,
@@ -145,7 +145,7 @@ pub async fn agent_list_present(
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
-/// Everybody of this presence.
+/// Returns the ids of all agents of this presence.
 pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>, StoreError> {
     let (least, below) = missed(presence).unzip();
     let ids: Vec<Uuid> = sqlx::query_scalar(concat!("SELECT id FROM agents ", present!("")))
@@ -157,7 +157,7 @@ pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
-/// How many agents are of which version, the most frequent first.
+/// Returns the number of agents per version, most frequent first.
 pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>, StoreError> {
     let rows: Vec<(Option<String>, i64)> = sqlx::query_as(
         "SELECT version, count(*) FROM agents WHERE revoked_at IS NULL
@@ -173,7 +173,7 @@ pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion
         .collect())
 }
 
-/// The named agents, in the order in which they are named.
+/// Returns these agents, in the given order.
 pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
     let rows: Vec<AgentRow> = sqlx::query_as(agents!(
@@ -205,7 +205,7 @@ pub async fn agent_insert_on_conn(
         .doing("insert the agent")
 }
 
-/// Changes what is given. The time of the labels moves only if they really change.
+/// Changes the given fields. `labels_changed_at` changes only if the labels do.
 pub async fn agent_patch_on_conn(
     connection: &mut PgConnection,
     agent: &AgentRef,
@@ -237,8 +237,8 @@ pub async fn agent_patch_on_conn(
     row.map(AgentRow::agent).transpose().doing("change the agent")
 }
 
-/// Opens a session in one conditional statement: the highest count serves, a second process with the
-/// same count ties with the first, a lower one changes nothing.
+/// Opens a session in one conditional statement: the highest count wins, a second process with the same count ties with
+/// the first, a lower count changes nothing.
 pub async fn agent_open_session_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -269,7 +269,7 @@ pub async fn agent_open_session_on_conn(
     })
 }
 
-/// Locks the agent's row and tells which session serves.
+/// Locks the agent's row and returns its current session.
 pub async fn agent_lock_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,

@@ -1,4 +1,4 @@
-//! API tokens of people and machines, stored as hashes. A revoked one stays for a while, to be seen.
+//! API tokens of users and machines, stored as hashes. A revoked token stays listed for a while.
 
 use brokkr_api::TokenId;
 use brokkr_api::tokens::{ApiToken, Role, WhoAmI};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 
-/// A new token; its secret is known to nobody but whoever made it.
+/// A new token; only the caller knows its secret.
 #[derive(Clone, Debug)]
 pub struct NewApiToken<'a> {
     pub project: &'a str,
@@ -70,7 +70,7 @@ pub async fn api_token_insert_on_conn(
     row.token().doing("insert the API token")
 }
 
-/// Who a token is, if it was not revoked. Whether it has expired, the caller looks at: this may be remembered.
+/// Returns the identity of a token that was not revoked. The caller checks the expiry, because the result may be cached.
 pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>, StoreError> {
     type Row = (String, Uuid, String, String, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
@@ -94,14 +94,14 @@ pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>
     .doing("find the API token")
 }
 
-/// Which tokens somebody sees: those of a project; the ones over the installation only if asked for.
+/// The tokens that a caller sees: those of a project, and those of the installation if included.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenScope<'a> {
     pub project: &'a str,
     pub over_installation: bool,
 }
 
-/// A page of tokens, oldest first, one more than `limit` if there are more. Ids are ordered by time.
+/// Returns up to `limit` tokens, oldest first, plus one if there are more. Ids are ordered by time.
 pub async fn api_token_list(
     pool: &PgPool,
     scope: TokenScope<'_>,
@@ -141,7 +141,7 @@ pub async fn api_token_fetch(
     row.map(TokenRow::token).transpose().doing("read the API token")
 }
 
-/// A token that is about to be changed, and the time of this transaction.
+/// Locks a token; returns it and the time of the transaction.
 pub async fn api_token_lock_on_conn(
     connection: &mut PgConnection,
     scope: TokenScope<'_>,
@@ -166,7 +166,7 @@ pub async fn api_token_lock_on_conn(
     row.map(|row| Ok((row.token.token()?, row.now.to_jiff()))).transpose().doing("lock the API token")
 }
 
-/// Lets a token end at this time if it would not have ended sooner, and tells its hash.
+/// Sets the expiry of a token, unless it expires sooner; returns its hash.
 pub async fn api_token_end_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -188,11 +188,11 @@ pub async fn api_token_end_on_conn(
     .bind(at.to_sqlx())
     .fetch_one(connection)
     .await
-    .doing("let the API token end")?;
-    Ok((row.token.token().doing("let the API token end")?, row.hash))
+    .doing("expire the API token")?;
+    Ok((row.token.token().doing("expire the API token")?, row.hash))
 }
 
-/// Revokes a token for good, and tells its hash. A revoked one stays as it is.
+/// Revokes a token and returns its hash. A revoked token does not change.
 pub async fn api_token_revoke_on_conn(
     connection: &mut PgConnection,
     scope: TokenScope<'_>,
@@ -211,7 +211,7 @@ pub async fn api_token_revoke_on_conn(
     .doing("revoke the API token")
 }
 
-/// Whether an admin token is valid, with the table locked against another one being made meanwhile.
+/// Returns whether a valid admin token exists; locks the table, so that no other one is created meanwhile.
 pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Result<bool, StoreError> {
     sqlx::query("LOCK TABLE api_tokens IN SHARE ROW EXCLUSIVE MODE")
         .execute(&mut *connection)
@@ -223,11 +223,11 @@ pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Re
     )
     .fetch_one(connection)
     .await
-    .doing("look for an admin token")
+    .doing("find an admin token")
 }
 
-/// Deletes tokens that have been dead for this long.
-pub async fn api_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+/// Deletes tokens that expired or were revoked this long ago.
+pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
     )
@@ -235,5 +235,5 @@ pub async fn api_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, S
     .execute(pool)
     .await
     .map(|done| done.rows_affected())
-    .doing("delete dead API tokens")
+    .doing("delete expired API tokens")
 }

@@ -1,4 +1,4 @@
-//! The audit log: rows that are only added, and the chain over them.
+//! The append-only audit log and the hash chain over it.
 
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind};
 use brokkr_api::ids::Checksum;
@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use super::{Doing as _, StoreError, checksum, known};
 use crate::domain::audit::AuditRecord;
 
-/// Writes entries, and tells the transaction that they are in.
+/// Inserts entries and returns the id of their transaction.
 pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64, StoreError> {
     let column = |read: fn(&AuditRecord) -> &str| {
         records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>()
@@ -83,12 +83,12 @@ impl AuditRow {
     }
 }
 
-/// A digest as somebody may have tampered with it.
+/// Reads a digest; none if it was tampered with.
 fn digest(bytes: &[u8]) -> Option<Checksum> {
     bytes.try_into().ok().map(Checksum)
 }
 
-/// Which entries are asked for.
+/// Selects entries.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
     /// A principal, or the name of a token.
@@ -102,7 +102,7 @@ pub struct AuditFilter {
     pub below: Option<i64>,
 }
 
-/// A page of entries, newest first, one more than `limit` if there are more.
+/// Returns up to `limit` entries, newest first, plus one if there are more.
 pub async fn audit_list(
     pool: &PgPool,
     project: &str,
@@ -134,8 +134,8 @@ pub async fn audit_list(
     rows.into_iter().map(AuditRow::entry).collect::<Result<_, _>>().doing("list the audit log")
 }
 
-/// The next entries that no chain has yet, in the order of their transactions. Only below the horizon: nothing
-/// can still come before them.
+/// Returns the next entries that are not chained yet, in the order of their transactions. Only below the horizon: no
+/// entry can still commit before them.
 pub async fn audit_unchained_on_conn(
     connection: &mut PgConnection,
     limit: i64,
@@ -157,14 +157,14 @@ pub async fn audit_unchained_on_conn(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .doing("read what is to be chained")?;
+    .doing("read unchained audit entries")?;
     rows.into_iter()
         .map(|row| Ok((row.transaction.cast_unsigned(), row.row.entry()?)))
         .collect::<Result<_, sqlx::Error>>()
-        .doing("read what is to be chained")
+        .doing("read unchained audit entries")
 }
 
-/// One link, as it is stored.
+/// One link of the chain.
 #[derive(Clone, Debug)]
 pub struct ChainLink {
     pub head: AuditHead,
@@ -172,7 +172,7 @@ pub struct ChainLink {
     pub audit_at: Timestamp,
 }
 
-/// Adds links and moves the cursor behind the last entry. `heads` are the last links of each project.
+/// Inserts links and moves the cursor past the last entry. `heads` are the last links of each project.
 pub async fn audit_chain_on_conn(
     connection: &mut PgConnection,
     links: &[ChainLink],
@@ -212,7 +212,7 @@ pub async fn audit_chain_on_conn(
         .doing(doing)
 }
 
-/// The heads of these projects, or of all.
+/// Returns the heads of these projects, or of all.
 pub async fn audit_heads(
     executor: impl PgExecutor<'_>,
     projects: Option<&[String]>,
@@ -233,7 +233,7 @@ pub async fn audit_heads(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// A link with the entry that it is for, if that is there.
+/// A link and its entry, if it exists.
 #[derive(Clone, Debug)]
 pub struct WalkedLink {
     pub number: i64,
@@ -242,7 +242,7 @@ pub struct WalkedLink {
     pub entry: Option<AuditEntry>,
 }
 
-/// Links of a project from the one after `after` on.
+/// Returns up to `limit` links of a project after `after`.
 pub async fn audit_walk(
     pool: &PgPool,
     project: &str,
@@ -293,7 +293,7 @@ pub async fn audit_walk(
         .collect())
 }
 
-/// An entry below the cursor that has no link: somebody put it in afterwards, or took its link out.
+/// Returns an entry below the cursor without a link: it was inserted later, or its link was deleted.
 pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>, StoreError> {
     sqlx::query_scalar(
         "SELECT a.id FROM audit a
@@ -303,5 +303,5 @@ pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>, St
     .bind(project)
     .fetch_optional(pool)
     .await
-    .doing("look for entries outside the audit chain")
+    .doing("find entries outside the audit chain")
 }

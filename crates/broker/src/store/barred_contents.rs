@@ -1,4 +1,4 @@
-//! Contents that are refused on a stack, since a roll-back left them.
+//! Contents that are refused on a stack since a rollback.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::BarredContent;
@@ -29,7 +29,7 @@ impl From<BarredRow> for BarredContent {
     }
 }
 
-/// Bars a content. The caller holds the lock of the stack's row, so that no submission slips in between.
+/// Bars a content. The caller holds the lock of the stack's row, so that no submission can come in between.
 pub async fn barred_content_insert_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -54,7 +54,7 @@ pub async fn barred_content_insert_on_conn(
     .doing("bar the content")
 }
 
-/// The bar on this content, if there is one.
+/// Returns the bar on this content, if any.
 pub async fn barred_content_find_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -69,7 +69,7 @@ pub async fn barred_content_find_on_conn(
     .bind(&content.0[..])
     .fetch_optional(connection)
     .await
-    .doing("look for a bar on the content")?;
+    .doing("find the bar on the content")?;
     Ok(row.map(Into::into))
 }
 
@@ -85,10 +85,10 @@ pub async fn barred_content_delete_on_conn(
         .execute(connection)
         .await
         .map(|done| done.rows_affected() > 0)
-        .doing("lift the bar")
+        .doing("remove the bar")
 }
 
-/// What is barred on a stack, the latest versions first, one more than `limit` if there is more.
+/// Returns up to `limit` barred contents of a stack, newest version first, plus one if there are more.
 pub async fn barred_content_list(
     pool: &PgPool,
     project: &str,
@@ -106,6 +106,6 @@ pub async fn barred_content_list(
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .fetch_all(pool)
     .await
-    .doing("list what is barred")?;
+    .doing("list barred contents")?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

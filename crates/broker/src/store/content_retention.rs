@@ -1,16 +1,15 @@
-//! Contents that have had their time. The deployment object stays, with its checksum and who submitted it; only the
-//! bytes go.
+//! Retention of contents. The deployment object, its checksum and its author stay; only the bytes are deleted.
 
 use sqlx::PgPool;
 
 use super::{Doing as _, StoreError};
 
-/// Objects whose content is dropped at once.
+/// Contents deleted at once.
 const SLICE: i64 = 200;
 
-/// Drops contents that are older than so many days and not among the last so many of their stack. Never the newest of
-/// a stack, and never what an agent may still have: of a stack that is held, only what is older than the oldest object
-/// that a holder is known to have written; nothing at all while one of them has not told.
+/// Deletes contents that are older than `days` and not among the last `versions` of their stack. Never the newest of a
+/// stack, and never a content that an agent may still have: of a held stack, only contents older than the oldest object
+/// that a holder is known to have applied; nothing while a holder has not reported.
 pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64, StoreError> {
     let mut dropped = 0;
     loop {

@@ -1,8 +1,8 @@
-//! Reading the rows of `COPY … TO STDOUT (FORMAT binary)`: for tables that are read as a whole. A row costs a
-//! fraction of what it costs through an ordinary query, and at a million of them that is the time of a start.
+//! Reads rows of `COPY … TO STDOUT (FORMAT binary)`, for tables that are read as a whole. A row costs a fraction of what it
+//! costs in a query; with a million rows, this determines the start time.
 //!
 //! The format: a header, then per row the number of fields (16 bits) and each field as its length (32 bits, -1 is
-//! NULL) and its bytes; -1 fields end it. All in network order.
+//! NULL) and its bytes; a count of -1 ends it. All in network byte order.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::TryStreamExt as _;
@@ -11,10 +11,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
-/// 2000-01-01, from which PostgreSQL counts.
+/// 2000-01-01, the epoch of PostgreSQL.
 const EPOCH_SECOND: i64 = 946_684_800;
 
-/// Hands each row of the statement to `take`.
+/// Calls `take` for each row of the statement.
 pub async fn copy_rows(
     connection: &mut PgConnection,
     statement: &str,
@@ -24,7 +24,7 @@ pub async fn copy_rows(
     let mut rest = BytesMut::new();
     let mut begun = false;
     while let Some(piece) = stream.try_next().await? {
-        // The server sends a row a message; nothing promises it, so what is cut off waits for the next.
+        // The server sends one row per message, but does not promise it: an incomplete row waits for the next message.
         rest.extend_from_slice(&piece);
         if !begun {
             let Some(body) = after_header(&rest)? else { continue };
@@ -46,7 +46,7 @@ fn broken(what: &str) -> sqlx::Error {
     sqlx::Error::Protocol(format!("a copied row cannot be read: {what}"))
 }
 
-/// Where the rows begin, once all of the header is there.
+/// Returns where the rows begin, once the header is complete.
 fn after_header(bytes: &[u8]) -> Result<Option<usize>, sqlx::Error> {
     const FIXED: usize = SIGNATURE.len() + 8;
     let Some(mut rest) = bytes.get(..FIXED) else { return Ok(None) };
@@ -58,7 +58,7 @@ fn after_header(bytes: &[u8]) -> Result<Option<usize>, sqlx::Error> {
     Ok((bytes.len() >= FIXED + extension).then_some(FIXED + extension))
 }
 
-/// The length of the first row, once all of it is there.
+/// Returns the length of the first row, once it is complete.
 fn row_length(bytes: &[u8]) -> Option<usize> {
     let fields = bytes.get(..2).map(|mut count| count.get_i16())?;
     let mut at = 2;
@@ -69,12 +69,12 @@ fn row_length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// The fields of a row that were not read yet, in the order of the statement.
+/// The unread fields of a row, in the order of the statement.
 #[derive(Debug)]
 pub struct Fields(Bytes);
 
 impl Fields {
-    /// The next field; none if it is NULL.
+    /// Returns the next field; none if it is NULL.
     pub fn optional(&mut self) -> Result<Option<Bytes>, sqlx::Error> {
         let length = self.0.try_get_i32().map_err(|_| broken("a field is missing"))?;
         let Ok(length) = usize::try_from(length) else { return Ok(None) };
@@ -123,7 +123,7 @@ impl Fields {
         epoch.checked_add(since).map_err(|_| broken("a time is out of range"))
     }
 
-    /// The text of a jsonb field.
+    /// Returns the text of a jsonb field.
     pub fn json(&mut self) -> Result<Bytes, sqlx::Error> {
         let mut bytes = self.bytes()?;
         if bytes.try_get_u8() != Ok(1) {
@@ -132,7 +132,7 @@ impl Fields {
         Ok(bytes)
     }
 
-    /// Ids that were strung together by `string_agg(uuid_send(…), '')`; NULL is none.
+    /// Returns ids that were concatenated by `string_agg(uuid_send(…), '')`; NULL is empty.
     pub fn uuids(&mut self) -> Result<Vec<Uuid>, sqlx::Error> {
         let bytes = self.optional()?.unwrap_or_default();
         bytes.chunks(16).map(|id| Uuid::from_slice(id).map_err(|_| broken("an id is cut off"))).collect()

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::stacks::LockedStack;
 use super::{Doing as _, StoreError, checksum};
 
-/// What is submitted: read, checked and hashed before the stack is locked.
+/// A submission: parsed, checked and hashed before the stack is locked.
 #[derive(Clone, Debug)]
 pub struct NewObject<'a> {
     pub checksum: Checksum,
@@ -25,12 +25,30 @@ pub struct NewObject<'a> {
     pub provenance: Provenance,
 }
 
+impl<'a> NewObject<'a> {
+    /// Returns a deletion marker: an object without content.
+    #[must_use]
+    pub fn deletion_marker(submitted_by: &'a str, keeps_resources: bool) -> Self {
+        let empty = Checksum::of(b"");
+        Self {
+            checksum: empty,
+            parsed_digest: empty,
+            is_deletion_marker: true,
+            keeps_resources,
+            resources: 0,
+            content: b"",
+            submitted_by,
+            provenance: Provenance::default(),
+        }
+    }
+}
+
 /// An object with the bytes as submitted.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
     pub object: DeploymentObject,
     pub content: Bytes,
-    /// The content has had its time; only the object is left.
+    /// The content was deleted by retention; only the object is left.
     pub is_dropped: bool,
 }
 
@@ -124,7 +142,7 @@ pub async fn deployment_object_fetch_on_conn(
     Ok(row.map(Into::into))
 }
 
-/// These objects, in no order.
+/// Returns these objects, in no particular order.
 pub async fn deployment_object_fetch_many(
     pool: &PgPool,
     sequence_ids: &[i64],
@@ -141,7 +159,7 @@ pub async fn deployment_object_fetch_many(
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
-/// The object with its content.
+/// Returns the object with its content.
 pub async fn deployment_object_fetch_content(
     executor: impl PgExecutor<'_>,
     sequence_id: SequenceId,
@@ -162,7 +180,7 @@ pub async fn deployment_object_fetch_content(
     }))
 }
 
-/// The last version below `newest` with another content, and one that is not barred: what a roll-back goes to.
+/// Returns the target of a rollback: the last version below `newest` with another content that is not barred.
 pub async fn deployment_object_before_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -182,11 +200,11 @@ pub async fn deployment_object_before_on_conn(
     .bind(&newest.checksum.0[..])
     .fetch_optional(connection)
     .await
-    .doing("look for the version before")?;
+    .doing("find the previous version")?;
     Ok(found.map(SequenceId))
 }
 
-/// Which of these stacks have a version that a roll-back would go to.
+/// Returns which of these stacks can be rolled back.
 pub async fn deployment_object_rollable(
     pool: &PgPool,
     project: &str,
@@ -205,11 +223,11 @@ pub async fn deployment_object_rollable(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await
-    .doing("look which stacks have a version before")?;
+    .doing("find stacks with a previous version")?;
     Ok(found.into_iter().map(StackId).collect())
 }
 
-/// The history of a stack, newest first, one more than `limit` if there is more.
+/// Returns up to `limit` versions of a stack, newest first, plus one if there are more.
 pub async fn deployment_object_list(
     pool: &PgPool,
     project: &str,

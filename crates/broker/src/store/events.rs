@@ -1,4 +1,4 @@
-//! Events: what agents reported, each once.
+//! Events: the reports of agents, each once.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,7 @@ use uuid::Uuid;
 use super::{Doing as _, StoreError, known};
 use crate::domain::filing::Filed;
 
-/// Reports of one agent are taken in one after the other, at whichever replica they arrive: two batches with the same
-/// stacks must not wait for each other in a circle.
+/// Serialises reports of one agent over all replicas: two batches with the same stacks must not deadlock.
 pub async fn event_lock_agent_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -28,8 +27,8 @@ pub async fn event_lock_agent_on_conn(
         .doing("wait for other reports of the agent")
 }
 
-/// Inserts a batch in one statement and tells which of them are new. A repeated one meets its twin, because
-/// id and time are the agent's own.
+/// Inserts a batch in one statement and returns which events are new. A repeated one conflicts with its first copy,
+/// because the agent chooses id and time.
 pub async fn event_insert_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -61,40 +60,40 @@ pub async fn event_insert_on_conn(
     Ok(new.into_iter().map(EventId).collect())
 }
 
-/// Where an event is: its transaction, and its place among all. Transactions end in another order than they begin, so
-/// whoever follows events reads up to the horizon of ended ones, in this order, and passes over nothing.
+/// The position of an event: its transaction, and its number. Transactions end in another order than they begin, so a
+/// reader goes up to the horizon of ended ones, in this order, and skips nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventPlace {
+pub struct EventCursor {
     pub xid: u64,
     pub recorded: i64,
 }
 
-impl EventPlace {
-    /// Before every event of this transaction, and behind all of those below it.
+impl EventCursor {
+    /// Returns the position before every event of this transaction.
     #[must_use]
     pub fn before(xid: u64) -> Self {
         Self { xid, recorded: 0 }
     }
 }
 
-impl std::fmt::Display for EventPlace {
+impl std::fmt::Display for EventCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.xid, self.recorded)
     }
 }
 
-impl std::str::FromStr for EventPlace {
+impl std::str::FromStr for EventCursor {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (xid, recorded) = text.split_once('.').unwrap_or((text, ""));
-        // Neither is below zero, and neither is larger than a bigint: whoever makes up a place gets no further.
+        // Both have to fit into a non-negative bigint: a forged cursor is refused here.
         let unsigned = |text: &str| if text.starts_with('-') { "".parse() } else { text.parse::<i64>() };
         Ok(Self { xid: unsigned(xid)?.cast_unsigned(), recorded: unsigned(recorded)? })
     }
 }
 
-/// Which events are asked for.
+/// Selects events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventFilter {
     pub stack: Option<StackId>,
@@ -103,14 +102,14 @@ pub struct EventFilter {
     pub transition: Option<Transition>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Read on below this one.
-    pub below: Option<EventPlace>,
+    /// Only events below this position.
+    pub below: Option<EventCursor>,
 }
 
-/// An event with its place in the list.
+/// An event and its position.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    pub place: EventPlace,
+    pub place: EventCursor,
     pub event: Event,
 }
 
@@ -150,7 +149,7 @@ impl EventRow {
             objects: self.objects.0,
             hops: self.hops.0,
         };
-        let place = EventPlace { xid: self.xid.cast_unsigned(), recorded: self.recorded };
+        let place = EventCursor { xid: self.xid.cast_unsigned(), recorded: self.recorded };
         Ok(RecordedEvent { place, event })
     }
 }
@@ -169,7 +168,7 @@ macro_rules! events {
     };
 }
 
-/// What an event may be asked for beside its place, stack and agent.
+/// Filters other than position, stack and agent.
 macro_rules! fitting {
     () => {
         " AND ($7::bigint IS NULL OR e.sequence_id = $7) AND ($8::text IS NULL OR e.transition = $8)
@@ -177,7 +176,7 @@ macro_rules! fitting {
     };
 }
 
-/// The order of a list: newest first. What is listed by stack or agent goes by place alone, as its index does.
+/// The order of a list: newest first. Lists by stack or agent are ordered by number alone, like their index.
 macro_rules! events_below {
     ($condition:literal) => {
         events!(
@@ -190,17 +189,17 @@ macro_rules! events_below {
     };
 }
 
-/// A page of events, newest first, one more than `limit` if there are more.
+/// Returns up to `limit` events, newest first, plus one if there are more.
 ///
-/// What commits while somebody reads page by page may belong between pages that were read already; it is found by
-/// beginning again, or by following the stream.
+/// An event that commits while a caller reads page by page may belong to a page that was already read. The stream
+/// contains it.
 pub async fn event_list(
     pool: &PgPool,
     project: &str,
     filter: EventFilter,
     limit: usize,
 ) -> Result<Vec<RecordedEvent>, StoreError> {
-    // One text a filter, so that each finds its index.
+    // One statement per filter, so that each uses its index.
     let sql = match (filter.stack, filter.agent) {
         (None, None) => events!(
             "WHERE e.project = $1 AND (e.xid, e.recorded) < ($2::bigint::text::xid8, $3)
@@ -212,7 +211,7 @@ pub async fn event_list(
         (None, Some(_)) => events_below!("e.agent_id = $5"),
         (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
-    let below = filter.below.unwrap_or(EventPlace { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
+    let below = filter.below.unwrap_or(EventCursor { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
     let rows: Vec<EventRow> = sqlx::query_as(sql)
         .bind(project)
         .bind(below.xid.cast_signed())
@@ -230,11 +229,11 @@ pub async fn event_list(
     rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("list the events")
 }
 
-/// What happened after a place and in transactions below the horizon, oldest first; of one project or of all.
+/// Returns events after a position, in transactions below the horizon, oldest first; of one project or of all.
 pub async fn event_follow(
     pool: &PgPool,
     project: Option<&str>,
-    after: EventPlace,
+    after: EventCursor,
     horizon: u64,
     limit: usize,
 ) -> Result<Vec<RecordedEvent>, StoreError> {

@@ -1,5 +1,5 @@
-//! What the index needs to know about agents and stacks, read set-based: the named ones when a doorbell rang, and all
-//! of them at the start (`all`).
+//! The facts of agents and stacks that the index needs, read as sets: the changed ones after a notification, and all of
+//! them at the start (`all`).
 
 mod all;
 

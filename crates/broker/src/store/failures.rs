@@ -1,5 +1,4 @@
-//! Statements that failed, counted by what they were for. The actions are words of this program: there are as many
-//! as places in `store` that name one.
+//! Failed statements, counted by action. The actions are constants of this program, so their number is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Digests of what the index is made of, computed by the database: a few figures come back, however many rows
-//! there are. Each line is the one of `domain/fingerprint.rs`, column by column.
+//! Digests of the facts in the index, computed by the database: it returns a few figures, however many rows there are. Each
+//! line is the same as in `domain/fingerprint.rs`, column by column.
 
 use std::ops::RangeInclusive;
 
@@ -48,7 +48,7 @@ const STACKS: &str = fingerprint_of!(
      WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
 );
 
-/// Of the agents, and of the living stacks, whose ids end in one of these bytes; without the named ones.
+/// Computes the digests of the agents and non-deleted stacks with ids that end in one of these bytes, except `without`.
 pub async fn fingerprints_on_conn(
     connection: &mut PgConnection,
     slices: &RangeInclusive<u8>,
@@ -62,7 +62,7 @@ pub async fn fingerprints_on_conn(
             .bind(without)
             .fetch_one(&mut *connection)
             .await
-            .doing("compute digests of what the index holds")?;
+            .doing("compute digests of the facts")?;
         *found = Fingerprint { lines, sum };
     }
     Ok((found[0], found[1]))

@@ -1,5 +1,4 @@
-//! The fleet in a few figures, for metrics: counted in one statement, which reads what others keep counted wherever
-//! there is such a thing.
+//! Figures about the fleet, for metrics: one statement, which reads maintained counts where they exist.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +7,18 @@ use sqlx::PgPool;
 use super::{Doing as _, StoreError};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
 
-/// What an agent says that waits for somebody to approve a large prune.
+/// The reason of a stack that waits for the approval of a prune.
 const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
 
-/// One figure: what it is of, and one or two words more.
+/// One figure: its subject and up to two labels.
 pub type Figure = (String, String, String);
 
-/// Figures by what they are of: `agents`, `placements`, `behind`, `approvals`, `webhooks`, `messages`. Where there is
-/// nothing to count there is none.
+/// Figures by subject: `agents`, `placements`, `behind`, `approvals`, `webhooks`, `messages`. A figure of zero is absent.
 #[derive(Clone, Debug, Default)]
 pub struct FleetFigures(BTreeMap<Figure, f64>);
 
 impl FleetFigures {
-    /// Zero if there is nothing of it.
+    /// Returns the figure, or zero.
     #[must_use]
     pub fn of(&self, what: &str, one: &str, two: &str) -> f64 {
         let figure = (what.to_owned(), one.to_owned(), two.to_owned());

@@ -1,4 +1,4 @@
-//! Grants: which agents a project may use, for what, and as whom.
+//! Grants: which agents a project may use, for what, and with which account.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl GrantRow {
     }
 }
 
-/// A page of grants in the order of their names, one more than `limit` if there are more.
+/// Returns up to `limit` grants, sorted by name, plus one if there are more.
 pub async fn grant_list(
     pool: &PgPool,
     after: Option<&str>,
@@ -67,7 +67,7 @@ pub async fn grant_list(
     rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants")
 }
 
-/// The grants of one project, oldest first.
+/// Returns the grants of one project, oldest first.
 pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>, StoreError> {
     let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE project = $1 ORDER BY id")
         .bind(project)
@@ -89,7 +89,7 @@ pub async fn grant_fetch(
     row.map(GrantRow::grant).transpose().doing("read the grant")
 }
 
-/// Keeps grants from changing until the transaction ends: what a change takes away is counted over all of a project.
+/// Locks all grants until the transaction ends: the effect of a change depends on all grants of a project.
 pub async fn grants_lock_on_conn(connection: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("LOCK TABLE grants IN SHARE ROW EXCLUSIVE MODE")
         .execute(connection)
@@ -102,7 +102,7 @@ pub async fn grant_count_on_conn(connection: &mut PgConnection) -> Result<i64, S
     sqlx::query_scalar("SELECT count(*) FROM grants").fetch_one(connection).await.doing("count the grants")
 }
 
-/// Makes or replaces the grant; none if there is no such project.
+/// Creates or replaces the grant; returns none if the project does not exist.
 pub async fn grant_put_on_conn(
     connection: &mut PgConnection,
     id: GrantId,
@@ -140,7 +140,7 @@ pub async fn grant_delete_on_conn(connection: &mut PgConnection, id: GrantId) ->
         .doing("delete the grant")
 }
 
-/// All of them: there are few, and what a project may do follows from all of its own.
+/// Returns all grants: there are few, and the rights of a project follow from all of its own.
 pub async fn facts_of_all_grants_on_conn(
     connection: &mut PgConnection,
 ) -> Result<Vec<GrantFacts>, StoreError> {

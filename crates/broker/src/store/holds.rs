@@ -1,4 +1,4 @@
-//! Which stacks an agent holds.
+//! The stacks that an agent holds.
 
 use brokkr_api::agents::HeldStack;
 use brokkr_api::names::DEFAULT_PROJECT;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
-/// Replaces the set. Stacks that the broker does not know are kept, too: the agent says that it holds them.
+/// Replaces the set of stacks that the agent holds. Stacks that the database does not know are stored, too.
 pub async fn holds_replace_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -20,7 +20,7 @@ pub async fn holds_replace_on_conn(
         .bind(&stacks)
         .execute(&mut *connection)
         .await
-        .doing("forget what the agent no longer holds")?;
+        .doing("delete stacks that the agent no longer holds")?;
     sqlx::query(
         "INSERT INTO agent_holds (agent_id, project, stack_id)
          SELECT $1, coalesce(s.project, $3), held.id
@@ -33,11 +33,11 @@ pub async fn holds_replace_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store what the agent holds")
+    .doing("store the stacks that the agent holds")
 }
 
-/// Stores what the agent says of the stacks that it holds.
-pub async fn holds_tell_on_conn(
+/// Stores the versions that the agent reported of the stacks that it holds.
+pub async fn holds_store_versions_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
     held: &[HeldStack],
@@ -54,8 +54,8 @@ pub async fn holds_tell_on_conn(
     let removing: Vec<bool> = held.iter().map(|held| held.removing).collect();
     sqlx::query(
         "UPDATE agent_holds h
-         SET sequence_id = t.sequence_id, checksum = t.checksum, told_project = t.project,
-             stack_name = t.name, removing = t.removing, told_at = now()
+         SET sequence_id = t.sequence_id, checksum = t.checksum, reported_project = t.project,
+             stack_name = t.name, removing = t.removing, reported_at = now()
          FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::boolean[])
               AS t (stack_id, sequence_id, checksum, project, name, removing)
          WHERE h.agent_id = $1 AND h.stack_id = t.stack_id",
@@ -70,37 +70,40 @@ pub async fn holds_tell_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("store what the agent tells of what it holds")
+    .doing("store the versions of held stacks")
 }
 
-/// Notes that the agent answered the last question; false if it had already, or nobody asked.
+/// Records that the agent has reported since all agents were last asked. Returns false if it had before, or was not asked.
 ///
-/// Shares a lock with whoever takes a stack back: either that one sees what this agent holds, or this agent sees the
-/// stack.
-pub async fn holds_answer_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<bool, StoreError> {
-    let open: bool =
-        sqlx::query_scalar("SELECT told < (SELECT asked FROM installation) FROM agents WHERE id = $1")
-            .bind(agent.0)
-            .fetch_one(&mut *connection)
-            .await
-            .doing("read whether the agent was asked")?;
+/// Shares a lock with `restore_stack_on_conn`: either that sees what this agent holds, or this agent sees the stack.
+pub async fn holds_mark_reported_on_conn(
+    connection: &mut PgConnection,
+    agent: AgentId,
+) -> Result<bool, StoreError> {
+    let open: bool = sqlx::query_scalar(
+        "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",
+    )
+    .bind(agent.0)
+    .fetch_one(&mut *connection)
+    .await
+    .doing("read whether the agent has to report")?;
     if !open {
         return Ok(false);
     }
-    let asked: i64 = sqlx::query_scalar("SELECT asked FROM installation FOR SHARE")
+    let asked: i64 = sqlx::query_scalar("SELECT holds_request FROM installation FOR SHARE")
         .fetch_one(&mut *connection)
         .await
-        .doing("read what was asked")?;
-    sqlx::query("UPDATE agents SET told = $2 WHERE id = $1")
+        .doing("read the last request to report")?;
+    sqlx::query("UPDATE agents SET holds_reported = $2 WHERE id = $1")
         .bind(agent.0)
         .bind(asked)
         .execute(connection)
         .await
         .map(|_| true)
-        .doing("note that the agent told what it holds")
+        .doing("record that the agent has reported")
 }
 
-/// Makes the agent a target of those of the stacks that live. Answers the ones where it was none.
+/// Makes the agent an explicit target of the stacks that are not deleted. Returns those of which it was no target.
 pub async fn holds_keep_targets_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -119,6 +122,6 @@ pub async fn holds_keep_targets_on_conn(
     .bind(stacks)
     .fetch_all(connection)
     .await
-    .doing("keep what the agent holds")?;
+    .doing("keep the agent as a target")?;
     Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }

@@ -1,4 +1,4 @@
-//! What happened to each deployment object of a stack on an agent, from what the agent reported.
+//! The history of each deployment object of a stack on an agent, as the agent reported it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use super::{Doing as _, StoreError, known};
 
 const ACTION: &str = "read what happened on the agent";
-/// Reports of one object that are told, the first ones: a fight may leave thousands.
+/// The largest number of reports returned per object, oldest first: a conflict may cause thousands.
 const REPORTS: i64 = 50;
 
 #[derive(sqlx::FromRow)]
@@ -24,7 +24,7 @@ struct HopsRow {
     message: String,
 }
 
-/// The objects that the agent told of, newest first, one more than `limit` if there are more.
+/// Returns up to `limit` objects that the agent reported on, newest first, plus one if there are more.
 pub async fn hops_list(
     pool: &PgPool,
     project: &str,

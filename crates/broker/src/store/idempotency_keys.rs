@@ -1,10 +1,10 @@
-//! Idempotency keys: the first result of a request, kept in the transaction that made it.
+//! Idempotency keys: the first result of a request, stored in its transaction.
 
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
 
-/// Whose key it is. Keys of different callers never meet.
+/// The owner of a key. Keys of different callers are independent.
 #[derive(Clone, Debug)]
 pub struct KeyOwner<'a> {
     pub project: &'a str,
@@ -19,11 +19,11 @@ pub struct StoredResult {
     pub request_digest: Vec<u8>,
     pub status: u16,
     pub body: Vec<u8>,
-    /// The transaction that made it.
+    /// The transaction that stored it.
     pub xid: u64,
 }
 
-/// Claims the key. Of two requests at once, the second waits here until the first has ended.
+/// Claims the key. Of two concurrent requests, the second waits here until the first has ended.
 pub async fn idempotency_key_claim_on_conn(
     connection: &mut PgConnection,
     owner: &KeyOwner<'_>,

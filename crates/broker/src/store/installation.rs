@@ -1,11 +1,11 @@
-//! The installation's one row: which it is, its epoch, and whether it is on hold.
+//! The installation: its id, its epoch, and whether it is on hold.
 
 use brokkr_api::system::{Hold, RaisedEpoch};
 use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
 use super::{Doing as _, StoreError};
-use crate::domain::hold::{Raised, Remembered};
+use crate::domain::hold::{DatabaseIds, Raised};
 
 pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
     sqlx::query_scalar("SELECT id FROM installation")
@@ -15,7 +15,7 @@ pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreEr
         .doing("read the installation")
 }
 
-/// Whether the database answers at all.
+/// Checks that the database answers.
 pub async fn installation_reachable(pool: &PgPool) -> Result<(), StoreError> {
     sqlx::query("SELECT 1").execute(pool).await.map(|_| ()).doing("reach the database")
 }
@@ -27,12 +27,12 @@ pub struct InstallationState {
     /// No transaction from this one on had begun.
     pub ceiling: u64,
     pub hold: Option<Hold>,
-    /// How often all agents were asked what they hold.
+    /// How often all agents were asked to report what they hold.
     pub asked: i64,
 }
 
 impl InstallationState {
-    /// Whether nobody can have seen this position in this database.
+    /// Returns whether this database cannot have issued the position.
     #[must_use]
     pub fn is_below(&self, seen: Position) -> bool {
         seen > Position { epoch: self.epoch, horizon: self.ceiling }
@@ -48,7 +48,7 @@ fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationSt
 
 pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
     let row: StateRow = sqlx::query_as(
-        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, asked
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
          FROM installation",
     )
     .fetch_one(pool)
@@ -57,18 +57,18 @@ pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, Stor
     Ok(state_of(row))
 }
 
-/// Puts the installation on hold if this database cannot have given out the position; all agents are then asked
-/// what they hold. Answers the hold that stands, or none if the position is nothing special.
+/// Puts the installation on hold if this database cannot have issued the position, and asks all agents to report what they
+/// hold. Returns the hold in force, if any.
 ///
-/// The statement looks for itself, in a snapshot that is younger than the request: a replica that is merely
-/// behind, or was paused, cannot raise a false alarm.
+/// The statement checks this in its own snapshot, which is younger than the request: a replica that is merely behind, or
+/// was paused, cannot cause a false alarm.
 pub async fn installation_hold(
     pool: &PgPool,
     seen: Position,
     because: &str,
 ) -> Result<Option<Hold>, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $3, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
            AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
     )
@@ -81,13 +81,13 @@ pub async fn installation_hold(
     Ok(installation_state(pool).await?.hold)
 }
 
-/// Holds because an operator says so.
+/// Puts the installation on hold on request of an operator.
 pub async fn installation_hold_by_hand_on_conn(
     connection: &mut PgConnection,
     because: &str,
 ) -> Result<bool, StoreError> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $1, asked = asked + 1
+        "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
     .bind(because)
@@ -97,14 +97,14 @@ pub async fn installation_hold_by_hand_on_conn(
     .doing("put the installation on hold")
 }
 
-/// How things stand for a raise; the row stays locked until the transaction ends.
+/// The state before a raise; the row stays locked until the transaction ends.
 #[derive(Clone, Debug)]
 pub struct BeforeRaise {
-    pub remembered: Remembered,
-    /// Seconds since 1970, by the database's clock.
+    pub database: DatabaseIds,
+    /// Unix seconds, by the database's clock.
     pub now: i64,
     pub hold: Option<Hold>,
-    /// The highest id that each agent ever told of, above what the database remembers; highest first.
+    /// The highest sequence id that each agent reported, above the database's; highest first.
     pub claims: Vec<(String, i64)>,
 }
 
@@ -142,39 +142,39 @@ pub async fn installation_before_raise_on_conn(
     .bind(sequence)
     .fetch_all(connection)
     .await
-    .doing("read what agents told")?;
+    .doing("read reported sequence ids")?;
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    Ok(BeforeRaise { remembered: Remembered { epoch, sequence, at }, now, hold, claims })
+    Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
-/// Raises the epoch, lets ids go on above `sequence`, ends the hold, asks all agents anew, and notes it.
+/// Raises the epoch, continues ids above `sequence`, ends the hold, asks all agents to report, and records it.
 pub async fn installation_raise_on_conn(
     connection: &mut PgConnection,
     before: &BeforeRaise,
     raised: &Raised,
     by: &str,
 ) -> Result<(), StoreError> {
-    // Not undone by a rollback, and that is as well: a gap more.
+    // Not undone by a rollback, which only causes another gap.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
         .bind(raised.sequence)
         .execute(&mut *connection)
         .await
-        .doing("let the sequence jump")?;
+        .doing("advance the sequence")?;
     sqlx::query(
         "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because)
          VALUES ($1, $2, $3, $4, $5, $6)",
     )
     .bind(raised.epoch)
     .bind(by)
-    .bind(before.remembered.epoch)
+    .bind(before.database.epoch)
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
     .execute(&mut *connection)
     .await
-    .doing("note the raised epoch")?;
+    .doing("record the raised epoch")?;
     sqlx::query(
-        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, asked = asked + 1",
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .execute(connection)
@@ -183,7 +183,7 @@ pub async fn installation_raise_on_conn(
     .doing("raise the epoch")
 }
 
-/// The last ten, newest first.
+/// Returns the last ten raises, newest first.
 pub async fn installation_raised(pool: &PgPool) -> Result<Vec<RaisedEpoch>, StoreError> {
     type Row = (i64, i64, jiff_sqlx::Timestamp, String, i64, i64);
     let rows: Vec<Row> = sqlx::query_as(

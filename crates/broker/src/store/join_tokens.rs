@@ -53,7 +53,7 @@ pub async fn join_token_insert_on_conn(
     .doing("insert the join token")
 }
 
-/// Finds a token that has neither expired nor been revoked, and locks it, so that of two uses at once one waits.
+/// Finds and locks a token that has neither expired nor been revoked. Of two concurrent uses, the second waits.
 pub async fn join_token_lock_on_conn(
     connection: &mut PgConnection,
     hash: &[u8],
@@ -119,7 +119,7 @@ impl JoinTokenRow {
     }
 }
 
-/// A page of tokens, oldest first, one more than `limit` if there are more. Ids are ordered by time.
+/// Returns up to `limit` tokens, oldest first, plus one if there are more. Ids are ordered by time.
 pub async fn join_token_list(
     pool: &PgPool,
     after: Option<TokenId>,
@@ -137,7 +137,7 @@ pub async fn join_token_list(
     Ok(rows.into_iter().map(JoinTokenRow::info).collect())
 }
 
-/// Ends a token before its time. An agent that has used it stays.
+/// Revokes a token. An agent that has used it is not affected.
 pub async fn join_token_revoke_on_conn(
     connection: &mut PgConnection,
     id: TokenId,
@@ -150,12 +150,12 @@ pub async fn join_token_revoke_on_conn(
         .doing("revoke the join token")
 }
 
-/// Deletes tokens that have been dead for this long.
-pub async fn join_token_delete_dead(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+/// Deletes tokens that expired or were revoked this long ago.
+pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
     sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
         .bind(seconds)
         .execute(pool)
         .await
         .map(|done| done.rows_affected())
-        .doing("delete dead join tokens")
+        .doing("delete expired join tokens")
 }

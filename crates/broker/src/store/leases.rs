@@ -1,4 +1,4 @@
-//! Leases: a duty that one replica has at a time, by the database's clock.
+//! Leases: a task that one replica owns at a time, by the database's clock.
 //!
 //! A lease alone fences nothing: its holder may be paused and wake up after another one took over. So each
 //! takeover raises the token, and every transaction of a holder begins with [`lease_hold_on_conn`], which
@@ -9,14 +9,14 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError};
 
-/// A duty that was taken, with the token that fences it.
+/// A lease with its fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub name: &'static str,
     pub token: i64,
 }
 
-/// Takes the lease if it is free, has run out, or is the holder's own. None while somebody else has it.
+/// Takes the lease if it is free, expired, or already held by `holder`. Returns none while another replica holds it.
 pub async fn lease_take_on_conn(
     connection: &mut PgConnection,
     name: &'static str,
@@ -42,8 +42,8 @@ pub async fn lease_take_on_conn(
     Ok(token.map(|token| Lease { name, token }))
 }
 
-/// The fence: first statement of every transaction of the holder. False if somebody took over; then roll back.
-/// Otherwise the lease is longer, and nobody takes over before this transaction has ended.
+/// Fences a transaction: the first statement of every transaction of the holder. Returns false if another replica took
+/// over; then roll back. Otherwise extends the lease, and no replica takes over before the transaction ends.
 pub async fn lease_hold_on_conn(
     connection: &mut PgConnection,
     lease: Lease,
@@ -62,7 +62,7 @@ pub async fn lease_hold_on_conn(
     .doing("hold the lease")
 }
 
-/// Gives the lease back, so that the next replica need not wait for its end.
+/// Releases the lease, so that the next replica does not have to wait for its expiry.
 pub async fn lease_release_on_conn(connection: &mut PgConnection, lease: Lease) -> Result<(), StoreError> {
     sqlx::query("UPDATE leases SET expires_at = clock_timestamp() WHERE name = $1 AND token = $2")
         .bind(lease.name)

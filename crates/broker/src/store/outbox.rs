@@ -1,9 +1,8 @@
-//! The outbox: doorbells that say what changed, read by transaction id.
+//! The outbox: notifications that say what changed, read by transaction id.
 //!
-//! Ids and transaction ids are both handed out before commits, so a cursor `id > last` passes over rows
-//! that commit late (measured: 7 to 32 % lost). `pg_snapshot_xmin` is the lowest transaction that is
-//! still open: everything below it has ended, and what it wrote is visible. A reader that goes up to there,
-//! and no further, passes over nothing. The price is lag behind open transactions, never loss.
+//! Ids and transaction ids are both assigned before the commit, so a cursor `id > last` skips rows that commit late
+//! (measured: 7 to 32 % lost). `pg_snapshot_xmin` is the lowest transaction that is still open: everything below it has
+//! ended and is visible. A reader that stops there skips nothing. The price is lag behind open transactions, never loss.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,19 +14,19 @@ use uuid::Uuid;
 
 use super::{APPLICATION, Doing as _, StoreError};
 
-/// Rows that are deleted at once.
+/// Rows deleted at once.
 const SLICE: u64 = 5000;
 
-/// What changed; the reader looks up how it is now.
+/// What changed; the reader looks up the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Doorbell {
+pub enum OutboxNotification {
     Agent(AgentId),
     Stack(StackId),
     Grant(GrantId),
 }
 
-impl Doorbell {
-    /// One that a newer version rings is not for this one.
+impl OutboxNotification {
+    /// Returns none for a kind of a newer version.
     fn read(kind: &str, key: Uuid) -> Option<Self> {
         match kind {
             "agent" => Some(Self::Agent(AgentId(key))),
@@ -47,9 +46,9 @@ impl Doorbell {
     }
 }
 
-/// What one transaction of a reader can see.
+/// The snapshot of a reading transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct OutboxSnapshot {
     pub epoch: i64,
     /// Every transaction below this one has ended.
     pub horizon: u64,
@@ -59,32 +58,32 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
-/// Rings inside the transaction that changes the thing.
-pub async fn outbox_ring_on_conn(
+/// Inserts a notification, in the transaction of the change.
+pub async fn outbox_insert_on_conn(
     connection: &mut PgConnection,
     project: &str,
-    bell: Doorbell,
+    notification: OutboxNotification,
 ) -> Result<(), StoreError> {
-    let kind = match bell {
-        Doorbell::Agent(_) => "agent",
-        Doorbell::Stack(_) => "stack",
-        Doorbell::Grant(_) => "grant",
+    let kind = match notification {
+        OutboxNotification::Agent(_) => "agent",
+        OutboxNotification::Stack(_) => "stack",
+        OutboxNotification::Grant(_) => "grant",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
         .bind(kind)
-        .bind(bell.key())
+        .bind(notification.key())
         .execute(connection)
         .await
         .map(|_| ())
         .doing("write to the outbox")
 }
 
-/// Begins a transaction that is one consistent, read-only picture.
-pub const FROZEN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Begins a read-only transaction with one consistent snapshot.
+pub const READ_ONLY_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// What the frozen transaction sees.
-pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Snapshot, StoreError> {
+/// Returns the snapshot of the transaction.
+pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<OutboxSnapshot, StoreError> {
     let (epoch, horizon, ceiling, now): (i64, i64, i64, jiff_sqlx::Timestamp) = sqlx::query_as(
         "SELECT epoch,
                 pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -95,7 +94,7 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     .fetch_one(connection)
     .await
     .doing("read the snapshot")?;
-    Ok(Snapshot {
+    Ok(OutboxSnapshot {
         epoch,
         horizon: horizon.cast_unsigned(),
         ceiling: ceiling.cast_unsigned(),
@@ -103,30 +102,30 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Sn
     })
 }
 
-/// Gives out the snapshot of the frozen transaction, so that another can begin with the same.
+/// Exports the snapshot of the transaction, so that another one can use it.
 pub async fn outbox_export_on_conn(connection: &mut PgConnection) -> Result<String, StoreError> {
-    sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(connection).await.doing("share the snapshot")
+    sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(connection).await.doing("export the snapshot")
 }
 
-/// Makes a frozen transaction that has just begun see exactly what another one sees.
+/// Makes a transaction that has just begun use the snapshot of another one.
 pub async fn outbox_import_on_conn(connection: &mut PgConnection, snapshot: &str) -> Result<(), StoreError> {
-    // A SET takes no parameters. The name is the server's own: digits and dashes.
+    // SET takes no parameters. The server generates the name: digits and dashes.
     let statement = AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"));
-    sqlx::query(statement).execute(connection).await.map(|_| ()).doing("take over the snapshot")
+    sqlx::query(statement).execute(connection).await.map(|_| ()).doing("import the snapshot")
 }
 
-/// What can be seen now.
-pub async fn outbox_snapshot(pool: &PgPool) -> Result<Snapshot, StoreError> {
+/// Returns the current snapshot.
+pub async fn outbox_snapshot(pool: &PgPool) -> Result<OutboxSnapshot, StoreError> {
     let mut connection = pool.acquire().await.doing("read the snapshot")?;
     outbox_snapshot_on_conn(&mut connection).await
 }
 
-/// The doorbells of all transactions from `cursor` up to, and without, `horizon`, each once.
+/// Returns the notifications of all transactions from `cursor` up to, but excluding, `horizon`, each once.
 pub async fn outbox_read_on_conn(
     connection: &mut PgConnection,
     cursor: u64,
     horizon: u64,
-) -> Result<Vec<Doorbell>, StoreError> {
+) -> Result<Vec<OutboxNotification>, StoreError> {
     let rows: Vec<(String, Uuid)> = sqlx::query_as(
         "SELECT kind, key FROM outbox
          WHERE xid >= $1::bigint::text::xid8 AND xid < $2::bigint::text::xid8
@@ -138,25 +137,25 @@ pub async fn outbox_read_on_conn(
     .await
     .doing("read the outbox")?;
     let mut seen = HashSet::new();
-    let bells = rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key));
-    Ok(bells.filter(|bell| seen.insert(*bell)).collect())
+    let notifications = rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key));
+    Ok(notifications.filter(|notification| seen.insert(*notification)).collect())
 }
 
-/// Doorbells from `horizon` on that are visible already. What they are about may or may not show in a picture.
+/// Returns the notifications from `horizon` on that are already visible. The index may or may not contain their changes.
 pub async fn outbox_above_on_conn(
     connection: &mut PgConnection,
     horizon: u64,
-) -> Result<HashSet<Doorbell>, StoreError> {
+) -> Result<HashSet<OutboxNotification>, StoreError> {
     let rows: Vec<(String, Uuid)> =
         sqlx::query_as("SELECT kind, key FROM outbox WHERE xid >= $1::bigint::text::xid8")
             .bind(horizon.cast_signed())
             .fetch_all(connection)
             .await
             .doing("read the outbox above the horizon")?;
-    Ok(rows.into_iter().filter_map(|(kind, key)| Doorbell::read(&kind, key)).collect())
+    Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
-/// The highest transaction from `horizon` on that rang and is visible already; with keys, only of those, and of
+/// Returns the highest transaction from `horizon` on with a visible notification; with keys, only of those, and of
 /// grants if they were all read.
 pub async fn outbox_highest_on_conn(
     connection: &mut PgConnection,
@@ -178,8 +177,8 @@ pub async fn outbox_highest_on_conn(
     .doing("read the outbox above the horizon")
 }
 
-/// The id of the caller's transaction. A reader whose horizon is above it has seen all of it.
-pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
+/// Returns the id of the caller's transaction. A reader with a horizon above it has seen all of it.
+pub async fn outbox_transaction_id_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
     sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
         .fetch_one(connection)
         .await
@@ -187,7 +186,7 @@ pub async fn outbox_transaction_on_conn(connection: &mut PgConnection) -> Result
         .doing("read the transaction id")
 }
 
-/// Deletes rows below the horizon, in slices whose locks are short.
+/// Deletes rows below the horizon, in small batches with short locks.
 pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, StoreError> {
     let mut deleted = 0;
     loop {
@@ -208,12 +207,12 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, Sto
     }
 }
 
-/// Ends sessions of brokers that wait for the rest of a request in the middle of a transaction. Answers how many they were.
+/// Terminates sessions of brokers that wait for the rest of a message in the middle of a transaction; returns their number.
 ///
-/// A request that is cut in two, by a network that goes silent between its messages, leaves such a session: it neither runs a
-/// statement nor is it idle, so no timeout of the server ends it, and its transaction holds the horizon back for as long as
-/// the server hopes for the connection. Whole requests come at once: nobody else waits like that for seconds.
-pub async fn outbox_end_cut_off(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
+/// A network that goes silent between two packets of a request leaves such a session. It neither runs a statement nor is
+/// it idle, so no timeout of the server ends it, and its transaction holds back the horizon until TCP gives up. Complete
+/// requests arrive at once: no other session waits like that for seconds.
+pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
     sqlx::query_scalar(
         "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE application_name = $1 AND usename = current_user AND datname = current_database()
@@ -225,5 +224,5 @@ pub async fn outbox_end_cut_off(pool: &PgPool, silent: Duration) -> Result<i64, 
     .bind(silent.as_secs_f64())
     .fetch_one(pool)
     .await
-    .doing("end sessions that were cut off")
+    .doing("terminate abandoned sessions")
 }

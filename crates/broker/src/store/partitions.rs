@@ -1,9 +1,9 @@
-//! Events by the day: partitions are made ahead of need, and dropped when they have had their time.
+//! Daily partitions of the events: created ahead of need, and dropped by retention.
 //!
-//! An event goes where its own time says, so that a late repetition meets its twin. Clocks of agents may be off: what
-//! belongs to no day that has a partition goes to the default one. Nothing is refused for its time, and nothing is
-//! lost: rows of the default partition move when their day is made, and the others stay as long as any, counted from
-//! when they were recorded.
+//! An event belongs to the partition of its own time, so that a late repetition conflicts with its first copy. Clocks of
+//! agents may be wrong: an event of a day without a partition goes to the default partition. No event is refused for its
+//! time, and none is lost: rows of the default partition move when their partition is created, and the others are kept
+//! as long as all events, counted from when they were recorded.
 
 use jiff::civil::Date;
 use sqlx::{AssertSqlSafe, Connection as _, PgPool};
@@ -11,19 +11,19 @@ use sqlx::{AssertSqlSafe, Connection as _, PgPool};
 use super::{Doing as _, StoreError};
 
 const ACTION: &str = "make a partition of the events";
-/// Rows that are deleted at once.
+/// Rows deleted at once.
 const SLICE: i64 = 5000;
 
 fn name(day: Date) -> String {
     format!("events_{:04}{:02}{:02}", day.year(), day.month(), day.day())
 }
 
-/// Makes the partition of a day, if there is none. True if it was made now.
+/// Creates the partition of a day, if it does not exist. Returns whether it was created.
 pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreError> {
     let (name, next) = (name(day), day.tomorrow().unwrap_or(day));
     let mut connection = pool.acquire().await.doing(ACTION)?;
     let mut transaction = connection.begin().await.doing(ACTION)?;
-    // Nobody who writes waits long for this; it is tried again soon.
+    // Writers must not wait long for this; it is retried soon.
     sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
         .execute(&mut *transaction)
         .await
@@ -37,7 +37,7 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreErr
         return Ok(false);
     }
     let range = format!("at >= '{day} 00:00:00+00' AND at < '{next} 00:00:00+00'");
-    // ATTACH lets others write to the other partitions meanwhile; CREATE … PARTITION OF would not.
+    // ATTACH does not block writes to the other partitions; CREATE … PARTITION OF would.
     let steps = [
         "LOCK TABLE events_default IN ACCESS EXCLUSIVE MODE".to_owned(),
         format!("CREATE TABLE {name} (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"),
@@ -49,14 +49,14 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreErr
         ),
     ];
     for step in steps {
-        // Made of dates alone.
+        // The text consists of dates only.
         sqlx::query(AssertSqlSafe(step)).execute(&mut *transaction).await.doing(ACTION)?;
     }
     transaction.commit().await.doing(ACTION)?;
     Ok(true)
 }
 
-/// The partitions of days before this one, oldest first.
+/// Returns the partitions of days before this one, oldest first.
 async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>, StoreError> {
     sqlx::query_scalar(
         "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -68,8 +68,8 @@ async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>, Stor
     .doing("list the partitions of the events")
 }
 
-/// Drops the days before this one, and of the default partition what was recorded before it. Tells how many
-/// partitions and rows went.
+/// Drops the partitions of days before this one, and deletes rows of the default partition that were recorded before it.
+/// Returns the numbers of partitions and rows.
 pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64), StoreError> {
     let old = partitions_before(pool, day).await?;
     for name in &old {

@@ -1,4 +1,4 @@
-//! When agents were last seen, and that they fell silent and came back: each told once, whichever replica notices.
+//! When agents were last seen, became silent and returned: each recorded once, whichever replica notices.
 
 use brokkr_api::AgentId;
 use brokkr_api::why::{AgentEvent, AgentEventKind};
@@ -11,7 +11,7 @@ use super::{Doing as _, StoreError, known};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
 use crate::domain::why::Refused;
 
-/// Rows that are marked at once.
+/// Rows marked at once.
 const SLICE: i64 = 1000;
 
 /// One poll of an agent, and how often it polls.
@@ -22,8 +22,8 @@ pub struct SeenAgent {
     pub poll_seconds: u32,
 }
 
-/// Stores when agents were last seen. Whoever was silent is back: that is told in the same statement, and the lock of
-/// the row sees to it that it is told once. Sorted, so that two replicas never wait for each other in a circle.
+/// Stores when agents were last seen. The return of a silent agent is recorded in the same statement; the row lock ensures
+/// that it is recorded once. Sorted, so that two replicas never deadlock.
 pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), StoreError> {
     let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
@@ -46,18 +46,18 @@ pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), Sto
     .execute(pool)
     .await
     .map(|_| ())
-    .doing("store when agents were seen")
+    .doing("store presence")
 }
 
-/// Marks the agents that have been silent for too long, and tells of each once. Only time in which somebody looked
-/// counts: after an outage of the broker itself, agents get the chance to come back before they are called silent.
+/// Marks the agents that have been silent for too long, and records each once. Only time in which a broker was running
+/// counts: after an outage of the broker itself, agents get the chance to reconnect first.
 pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreError> {
     let mut silent = Vec::new();
     loop {
         let slice: Vec<Uuid> = sqlx::query_scalar(
             "WITH silent AS (
-                SELECT a.id, a.last_seen_at FROM agents a, duties d
-                WHERE d.name = 'silence' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
+                SELECT a.id, a.last_seen_at FROM agents a, task_claims d
+                WHERE d.name = 'silent_agents' AND a.silent_since IS NULL AND a.status = 'ACTIVE'
                   AND greatest(a.last_seen_at, d.since) < now() - make_interval(secs => a.poll_seconds * $1)
                   AND a.last_seen_at IS NOT NULL
                 ORDER BY a.id LIMIT $2 FOR NO KEY UPDATE OF a SKIP LOCKED),
@@ -78,7 +78,7 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
     }
 }
 
-/// Stores that somebody came in the name of these agents and could not prove it. Sorted by agent.
+/// Stores refused assertions in the name of these agents. Sorted by agent.
 pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Result<(), StoreError> {
     sqlx::query(
         "WITH refused AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS refused (id, at, because)),
@@ -93,10 +93,10 @@ pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Re
     .execute(pool)
     .await
     .map(|_| ())
-    .doing("store who was refused")
+    .doing("store refused assertions")
 }
 
-/// What is stored about an agent's presence.
+/// The stored presence of an agent.
 #[derive(Clone, Debug)]
 pub struct StoredPresence {
     pub last_seen_at: Option<Timestamp>,
@@ -122,7 +122,7 @@ pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<Stor
     }))
 }
 
-/// The last times that the agent fell silent or came back, newest first.
+/// Returns the last times that the agent became silent or returned, newest first.
 pub async fn presence_events(
     pool: &PgPool,
     agent: AgentId,
@@ -134,9 +134,9 @@ pub async fn presence_events(
             .bind(limit)
             .fetch_all(pool)
             .await
-            .doing("read what happened to the agent")?;
+            .doing("read the events of the agent")?;
     rows.into_iter()
         .map(|(kind, at)| Ok(AgentEvent { kind: known::<AgentEventKind>(&kind)?, at: at.to_jiff() }))
         .collect::<Result<_, sqlx::Error>>()
-        .doing("read what happened to the agent")
+        .doing("read the events of the agent")
 }

@@ -1,5 +1,5 @@
-//! Projects, what they may have, and what they use. What is used is the sum over a project's shards, which
-//! triggers keep in step: nothing is counted by scanning, except webhooks, of which there are few.
+//! Projects, their quotas and their usage. The usage is the sum over a project's shards, which triggers maintain: nothing
+//! is counted by scanning, except webhooks, of which there are few.
 
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -10,11 +10,11 @@ use super::{Doing as _, StoreError, known};
 struct ProjectRow {
     name: String,
     created_at: jiff_sqlx::Timestamp,
-    most_stacks: i64,
-    most_submissions_per_hour: i64,
-    most_stored_bytes: i64,
-    most_tokens: i64,
-    most_webhooks: i64,
+    max_stacks: i64,
+    max_submissions_per_hour: i64,
+    max_stored_bytes: i64,
+    max_tokens: i64,
+    max_webhooks: i64,
     stacks: i64,
     submissions: i64,
     stored_bytes: i64,
@@ -29,11 +29,11 @@ impl ProjectRow {
             name: known(&self.name)?,
             created_at: self.created_at.to_jiff(),
             allowed: Quotas {
-                stacks: count(self.most_stacks),
-                submissions_per_hour: count(self.most_submissions_per_hour),
-                stored_bytes: count(self.most_stored_bytes),
-                tokens: count(self.most_tokens),
-                webhooks: count(self.most_webhooks),
+                stacks: count(self.max_stacks),
+                submissions_per_hour: count(self.max_submissions_per_hour),
+                stored_bytes: count(self.max_stored_bytes),
+                tokens: count(self.max_tokens),
+                webhooks: count(self.max_webhooks),
             },
             used: Quotas {
                 stacks: count(self.stacks),
@@ -49,8 +49,8 @@ impl ProjectRow {
 macro_rules! project_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT p.name, p.created_at, p.most_stacks, p.most_submissions_per_hour, p.most_stored_bytes,
-                    p.most_tokens, p.most_webhooks, u.*
+            "SELECT p.name, p.created_at, p.max_stacks, p.max_submissions_per_hour, p.max_stored_bytes,
+                    p.max_tokens, p.max_webhooks, u.*
              FROM projects p CROSS JOIN LATERAL (
                 SELECT coalesce(sum(stacks), 0)::bigint AS stacks,
                        coalesce(sum(submissions) FILTER (WHERE hour = date_trunc('hour', now())), 0)::bigint AS submissions,
@@ -77,11 +77,10 @@ pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool, StoreErro
         .bind(name)
         .fetch_one(pool)
         .await
-        .doing("look for the project")
+        .doing("find the project")
 }
 
-/// A page of projects in the order of their names, one more than `limit` if there are more; with a name,
-/// only that one.
+/// Returns up to `limit` projects, sorted by name, plus one if there are more; with a name, only that one.
 pub async fn project_list(
     pool: &PgPool,
     only: Option<&str>,
@@ -101,7 +100,7 @@ pub async fn project_list(
     rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
 }
 
-/// Makes the project unless it is there, and sets the quotas that are given. Tells whether it is new.
+/// Creates the project if it does not exist, and sets the given quotas. Returns whether it is new.
 pub async fn project_put_on_conn(
     connection: &mut PgConnection,
     name: &str,
@@ -117,11 +116,11 @@ pub async fn project_put_on_conn(
     let figure = |quota: Option<u64>| quota.map(|quota| i64::try_from(quota).unwrap_or(i64::MAX));
     sqlx::query(
         "UPDATE projects SET
-            most_stacks = coalesce($2, most_stacks),
-            most_submissions_per_hour = coalesce($3, most_submissions_per_hour),
-            most_stored_bytes = coalesce($4, most_stored_bytes),
-            most_tokens = coalesce($5, most_tokens),
-            most_webhooks = coalesce($6, most_webhooks)
+            max_stacks = coalesce($2, max_stacks),
+            max_submissions_per_hour = coalesce($3, max_submissions_per_hour),
+            max_stored_bytes = coalesce($4, max_stored_bytes),
+            max_tokens = coalesce($5, max_tokens),
+            max_webhooks = coalesce($6, max_webhooks)
          WHERE name = $1",
     )
     .bind(name)
@@ -136,16 +135,16 @@ pub async fn project_put_on_conn(
     Ok(created)
 }
 
-/// What became of a project that was to be deleted.
+/// The outcome of deleting a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
     Gone,
     Absent,
-    /// Something is left in it; the table says what.
+    /// It is not empty; names the table.
     InUse(&'static str),
 }
 
-/// Deletes the project if nothing living refers to it. Tokens that are dead and keys of requests go with it.
+/// Deletes the project if it is empty. Expired tokens and idempotency keys are deleted with it.
 pub async fn project_delete_on_conn(
     connection: &mut PgConnection,
     name: &str,

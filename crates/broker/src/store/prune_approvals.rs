@@ -1,4 +1,4 @@
-//! Approvals of prunes that wait.
+//! Approvals of pending prunes.
 
 use brokkr_api::approvals::PruneApproval;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -29,7 +29,7 @@ impl From<ApprovalRow> for PruneApproval {
     }
 }
 
-/// Approves, or changes how many objects an earlier approval was for.
+/// Creates an approval, or changes the number of objects of an earlier one.
 pub async fn prune_approval_put_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -57,7 +57,7 @@ pub async fn prune_approval_put_on_conn(
     Ok(row.into())
 }
 
-/// The approvals of one version, those for every agent first.
+/// Returns the approvals of one version, those for every agent first.
 pub async fn prune_approval_list(
     pool: &PgPool,
     project: &str,

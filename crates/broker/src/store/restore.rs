@@ -14,11 +14,12 @@ use super::{Doing as _, StoreError, checksum, known};
 
 /// Returns the agents that have not reported what they hold since the last request to do so.
 pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar("SELECT id FROM agents WHERE told < (SELECT asked FROM installation)")
-            .fetch_all(pool)
-            .await
-            .doing("list agents that have to report what they hold")?;
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)",
+    )
+    .fetch_all(pool)
+    .await
+    .doing("list agents that have to report what they hold")?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
@@ -73,7 +74,7 @@ pub struct RestoreCounts {
 
 pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts, StoreError> {
     sqlx::query_as(AssertSqlSafe(format!(
-        "SELECT (SELECT count(*) FROM agents WHERE told < (SELECT asked FROM installation)) AS to_report,
+        "SELECT (SELECT count(*) FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)) AS to_report,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {AHEAD}) AS ahead,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {UNKNOWN}) AS unknown,
                 (SELECT count(*) FROM stack_targets WHERE kept_at IS NOT NULL) AS kept"
@@ -123,7 +124,7 @@ pub async fn restore_list(
          SELECT * FROM (
              SELECT h.stack_id, page.agents, h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
                     coalesce(h.removing, false) AS removing,
-                    coalesce(s.project, h.told_project, h.project) AS project,
+                    coalesce(s.project, h.reported_project, h.project) AS project,
                     coalesce(s.name, h.stack_name) AS stack_name, s.newest_sequence_id AS newest,
                     row_number() OVER (PARTITION BY h.stack_id
                                        ORDER BY h.sequence_id DESC NULLS LAST, a.name) AS rank
@@ -187,7 +188,7 @@ pub async fn restore_find_on_conn(
         "SELECT DISTINCT h.stack_id, s.project
          FROM agent_holds h LEFT JOIN stacks s ON s.id = h.stack_id
          WHERE (h.stack_id = $1 OR coalesce(s.name, h.stack_name) = $2
-                                   AND coalesce(s.project, h.told_project) = $3)
+                                   AND coalesce(s.project, h.reported_project) = $3)
            AND ({AHEAD} OR {UNKNOWN})"
     )))
     .bind(id)
@@ -235,7 +236,7 @@ pub async fn restore_reported_on_conn(
     stack: StackId,
 ) -> Result<Option<ReportedStack>, StoreError> {
     let row: Option<(String, String)> = sqlx::query_as(
-        "SELECT told_project, stack_name FROM agent_holds
+        "SELECT reported_project, stack_name FROM agent_holds
          WHERE stack_id = $1 AND sequence_id IS NOT NULL
          ORDER BY sequence_id DESC LIMIT 1",
     )
@@ -257,7 +258,7 @@ pub async fn restore_stack_on_conn(
     reported: &ReportedStack,
     deleted: bool,
 ) -> Result<(), StoreError> {
-    sqlx::query("SELECT asked FROM installation FOR UPDATE")
+    sqlx::query("SELECT holds_request FROM installation FOR UPDATE")
         .execute(&mut *connection)
         .await
         .doing("block reports of held stacks")?;

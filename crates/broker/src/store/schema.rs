@@ -1,7 +1,7 @@
-//! Migrations: compiled in, run by a subcommand under PostgreSQL's advisory lock, never at start.
+//! Migrations: compiled in, run by a subcommand under an advisory lock of PostgreSQL, never at start.
 //!
-//! Each expands what the broker before it still works with; what is no longer used goes one release later. A migration is
-//! one transaction with its own note of success, so whatever kills it leaves the schema as it was, or as it should be.
+//! Each expands the schema that the previous release still works with; unused parts are removed one release later. A
+//! migration and the record of its success are one transaction, so a kill leaves the schema as it was or as it should be.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::{Doing as _, StoreError, connect_options};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
-/// A statement that waits for a lock makes everybody else wait behind it, so it gives up soon and comes again.
+/// A statement that waits for a lock makes every later one wait behind it, so it gives up soon and is retried.
 const LOCK_TIMEOUT: [(&str, &str); 1] = [("lock_timeout", "2s")];
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long it comes again, at most.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long it is retried.
+const RETRY_FOR: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("cannot migrate the schema")]
+    #[error("failed to migrate the schema")]
     Migrate(#[from] MigrateError),
     #[error(
-        "cannot migrate the schema: another session has held a lock for {} s; look for it in pg_stat_activity, \
-         then run it again",
-        PATIENCE.as_secs()
+        "failed to migrate the schema: another session has held a lock for {} s; find it in pg_stat_activity, \
+         then run the migration again",
+        RETRY_FOR.as_secs()
     )]
     Locked(#[source] MigrateError),
     #[error(
@@ -36,9 +36,9 @@ pub enum SchemaError {
     NotMigrated { missing: usize, all: usize },
 }
 
-/// Brings the schema up to date. Running it again does nothing; two at once run one after the other.
+/// Brings the schema up to date. Repeating it does nothing; two at once run one after the other.
 pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + RETRY_FOR;
     loop {
         match attempt(url).await {
             Err(SchemaError::Migrate(error)) if waits_for_a_lock(&error) => {
@@ -47,7 +47,7 @@ pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
                 }
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "another session holds a lock; trying again"
+                    "failed to migrate: another session holds a lock; retrying"
                 );
                 tokio::time::sleep(PAUSE).await;
             }
@@ -56,7 +56,7 @@ pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
     }
 }
 
-/// On a connection of its own: whatever an attempt leaves behind, a lock for one, goes with it.
+/// Runs on a separate connection, so that its locks end with it.
 async fn attempt(url: &str) -> Result<(), SchemaError> {
     let options = connect_options(url)?.application_name("brokkr-broker migrate").options(LOCK_TIMEOUT);
     let mut connection = PgConnection::connect_with(&options).await.doing("connect to the database")?;
@@ -65,7 +65,7 @@ async fn attempt(url: &str) -> Result<(), SchemaError> {
     Ok(migrated?)
 }
 
-/// A lock that was not to be had in time, or a deadlock.
+/// Returns whether a lock was not acquired in time, or a deadlock occurred.
 fn waits_for_a_lock(error: &MigrateError) -> bool {
     let (MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) = error else {
         return false;
@@ -74,12 +74,12 @@ fn waits_for_a_lock(error: &MigrateError) -> bool {
     code.is_some_and(|code| ["55P03", "40P01"].contains(&code.as_ref()))
 }
 
-/// Refuses a database that lacks a migration. One that has more is fine: the newer broker comes after.
+/// Refuses a database that lacks a migration. One with more migrations is fine: it belongs to a newer broker.
 pub async fn schema_check(pool: &PgPool) -> Result<(), SchemaError> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
         .fetch_one(pool)
         .await
-        .doing("look for the migrations")?;
+        .doing("find the table of migrations")?;
     let done: Vec<i64> = if exists {
         sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
             .fetch_all(pool)

@@ -1,4 +1,4 @@
-//! The last word of each agent about each stack.
+//! The last report of each agent about each stack.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use super::{Doing as _, StoreError, known};
 use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
-/// Takes in what is newer than what is there: by sequence id, then by time. Hops of the same object
-/// add up. The reports have to be about different stacks.
+/// Stores reports that are newer than the stored ones: by sequence id, then by time. Hops of the same object accumulate.
+/// The reports have to be about different stacks.
 pub async fn stack_status_store_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -69,7 +69,7 @@ pub async fn stack_status_store_on_conn(
     .doing("store the status")
 }
 
-/// Takes in the conditions alone, where they are newer: of reports that change no state. The reports have to be about
+/// Stores only the conditions, where they are newer: of reports that change no state. The reports have to be about
 /// different stacks.
 pub async fn stack_status_store_conditions_on_conn(
     connection: &mut PgConnection,
@@ -96,7 +96,7 @@ pub async fn stack_status_store_conditions_on_conn(
     .doing("store the conditions")
 }
 
-/// Agents that ever reported about the stack, by name, after a name.
+/// Returns agents that ever reported about the stack, sorted by name, after a name.
 pub async fn stack_status_reporters(
     pool: &PgPool,
     project: &str,
@@ -114,7 +114,7 @@ pub async fn stack_status_reporters(
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_all(pool)
     .await
-    .doing("list who reported about the stack")?;
+    .doing("list the agents that reported about the stack")?;
     Ok(rows.into_iter().map(|(name, id)| (name, AgentId(id))).collect())
 }
 
@@ -161,7 +161,7 @@ macro_rules! status_columns {
 
 const ACTION: &str = "read the status of the stack";
 
-/// The last word of these agents about the stack.
+/// Returns the last reports of these agents about the stack.
 pub async fn stack_status_fetch(
     pool: &PgPool,
     project: &str,
@@ -181,7 +181,7 @@ pub async fn stack_status_fetch(
     reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
 }
 
-/// The last word of the agent about these stacks of a project.
+/// Returns the last reports of the agent about these stacks of a project.
 pub async fn stack_status_of_agent(
     pool: &PgPool,
     project: &str,
@@ -210,7 +210,7 @@ struct NamedRow {
 
 type NamedReport = (String, AgentId, Option<LastReport>);
 
-/// Agents whose last word about the stack was this, by name, after a name.
+/// Returns agents with this last transition, sorted by name, after a name.
 pub async fn stack_status_by_transition(
     pool: &PgPool,
     project: &str,
@@ -237,7 +237,7 @@ pub async fn stack_status_by_transition(
     named.collect::<Result<_, sqlx::Error>>().doing(ACTION)
 }
 
-/// All agents by name, after a name, each with its last word about the stack, if any.
+/// Returns all agents, sorted by name, after a name, each with its last report about the stack, if any.
 pub async fn stack_status_walk(
     pool: &PgPool,
     project: &str,

@@ -1,4 +1,4 @@
-//! What a stack targets: agents one by one, and selectors. What stays keeps its time.
+//! The targets of a stack: agents and selectors. Targets that stay keep their creation time.
 
 use brokkr_api::{AgentId, Selector};
 use sqlx::PgConnection;

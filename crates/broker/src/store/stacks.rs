@@ -1,4 +1,4 @@
-//! Stacks: named sets of resources. A deleted one stays, with its name free for a new one.
+//! Stacks: named sets of resources. A deleted stack is kept; its name can be reused.
 
 use brokkr_api::page::Sort;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 
-/// How a caller names a stack.
+/// The id or name of a stack.
 #[derive(Clone, Debug)]
 pub enum StackRef {
     Id(StackId),
@@ -18,14 +18,14 @@ pub enum StackRef {
 }
 
 impl StackRef {
-    /// What looks like an id is one; names that look like ids are never given out.
+    /// Parses an id or a name. A name never looks like an id.
     #[must_use]
     pub fn read(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)
     }
 }
 
-/// What a locked stack is, for those who are about to change it.
+/// A stack with its row locked.
 #[derive(Clone, Debug)]
 pub struct LockedStack {
     pub project: String,
@@ -82,7 +82,7 @@ macro_rules! stack_columns {
     };
 }
 
-/// By id; or by name, the living one before the one deleted last.
+/// Returns a stack by id or by name. By name, prefers the non-deleted one, then the last deleted one.
 pub async fn stack_fetch(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -104,7 +104,7 @@ pub async fn stack_fetch(
     row.map(StackRow::stack).transpose().doing("read the stack")
 }
 
-/// Living stacks, with this in their names.
+/// Non-deleted stacks with this text in their names.
 macro_rules! living {
     ($rest:literal) => {
         stack_columns!(
@@ -114,7 +114,7 @@ macro_rules! living {
     };
 }
 
-/// So many living stacks behind a place, in this order.
+/// Returns up to `limit` non-deleted stacks after the cursor.
 pub async fn stack_list(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -132,7 +132,8 @@ pub async fn stack_list(
     stacks_by(executor, sql, project, name, after, most).await.doing("list the stacks")
 }
 
-/// So many deleted stacks that agents still hold, behind a place, oldest first: names of deleted ones can come twice.
+/// Returns up to `limit` deleted stacks that agents still hold, after the cursor, oldest first, because names of deleted
+/// stacks are not unique.
 pub async fn stack_list_owed(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -149,7 +150,7 @@ pub async fn stack_list_owed(
     stacks_by(executor, sql, project, name, after, most).await.doing("list the deleted stacks")
 }
 
-/// The stacks of a project ($1) with this in their names ($2), behind a place ($3), at most so many ($4).
+/// The stacks of a project ($1) with this text in their names ($2), after the cursor ($3), at most $4.
 async fn stacks_by(
     executor: impl PgExecutor<'_>,
     sql: &'static str,
@@ -168,7 +169,7 @@ async fn stacks_by(
     rows.into_iter().map(StackRow::stack).collect()
 }
 
-/// The labels of each living stack with this in its name.
+/// Returns the labels of each non-deleted stack with this text in its name.
 pub async fn stack_labels(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -186,7 +187,7 @@ pub async fn stack_labels(
     Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
-/// Locks the stack's row: within a stack, order of sequence ids is order of commits because of this.
+/// Locks the stack's row: because of this, the order of sequence ids within a stack is the order of commits.
 pub async fn stack_lock_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -217,7 +218,7 @@ pub async fn stack_lock_on_conn(
     }))
 }
 
-/// Makes a living stack of that name, unless there is one.
+/// Inserts a stack, unless a non-deleted one of that name exists.
 pub async fn stack_insert_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -256,7 +257,7 @@ pub async fn stack_change_on_conn(
     .doing("change the stack")
 }
 
-/// Makes this object the newest of its stack; with a deletion marker the stack ends.
+/// Makes this object the newest of its stack; a deletion marker deletes the stack.
 pub async fn stack_advance_on_conn(
     connection: &mut PgConnection,
     stack: &LockedStack,
@@ -277,7 +278,7 @@ pub async fn stack_advance_on_conn(
     .doing("advance the stack")
 }
 
-/// The projects of stacks, deleted ones included. What is not there is not known.
+/// Returns the projects of these stacks, deleted ones included.
 pub async fn stack_projects(
     pool: &sqlx::PgPool,
     stacks: &[StackId],

@@ -1,5 +1,5 @@
-//! How many agents are how far with a stack, and with which errors: sums of a few counters, whatever the size of the
-//! fleet. A trigger changes them in the transaction that changes a status (migration 0006).
+//! Counts of agents by state and error of a stack: sums of a few counters, whatever the size of the fleet. A trigger
+//! maintains them in the transaction that changes a status.
 
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use super::{Doing as _, StoreError, known};
 
-/// How many agents said what last about a stack.
+/// Returns the number of agents per last transition of a stack.
 pub async fn status_counts_of_stack(
     pool: &PgPool,
     project: &str,
@@ -33,9 +33,9 @@ pub async fn status_counts_of_stack(
         .doing("read the counts of the stack")
 }
 
-/// Where a page of groups goes on: below this count, or at it behind this key.
+/// The last group of a page: the next ones have a lower count, or the same count and a higher key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupPlace {
+pub struct GroupCursor {
     pub count: i64,
     pub key: Vec<u8>,
 }
@@ -51,14 +51,14 @@ struct GroupRow {
     examples: Json<Vec<ErrorExample>>,
 }
 
-/// Groups of errors of a project, or of one stack, largest first; one more than `limit` if there are more.
+/// Returns up to `limit` error groups of a project or of one stack, largest first, plus one if there are more.
 pub async fn error_group_list(
     pool: &PgPool,
     project: &str,
     stack: Option<StackId>,
-    after: Option<GroupPlace>,
+    after: Option<GroupCursor>,
     limit: usize,
-) -> Result<Vec<(GroupPlace, ErrorGroup)>, StoreError> {
+) -> Result<Vec<(GroupCursor, ErrorGroup)>, StoreError> {
     let (below, key) = after.map_or((i64::MAX, Vec::new()), |place| (place.count, place.key));
     let rows: Vec<GroupRow> = sqlx::query_as(
         "WITH groups AS (
@@ -104,19 +104,19 @@ pub async fn error_group_list(
                 sequence_id: SequenceId(row.sequence_id),
                 examples: row.examples.0,
             };
-            (GroupPlace { count: row.count, key: row.key }, group)
+            (GroupCursor { count: row.count, key: row.key }, group)
         })
         .collect())
 }
 
-/// Deletes counts that add up to nothing, and reasons that nobody has any more. Every shard is held meanwhile, so that
-/// nothing is added between looking and deleting.
+/// Deletes counts that add up to zero, and unused reasons. Locks every shard meanwhile, so that nothing is added between
+/// reading and deleting.
 pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64, StoreError> {
-    let mut transaction = pool.begin().await.doing("begin to tidy the counts")?;
+    let mut transaction = pool.begin().await.doing("begin to delete empty counts")?;
     sqlx::query("SELECT pg_advisory_xact_lock(1112690258, shard) FROM generate_series(0, 15) AS shard")
         .execute(&mut *transaction)
         .await
-        .doing("hold the counts")?;
+        .doing("lock the counts")?;
     let deleted = sqlx::query(
         "DELETE FROM status_counts c USING (
             SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
@@ -126,16 +126,16 @@ pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64, StoreError> {
     )
     .execute(&mut *transaction)
     .await
-    .doing("delete counts that are over")?
+    .doing("delete empty counts")?
     .rows_affected();
-    transaction.commit().await.doing("end tidying the counts")?;
-    // A day is far longer than any transaction that has just named a reason and not counted it yet.
+    transaction.commit().await.doing("commit the deletion of empty counts")?;
+    // A day is far longer than any transaction that has inserted a reason and not counted it yet.
     sqlx::query(
         "DELETE FROM reasons r WHERE r.created_at < now() - interval '1 day' AND NOT EXISTS (
             SELECT FROM status_counts c WHERE c.project = r.project AND c.reason_key = r.key AND c.reason_key <> '')",
     )
     .execute(pool)
     .await
-    .doing("delete reasons that nobody has")?;
+    .doing("delete unused reasons")?;
     Ok(deleted)
 }

@@ -1,4 +1,4 @@
-//! Troubles of stacks on agents that are suspected, or were told. A trouble without a row is quiet.
+//! Troubles of stacks on agents that are suspected, or were told. A kind without a row is quiet.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
-use crate::domain::webhooks::alarm::{Alarm, Spell, Trouble, look_at};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Episode, next_check};
 
-/// Whose trouble it is.
+/// Identifies an alarm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AlarmKey {
     pub project: String,
     pub stack: StackId,
     pub agent: AgentId,
-    pub trouble: Trouble,
+    pub kind: AlarmKind,
 }
 
-/// How it stands, and what was said last.
+/// The state of an alarm, and the last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptAlarm {
+pub struct StoredAlarm {
     pub alarm: Alarm,
     pub sequence_id: SequenceId,
     pub reason: String,
@@ -34,8 +34,8 @@ struct AlarmRow {
     project: String,
     stack_id: Uuid,
     agent_id: Uuid,
-    trouble: String,
-    told: bool,
+    kind: String,
+    announced: bool,
     since: jiff_sqlx::Timestamp,
     last: jiff_sqlx::Timestamp,
     count: i32,
@@ -46,8 +46,8 @@ struct AlarmRow {
 }
 
 impl AlarmRow {
-    fn alarm(self) -> Result<(AlarmKey, KeptAlarm), sqlx::Error> {
-        let spell = Spell {
+    fn alarm(self) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
+        let episode = Episode {
             since: self.since.to_jiff(),
             last: self.last.to_jiff(),
             count: self.count.unsigned_abs(),
@@ -57,91 +57,91 @@ impl AlarmRow {
             project: self.project,
             stack: StackId(self.stack_id),
             agent: AgentId(self.agent_id),
-            trouble: known(&self.trouble)?,
+            kind: known(&self.kind)?,
         };
-        let kept = KeptAlarm {
-            alarm: if self.told { Alarm::Told(spell) } else { Alarm::Suspect(spell) },
+        let stored = StoredAlarm {
+            alarm: if self.announced { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
             sequence_id: SequenceId(self.sequence_id),
             reason: self.reason,
             message: self.message,
         };
-        Ok((key, kept))
+        Ok((key, stored))
     }
 }
 
-/// The troubles of these stacks on the agent, locked. In order, so that two never wait for each other.
+/// Returns the alarms of these stacks on the agent, locked in order, so that two transactions never deadlock.
 pub async fn webhook_alarm_lock_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<AlarmKey, KeptAlarm>, StoreError> {
+) -> Result<HashMap<AlarmKey, StoredAlarm>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
-        "SELECT project, stack_id, agent_id, trouble, told, since, last, count, cause, sequence_id, reason, message
+        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason, message
          FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
-         ORDER BY project, stack_id, agent_id, trouble FOR UPDATE",
+         ORDER BY project, stack_id, agent_id, kind FOR UPDATE",
     )
     .bind(agent.0)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
-    .doing("read what is known of troubles")?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read what is known of troubles")
+    .doing("read alarms")?;
+    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms")
 }
 
-/// Troubles that time alone may have changed, locked; those that somebody else looks at are left to them.
+/// Returns and locks alarms that may change by time alone; skips those that another replica has locked.
 pub async fn webhook_alarm_due_on_conn(
     connection: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(AlarmKey, KeptAlarm)>, StoreError> {
+) -> Result<Vec<(AlarmKey, StoredAlarm)>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
-        "SELECT project, stack_id, agent_id, trouble, told, since, last, count, cause, sequence_id, reason, message
-         FROM webhook_alarms WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED",
+        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason, message
+         FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
     .bind(limit)
     .fetch_all(connection)
     .await
-    .doing("look for troubles that last")?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("look for troubles that last")
+    .doing("read alarms that are due")?;
+    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms that are due")
 }
 
-/// Keeps a trouble as it stands now.
+/// Stores the state of an alarm.
 pub async fn webhook_alarm_store_on_conn(
     connection: &mut PgConnection,
     key: &AlarmKey,
-    kept: &KeptAlarm,
+    stored: &StoredAlarm,
     grace: Duration,
 ) -> Result<(), StoreError> {
-    let (told, spell) = match kept.alarm {
+    let (announced, episode) = match stored.alarm {
         Alarm::Quiet => return webhook_alarm_delete_on_conn(connection, key).await,
-        Alarm::Suspect(spell) => (false, spell),
-        Alarm::Told(spell) => (true, spell),
+        Alarm::Pending(episode) => (false, episode),
+        Alarm::Announced(episode) => (true, episode),
     };
     sqlx::query(
-        "INSERT INTO webhook_alarms (project, stack_id, agent_id, trouble, told, since, last, count, cause,
-                                     sequence_id, reason, message, look_at)
+        "INSERT INTO webhook_alarms (project, stack_id, agent_id, kind, announced, since, last, count, cause,
+                                     sequence_id, reason, message, next_check_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-         ON CONFLICT (project, stack_id, agent_id, trouble) DO UPDATE SET
-            told = excluded.told, since = excluded.since, last = excluded.last, count = excluded.count,
+         ON CONFLICT (project, stack_id, agent_id, kind) DO UPDATE SET
+            announced = excluded.announced, since = excluded.since, last = excluded.last, count = excluded.count,
             cause = excluded.cause, sequence_id = excluded.sequence_id, reason = excluded.reason,
-            message = excluded.message, look_at = excluded.look_at",
+            message = excluded.message, next_check_at = excluded.next_check_at",
     )
     .bind(&key.project)
     .bind(key.stack.0)
     .bind(key.agent.0)
-    .bind(key.trouble.to_string())
-    .bind(told)
-    .bind(spell.since.to_sqlx())
-    .bind(spell.last.to_sqlx())
-    .bind(i32::try_from(spell.count).unwrap_or(i32::MAX))
-    .bind(spell.cause.to_string())
-    .bind(kept.sequence_id.0)
-    .bind(&kept.reason)
-    .bind(&kept.message)
-    .bind(look_at(key.trouble, kept.alarm, grace).map(|at| at.to_sqlx()))
+    .bind(key.kind.to_string())
+    .bind(announced)
+    .bind(episode.since.to_sqlx())
+    .bind(episode.last.to_sqlx())
+    .bind(i32::try_from(episode.count).unwrap_or(i32::MAX))
+    .bind(episode.cause.to_string())
+    .bind(stored.sequence_id.0)
+    .bind(&stored.reason)
+    .bind(&stored.message)
+    .bind(next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("keep what is known of a trouble")
+    .doing("store an alarm")
 }
 
 async fn webhook_alarm_delete_on_conn(
@@ -149,14 +149,14 @@ async fn webhook_alarm_delete_on_conn(
     key: &AlarmKey,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "DELETE FROM webhook_alarms WHERE project = $1 AND stack_id = $2 AND agent_id = $3 AND trouble = $4",
+        "DELETE FROM webhook_alarms WHERE project = $1 AND stack_id = $2 AND agent_id = $3 AND kind = $4",
     )
     .bind(&key.project)
     .bind(key.stack.0)
     .bind(key.agent.0)
-    .bind(key.trouble.to_string())
+    .bind(key.kind.to_string())
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("forget a trouble that is over")
+    .doing("delete an alarm")
 }

@@ -1,4 +1,4 @@
-//! Messages on their way to webhooks: claimed by a lease, finished only by whoever holds the claim.
+//! Deliveries to webhooks: claimed with a lease, finished only by the holder of the claim.
 
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, WebhookEvent};
 use brokkr_api::{DeliveryId, WebhookId};
@@ -9,35 +9,35 @@ use uuid::Uuid;
 
 use super::{Doing as _, StoreError, known};
 
-/// A message that this replica is to send, until the lease ends.
+/// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct ClaimedDelivery {
     pub project: String,
     pub webhook: WebhookId,
     pub id: DeliveryId,
     pub body: Vec<u8>,
-    /// This one included.
+    /// Including this one.
     pub attempts: u32,
     claim: Uuid,
 }
 
-/// What becomes of a message after an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum DeliveryOutcome {
     Done,
     Again(Duration),
     GiveUp,
 }
 
-/// Claims what is due: at most `each` for one webhook, none for those that are busy here, so that a receiver that hangs
-/// holds up no other. Two that claim at once get different ones.
+/// Claims messages that are due: at most `each` per webhook, none for webhooks that are busy here, so that a receiver that
+/// hangs does not delay others. Concurrent claims get different messages.
 pub async fn webhook_delivery_claim(
     pool: &PgPool,
     busy: &[WebhookId],
     each: i64,
     total: i64,
     lease: Duration,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>, StoreError> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
         "WITH due AS (
@@ -59,8 +59,8 @@ pub async fn webhook_delivery_claim(
     .bind(lease.as_secs_f64())
     .fetch_all(pool)
     .await
-    .doing("claim what is due to webhooks")?;
-    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| Claimed {
+    .doing("claim webhook messages")?;
+    let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| ClaimedDelivery {
         project,
         webhook: WebhookId(webhook),
         id: DeliveryId(id),
@@ -71,21 +71,21 @@ pub async fn webhook_delivery_claim(
     Ok(claimed.collect())
 }
 
-/// Stores what came of an attempt; false if the claim was lost meanwhile, and nothing was stored.
+/// Stores the outcome of an attempt; returns false if the claim was lost meanwhile and nothing was stored.
 pub async fn webhook_delivery_finish_on_conn(
     connection: &mut PgConnection,
-    claimed: &Claimed,
+    claimed: &ClaimedDelivery,
     attempt: &Attempt,
-    next: Next,
+    next: DeliveryOutcome,
 ) -> Result<bool, StoreError> {
     let (state, wait) = match next {
-        Next::Done => (DeliveryState::Delivered, Duration::ZERO),
-        Next::Again(wait) => (DeliveryState::Pending, wait),
-        Next::GiveUp => (DeliveryState::Dead, Duration::ZERO),
+        DeliveryOutcome::Delivered => (DeliveryState::Delivered, Duration::ZERO),
+        DeliveryOutcome::Retry(wait) => (DeliveryState::Pending, wait),
+        DeliveryOutcome::GiveUp => (DeliveryState::Dead, Duration::ZERO),
     };
     let finished = sqlx::query(
         "UPDATE webhook_deliveries SET state = $5, due_at = now() + make_interval(secs => $6), claim_token = NULL,
-                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_answer = $10
+                last_attempt_at = now(), last_status = $7, last_error = $8, last_millis = $9, last_response = $10
          WHERE project = $1 AND webhook_id = $2 AND id = $3 AND claim_token = $4",
     )
     .bind(&claimed.project)
@@ -100,11 +100,11 @@ pub async fn webhook_delivery_finish_on_conn(
     .bind(&attempt.answer)
     .execute(connection)
     .await
-    .doing("store what came of a message to a webhook")?;
+    .doing("store the outcome of a webhook message")?;
     Ok(finished.rows_affected() > 0)
 }
 
-/// A message to be.
+/// A new message.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
     pub webhook: WebhookId,
@@ -130,10 +130,10 @@ pub async fn webhook_delivery_insert_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("insert messages to webhooks")
+    .doing("insert webhook messages")
 }
 
-/// What waits for a webhook that is switched off becomes dead letters.
+/// Makes the pending messages of a disabled webhook dead letters.
 pub async fn webhook_delivery_give_up_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -151,10 +151,10 @@ pub async fn webhook_delivery_give_up_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("give up what waits for the webhook")
+    .doing("give up the pending messages of the webhook")
 }
 
-/// Sends a message once more, from the first attempt on. False if there is none.
+/// Makes a message due again, from the first attempt on. Returns false if it does not exist.
 pub async fn webhook_delivery_resend_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -170,7 +170,7 @@ pub async fn webhook_delivery_resend_on_conn(
     .bind(delivery.0)
     .execute(connection)
     .await
-    .doing("send a message to a webhook again")?;
+    .doing("resend a webhook message")?;
     Ok(resent.rows_affected() > 0)
 }
 
@@ -188,7 +188,7 @@ struct DeliveryRow {
     last_status: Option<i32>,
     last_error: Option<String>,
     last_millis: Option<i32>,
-    last_answer: Option<String>,
+    last_response: Option<String>,
 }
 
 impl DeliveryRow {
@@ -199,7 +199,7 @@ impl DeliveryRow {
             status: self.last_status.and_then(|status| u16::try_from(status).ok()),
             error: self.last_error,
             millis: self.last_millis.unwrap_or_default().unsigned_abs(),
-            answer: self.last_answer.unwrap_or_default(),
+            answer: self.last_response.unwrap_or_default(),
         };
         Ok(Delivery {
             id: DeliveryId(self.id),
@@ -216,7 +216,7 @@ impl DeliveryRow {
     }
 }
 
-/// Newest first, below one that was seen, one more than `limit` if there are more.
+/// Returns up to `limit` messages below the cursor, newest first, plus one if there are more.
 pub async fn webhook_delivery_list(
     pool: &PgPool,
     project: &str,
@@ -227,7 +227,7 @@ pub async fn webhook_delivery_list(
 ) -> Result<Vec<Delivery>, StoreError> {
     let rows: Vec<DeliveryRow> = sqlx::query_as(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
-                last_error, last_millis, last_answer
+                last_error, last_millis, last_response
          FROM webhook_deliveries
          WHERE project = $1 AND webhook_id = $2 AND ($3::text IS NULL OR state = $3)
            AND ($4::uuid IS NULL OR id < $4) ORDER BY id DESC LIMIT $5",
@@ -239,14 +239,14 @@ pub async fn webhook_delivery_list(
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .fetch_all(pool)
     .await
-    .doing("list messages to the webhook")?;
+    .doing("list the messages of the webhook")?;
     rows.into_iter()
         .map(DeliveryRow::delivery)
         .collect::<Result<_, _>>()
-        .doing("list messages to the webhook")
+        .doing("list the messages of the webhook")
 }
 
-/// Deletes what was delivered, and dead letters that nobody sent again, after their time.
+/// Deletes old delivered messages and old dead letters.
 pub async fn webhook_delivery_delete_old(
     pool: &PgPool,
     delivered_after: Duration,
@@ -262,6 +262,6 @@ pub async fn webhook_delivery_delete_old(
     .bind(dead_after.as_secs_f64())
     .execute(pool)
     .await
-    .doing("delete old messages to webhooks")?;
+    .doing("delete old webhook messages")?;
     Ok(deleted.rows_affected())
 }

@@ -1,4 +1,4 @@
-//! From what happened to messages, inside the transaction in which it happened: either both are stored, or neither.
+//! Writes messages to webhooks in the transaction of the change they report: both are stored, or neither.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use strum::IntoEnumIterator as _;
 use uuid::Uuid;
 
 use super::webhook_alarms::{
-    AlarmKey, KeptAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
+    AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use super::{Doing as _, StoreError};
-use crate::domain::webhooks::alarm::{Alarm, Notice, Sign, Trouble, step};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, step};
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
 
-/// Alarms that one look takes in.
+/// Alarms checked at once.
 const ALARMS: i64 = 200;
 
-/// Writes a message for every webhook of the project that wants to hear of it. Answers whether there is one.
+/// Writes a message for every webhook of the project that subscribes to it. Returns whether there is one.
 pub async fn webhook_notify_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -34,8 +34,8 @@ pub async fn webhook_notify_on_conn(
     notify_on_conn(connection, project, &listeners, std::slice::from_ref(happening)).await
 }
 
-/// The same for outcomes that an agent reported, each of which has to be new. Troubles are watched here, too: what
-/// lasts is told once, and once more when it is over.
+/// Does the same for new reports of an agent. Also updates alarms: a failure that lasts is announced once, and once more
+/// when it is over.
 pub async fn webhook_notify_reports_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
@@ -58,21 +58,21 @@ pub async fn webhook_notify_reports_on_conn(
         let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
         let told = happened.entry(project).or_default();
         told.push(Happening::reported(report, stack.clone(), agent.clone()));
-        for trouble in Trouble::iter() {
-            let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, trouble };
+        for kind in AlarmKind::iter() {
+            let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, kind };
             let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
-            let sign = Sign::Reported(report.transition);
-            let (alarm, notice) = step(trouble, before, sign, now, grace);
+            let observation = Observation::Reported(report.transition);
+            let (alarm, notice) = step(kind, before, observation, now, grace);
             if alarm == before {
                 continue;
             }
-            let kept = KeptAlarm {
+            let kept = StoredAlarm {
                 alarm,
                 sequence_id: report.sequence_id,
                 reason: report.reason.clone(),
                 message: report.message.clone(),
             };
-            told.extend(notice.map(|notice| alert(trouble, notice, now, stack, &agent, &kept)));
+            told.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
             webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
             alarms.insert(key, kept);
         }
@@ -85,7 +85,7 @@ pub async fn webhook_notify_reports_on_conn(
     Ok(any)
 }
 
-/// Looks at troubles that time alone may have changed. Answers how many there were.
+/// Updates alarms that may change by time alone. Returns their number.
 pub async fn webhook_notify_alarms_on_conn(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -94,34 +94,34 @@ pub async fn webhook_notify_alarms_on_conn(
     let due = webhook_alarm_due_on_conn(connection, ALARMS).await?;
     let looked_at = due.len();
     for (key, mut kept) in due {
-        let (alarm, notice) = step(key.trouble, kept.alarm, Sign::Time, now, grace);
+        let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
         kept.alarm = alarm;
         webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
         let Some(notice) = notice else { continue };
         let stack = told_stacks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
         let agent = agent_on_conn(connection, key.agent).await?;
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
-            let happening = alert(key.trouble, notice, now, &stack, &agent, &kept);
+            let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
             webhook_notify_on_conn(connection, &project, &happening).await?;
         }
     }
     Ok(looked_at)
 }
 
-/// When something is due, by the database's clock: in so many seconds, or none if nothing waits.
+/// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
 pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, StoreError> {
     let seconds: Option<f64> = sqlx::query_scalar(
         "SELECT extract(epoch FROM least(
             (SELECT min(due_at) FROM webhook_deliveries WHERE state = 'pending'),
-            (SELECT min(look_at) FROM webhook_alarms)) - now())::float8",
+            (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8",
     )
     .fetch_one(pool)
     .await
-    .doing("look for what is due to webhooks")?;
+    .doing("find due webhook messages")?;
     Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e6))))
 }
 
-/// A webhook, as far as it decides what is sent.
+/// The part of a webhook that decides what is sent.
 struct Listener {
     webhook: WebhookId,
     filter: WebhookFilter,
@@ -136,7 +136,7 @@ async fn listeners_on_conn(
             .bind(project)
             .fetch_all(connection)
             .await
-            .doing("look for webhooks")?;
+            .doing("find webhooks")?;
     Ok(rows.into_iter().map(|(id, filter)| Listener { webhook: WebhookId(id), filter: filter.0 }).collect())
 }
 
@@ -162,7 +162,7 @@ async fn notify_on_conn(
     Ok(!new.is_empty())
 }
 
-/// Those of the stacks whose project has a webhook: usually none, and then this one statement is all it costs.
+/// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
 async fn told_stacks_on_conn(
     connection: &mut PgConnection,
     stacks: &[StackId],
@@ -174,7 +174,7 @@ async fn told_stacks_on_conn(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .fetch_all(connection)
     .await
-    .doing("look for stacks whose project has webhooks")?;
+    .doing("find stacks with webhooks")?;
     let named = |(id, project, name)| (StackId(id), (project, NamedStack { id: StackId(id), name }));
     Ok(rows.into_iter().map(named).collect())
 }
@@ -192,28 +192,28 @@ async fn agent_on_conn(
 }
 
 fn alert(
-    trouble: Trouble,
+    kind: AlarmKind,
     notice: Notice,
     now: Timestamp,
     stack: &NamedStack,
     agent: &NamedAgent,
-    kept: &KeptAlarm,
+    kept: &StoredAlarm,
 ) -> Happening {
-    let (event, spell) = match (trouble, notice) {
-        (Trouble::Failure, Notice::Lasts(spell)) => (WebhookEvent::FailureLasts, spell),
-        (Trouble::Failure, Notice::Over(spell)) => (WebhookEvent::FailureOver, spell),
-        (Trouble::Drift, Notice::Lasts(spell)) => (WebhookEvent::DriftLasts, spell),
-        (Trouble::Drift, Notice::Over(spell)) => (WebhookEvent::DriftOver, spell),
+    let (event, episode) = match (kind, notice) {
+        (AlarmKind::Failure, Notice::Raised(episode)) => (WebhookEvent::FailureLasts, episode),
+        (AlarmKind::Failure, Notice::Resolved(episode)) => (WebhookEvent::FailureOver, episode),
+        (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
+        (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftOver, episode),
     };
-    // Of an alarm that is over, what ended it is known, and says little: the failure had the word.
-    let over = matches!(notice, Notice::Over(_));
+    // The message of a resolved alarm shows the failure, not the report that ended it.
+    let over = matches!(notice, Notice::Resolved(_));
     let reason =
-        if over || spell.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
+        if over || episode.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
     Happening {
         agent: Some(agent.clone()),
         reason,
         message: if over { String::new() } else { kept.message.clone() },
-        lasting: Some(Lasting { since: spell.since, count: spell.count }),
+        lasting: Some(Lasting { since: episode.since, count: episode.count }),
         ..Happening::to_stack(event, now, stack.clone(), kept.sequence_id)
     }
 }

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::{Doing as _, StoreError, known};
 use crate::domain::webhooks::vault::Sealed;
 
-/// Secrets that sign at the same time, at most: the newest ones.
+/// The largest number of secrets that sign at the same time: the newest ones.
 const LIVE_SECRETS: i64 = 3;
 
-/// How a caller names a webhook.
+/// The id or name of a webhook.
 #[derive(Clone, Debug)]
 pub enum WebhookRef {
     Id(WebhookId),
@@ -60,7 +60,7 @@ impl WebhookRow {
     }
 }
 
-/// A new webhook, switched on.
+/// A new, enabled webhook.
 #[derive(Clone, Copy, Debug)]
 pub struct NewWebhook<'a> {
     pub project: &'a str,
@@ -116,7 +116,7 @@ pub async fn webhook_fetch(
     row.map(WebhookRow::webhook).transpose().doing("read the webhook")
 }
 
-/// By name, one more than `limit` if there are more.
+/// Returns up to `limit` webhooks, sorted by name, plus one if there are more.
 pub async fn webhook_list(
     pool: &PgPool,
     project: &str,
@@ -136,7 +136,7 @@ pub async fn webhook_list(
     rows.into_iter().map(WebhookRow::webhook).collect::<Result<_, _>>().doing("list the webhooks")
 }
 
-/// Whoever switches it on or off does so knowingly: an earlier reason is forgotten.
+/// Changes a webhook. Enabling or disabling it clears an earlier reason.
 pub async fn webhook_patch_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -163,7 +163,7 @@ pub async fn webhook_patch_on_conn(
     row.map(WebhookRow::webhook).transpose().doing("change the webhook")
 }
 
-/// Switches it off because of what its receiver said.
+/// Disables a webhook because of a response of its receiver.
 pub async fn webhook_disable_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -177,10 +177,10 @@ pub async fn webhook_disable_on_conn(
         .execute(connection)
         .await
         .map(|_| ())
-        .doing("switch the webhook off")
+        .doing("disable the webhook")
 }
 
-/// With its secrets and deliveries. False if there is none.
+/// Deletes a webhook with its secrets and deliveries. Returns false if it does not exist.
 pub async fn webhook_delete_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -217,7 +217,7 @@ pub async fn webhook_secret_insert_on_conn(
     .doing("insert the secret of the webhook")
 }
 
-/// What signs now still does for a while; what no longer does goes.
+/// Lets the current secrets expire after a while, and deletes expired ones.
 pub async fn webhook_secrets_retire_on_conn(
     connection: &mut PgConnection,
     project: &str,
@@ -246,10 +246,10 @@ pub async fn webhook_secrets_retire_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("forget old secrets of the webhook")
+    .doing("delete old secrets of the webhook")
 }
 
-/// The secrets that sign now, newest first.
+/// Returns the secrets that sign now, newest first.
 pub async fn webhook_secrets_fetch(
     pool: &PgPool,
     project: &str,

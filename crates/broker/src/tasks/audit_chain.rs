@@ -1,9 +1,9 @@
-//! Chains the audit log, after the fact: whoever writes an entry waits for nobody.
+//! Chains the audit log asynchronously, so that writers do not wait for each other.
 //!
-//! One replica at a time does it, by a lease; each transaction carries the lease's token, so that one which was
-//! paused and woke up cannot fork the chain. Entries are taken below the horizon of open transactions and in
-//! their order, as the outbox is read: none is passed over. Once a minute the heads are logged: whoever keeps
-//! the log elsewhere can tell if everything was rewritten.
+//! Waits for: a timer (1 s). One replica at a time does it, under a lease; each transaction carries the lease's fencing
+//! token, so that a replica that was paused cannot fork the chain. Entries are read below the horizon of open
+//! transactions, like the outbox: none is skipped. The heads are logged once a minute: a copy of the log elsewhere proves
+//! whether everything was rewritten.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,25 +23,25 @@ use crate::store::{Doing as _, StoreError};
 const LEASE: &str = "audit-chain";
 const LEASE_SECONDS: f64 = 15.0;
 const EVERY: Duration = Duration::from_secs(1);
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_HEADS_EVERY: Duration = Duration::from_secs(60);
 /// Entries of one transaction.
 const BATCH: i64 = 1000;
 
 pub async fn run(pool: PgPool, stop: CancellationToken) {
     let holder = Uuid::now_v7();
-    let mut told: (Instant, HashMap<String, i64>) = (Instant::now(), HashMap::new());
+    let mut logged: (Instant, HashMap<String, i64>) = (Instant::now(), HashMap::new());
     let mut lease: Option<Lease> = None;
     loop {
         match round(&pool, holder).await {
             Ok(held) => lease = held,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "the audit log is chained the next time");
+                tracing::warn!(error, "failed to chain the audit log; will retry");
             }
         }
-        if lease.is_some() && told.0.elapsed() >= TELL_EVERY {
-            told.0 = Instant::now();
-            tell(&pool, &mut told.1).await;
+        if lease.is_some() && logged.0.elapsed() >= LOG_HEADS_EVERY {
+            logged.0 = Instant::now();
+            log_heads(&pool, &mut logged.1).await;
         }
         tokio::select! {
             () = stop.cancelled() => break,
@@ -51,12 +51,12 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
     if let Some(lease) = lease
         && let Ok(mut connection) = pool.acquire().await
     {
-        // Whoever comes next waits for its end otherwise; no more than that.
+        // Otherwise the next replica waits until it expires.
         let _ = lease_release_on_conn(&mut connection, lease).await;
     }
 }
 
-/// Takes the lease if it can be had, and chains all there is.
+/// Takes the lease if it is available, and chains all entries.
 async fn round(pool: &PgPool, holder: Uuid) -> Result<Option<Lease>, StoreError> {
     let mut connection = pool.acquire().await.doing("chain the audit log")?;
     let Some(lease) = lease_take_on_conn(&mut connection, LEASE, holder, LEASE_SECONDS).await? else {
@@ -71,7 +71,7 @@ async fn round(pool: &PgPool, holder: Uuid) -> Result<Option<Lease>, StoreError>
     Ok(None)
 }
 
-/// Chains a batch and tells how many there were; none if the lease is somebody else's by now.
+/// Chains a batch and returns its size; none if another replica has the lease.
 pub async fn chain(pool: &PgPool, lease: Lease) -> Result<Option<i64>, StoreError> {
     let mut transaction = pool.begin().await.doing("begin to chain the audit log")?;
     if !lease_hold_on_conn(&mut transaction, lease, LEASE_SECONDS).await? {
@@ -102,20 +102,20 @@ pub async fn chain(pool: &PgPool, lease: Lease) -> Result<Option<i64>, StoreErro
 }
 
 /// Logs the heads that moved.
-async fn tell(pool: &PgPool, told: &mut HashMap<String, i64>) {
+async fn log_heads(pool: &PgPool, logged: &mut HashMap<String, i64>) {
     let Ok(heads) = audit_heads(pool, None).await else { return };
     for head in heads {
-        if told.insert(head.project.clone(), head.number) != Some(head.number) {
+        if logged.insert(head.project.clone(), head.number) != Some(head.number) {
             tracing::info!(project = head.project, number = head.number, hash = %head.hash, "audit head");
         }
     }
 }
 
-/// Walks the chain of a project from the link after `after` on, for at most so many links.
+/// Verifies the chain of a project from the link after `after` on, for at most `most` links.
 pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Result<AuditVerdict, StoreError> {
     let mut verdict =
         AuditVerdict { project: project.to_owned(), links: 0, last: None, broken: None, next: None };
-    // What the first link of this walk follows; unknown where an earlier walk has looked, or retention dropped it.
+    // The predecessor of the first link; unknown if retention dropped it.
     let mut previous = if after == 0 { Some(ROOT) } else { None };
     if after > 0 {
         previous = audit_walk(pool, project, after - 1, 1).await?.first().map(|link| link.hash);

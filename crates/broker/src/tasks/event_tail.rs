@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::index::Index;
 use crate::state::streams::Streams;
 use crate::store::StoreError;
-use crate::store::events::{EventPlace, event_follow};
+use crate::store::events::{EventCursor, event_follow};
 
 const TICK: Duration = Duration::from_millis(250);
 /// Events of one statement.
@@ -51,7 +51,7 @@ async fn step(streams: &Streams, pool: &PgPool, now: Position) -> Result<(), Sto
     if now.horizon == before.horizon {
         return Ok(());
     }
-    let mut after = EventPlace::before(before.horizon);
+    let mut after = EventCursor::before(before.horizon);
     loop {
         let batch = event_follow(pool, None, after, now.horizon, BATCH).await?;
         let more = batch.len() == BATCH;

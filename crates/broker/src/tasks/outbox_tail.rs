@@ -1,12 +1,11 @@
-//! Takes what changed into the index.
+//! Applies changes to the index.
 //!
-//! Waits for: a timer (200 ms), or a commit of this replica. After a commit it looks every 10 ms until the
-//! horizon has passed that transaction, for a second at most; then the timer goes on. What it reads is
-//! only *what* changed; how it is now is read in the same snapshot, so a bell that rang twice, or for
-//! something that was taken in already, does no harm.
+//! Waits for: a timer (200 ms), or a commit of this replica. After a commit it reads every 10 ms until the horizon has
+//! passed that transaction, for a second at most; then the timer continues. A notification only says *what* changed; the
+//! current state is read in the same snapshot, so repeated notifications do no harm.
 
-mod agreement;
 mod load;
+mod verify;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,41 +17,41 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::index::{Changes, Index, Seen};
+use crate::index::{Changes, Freshness, Index};
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    Doorbell, FROZEN, Snapshot, outbox_end_cut_off, outbox_highest_on_conn, outbox_read_on_conn,
-    outbox_snapshot_on_conn,
+    OutboxNotification, OutboxSnapshot, READ_ONLY_SNAPSHOT, outbox_highest_on_conn, outbox_read_on_conn,
+    outbox_snapshot_on_conn, outbox_terminate_abandoned,
 };
 use crate::store::{Doing as _, StoreError};
-use agreement::Rounds;
+use verify::Rounds;
 
 const TICK: Duration = Duration::from_millis(200);
-const HURRY: Duration = Duration::from_millis(10);
-const HURRY_AT_MOST: Duration = Duration::from_secs(1);
-/// The server ends a statement after 30 s. Longer than this only one takes whose server cannot be heard any more.
-const SILENT: Duration = Duration::from_secs(40);
+const FAST_TICK: Duration = Duration::from_millis(10);
+const FAST_TICKS_FOR: Duration = Duration::from_secs(1);
+/// The server ends a statement after 30 s. One that takes longer than this has lost its server.
+const READ_TIMEOUT: Duration = Duration::from_secs(40);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Rows live an hour. A cursor that is nearly as old loads everything anew.
+/// Rows live an hour. With a cursor that is nearly as old, everything is reloaded.
 const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
-/// A horizon that stands still this long is worth a line in the log.
+/// A horizon that does not move for this long is logged.
 const STALLED: SignedDuration = SignedDuration::from_secs(30);
 
-/// So long nobody waits for the rest of a request that is on its way.
-const CUT_OFF: Duration = Duration::from_secs(15);
+/// A session that waits this long for the rest of a message has lost its client.
+const ABANDONED_AFTER: Duration = Duration::from_secs(15);
 
-/// Up to where the outbox has been taken in.
+/// Up to where the outbox has been applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    snapshot: Snapshot,
+    snapshot: OutboxSnapshot,
     /// When the horizon last moved, by the database's clock.
     moved: Timestamp,
 }
 
 impl Cursor {
-    fn at(snapshot: Snapshot) -> Self {
+    fn at(snapshot: OutboxSnapshot) -> Self {
         Self { snapshot, moved: snapshot.now }
     }
 }
@@ -70,13 +69,13 @@ impl OutboxTail {
         Self { pool, index, notifier }
     }
 
-    /// Tails until told to stop.
+    /// Tails until stopped.
     pub async fn run(self, mut cursor: Cursor, stop: CancellationToken) {
         let mut failing = false;
         let mut rounds = Rounds::new(Instant::now());
         loop {
             self.notifier.beat();
-            let slices = rounds.due(Instant::now(), self.index.picture().agents());
+            let slices = rounds.due(Instant::now(), self.index.snapshot().agents());
             let looked = match slices {
                 Some(slices) => self.check(cursor, slices).await,
                 None => self.step(cursor).await,
@@ -84,7 +83,7 @@ impl OutboxTail {
             let pause = match looked {
                 Ok(next) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!("the outbox can be read again");
+                        tracing::info!("reading the outbox again");
                     }
                     cursor = next;
                     TICK
@@ -94,7 +93,7 @@ impl OutboxTail {
                         let error: &dyn std::error::Error = &error;
                         tracing::error!(
                             error,
-                            "the outbox cannot be read; polls are answered from what is known"
+                            "failed to read the outbox; polls are answered from memory; retrying"
                         );
                     }
                     AFTER_FAILURE
@@ -102,60 +101,65 @@ impl OutboxTail {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.notifier.notified() => cursor = self.hurry(cursor).await,
+                () = self.notifier.notified() => cursor = self.follow_commit(cursor).await,
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Looks often until the horizon has passed what was committed here.
-    async fn hurry(&self, mut cursor: Cursor) -> Cursor {
-        let until = Instant::now() + HURRY_AT_MOST;
+    /// Reads often until the horizon has passed the last local commit.
+    async fn follow_commit(&self, mut cursor: Cursor) -> Cursor {
+        let until = Instant::now() + FAST_TICKS_FOR;
         while cursor.snapshot.horizon <= self.notifier.highest() && Instant::now() < until {
             match self.step(cursor).await {
                 Ok(next) => cursor = next,
-                // The loop outside tells about it.
+                // The outer loop logs it.
                 Err(_) => return cursor,
             }
             if cursor.snapshot.horizon <= self.notifier.highest() {
-                tokio::time::sleep(HURRY).await;
+                tokio::time::sleep(FAST_TICK).await;
             }
         }
         cursor
     }
 
-    /// Takes in what is between the cursor and the horizon, and moves the cursor there.
+    /// Applies the changes between the cursor and the horizon, and returns the new cursor.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let reading = async {
-            let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to read the outbox")?;
+            let mut transaction =
+                self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
             let next = self.step_on_conn(&mut transaction, cursor).await?;
             transaction.commit().await.doing("end reading the outbox")?;
             Ok(next)
         };
-        let next = tokio::time::timeout(SILENT, reading).await.unwrap_or_else(|_| {
+        let next = tokio::time::timeout(READ_TIMEOUT, reading).await.unwrap_or_else(|_| {
             Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())).doing("read the outbox in time")
         })?;
         let Some(next) = next else { return self.load().await };
-        let stands = next.snapshot.horizon == cursor.snapshot.horizon;
-        if stands && next.snapshot.horizon < next.snapshot.ceiling && next.moved != cursor.moved {
-            self.end_what_was_cut_off().await;
+        let unmoved = next.snapshot.horizon == cursor.snapshot.horizon;
+        if unmoved && next.snapshot.horizon < next.snapshot.ceiling && next.moved != cursor.moved {
+            self.terminate_abandoned().await;
         }
         Ok(next)
     }
 
-    /// The horizon has stood still for a while. If that is because a request was cut in two, nobody else ends it.
-    async fn end_what_was_cut_off(&self) {
-        match outbox_end_cut_off(&self.pool, CUT_OFF).await {
+    /// Ends sessions that lost their client in the middle of a message: they hold back the horizon and no timeout of
+    /// the server ends them.
+    async fn terminate_abandoned(&self) {
+        match outbox_terminate_abandoned(&self.pool, ABANDONED_AFTER).await {
             Ok(0) => {}
-            Ok(sessions) => tracing::warn!(sessions, "ended sessions whose requests were cut off"),
+            Ok(sessions) => tracing::warn!(sessions, "terminated database sessions that lost their client"),
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "sessions whose requests were cut off were not ended");
+                tracing::warn!(
+                    error,
+                    "failed to terminate database sessions that lost their client; will retry"
+                );
             }
         }
     }
 
-    /// The same in a frozen transaction; none if the outbox does not go on from the cursor.
+    /// Does the same in a read-only snapshot; returns none if the outbox does not continue from the cursor.
     async fn step_on_conn(
         &self,
         connection: &mut PgConnection,
@@ -166,42 +170,42 @@ impl OutboxTail {
             tracing::warn!(
                 epoch = snapshot.epoch,
                 horizon = snapshot.horizon,
-                "the outbox does not go on; loading anew"
+                "the outbox does not continue from the cursor; reloading"
             );
             return Ok(None);
         }
-        let bells = if snapshot.horizon > cursor.snapshot.horizon {
+        let notifications = if snapshot.horizon > cursor.snapshot.horizon {
             outbox_read_on_conn(connection, cursor.snapshot.horizon, snapshot.horizon).await?
         } else {
             Vec::new()
         };
-        let (changes, highest) = self.look(connection, &bells, snapshot.horizon).await?;
-        let mut seen = seen(&snapshot, highest);
-        seen.shown = seen.shown.max(self.index.seen().shown);
-        if bells.is_empty() {
-            self.index.tell(seen);
+        let (changes, highest) = self.read(connection, &notifications, snapshot.horizon).await?;
+        let mut freshness = freshness(&snapshot, highest);
+        freshness.shown = freshness.shown.max(self.index.freshness().shown);
+        if notifications.is_empty() {
+            self.index.set_freshness(freshness);
         } else {
             let index = Arc::clone(&self.index);
-            off_thread(move || index.apply(changes, seen)).await;
+            off_thread(move || index.apply(changes, freshness)).await;
         }
         Ok(Some(Cursor { snapshot, moved: moved(&cursor, &snapshot) }))
     }
 
-    /// How everything is now whose bell rang, and the highest transaction above the horizon that shows in it.
-    async fn look(
+    /// Reads the current state of everything that changed, and the highest transaction above the horizon that it shows.
+    async fn read(
         &self,
         connection: &mut PgConnection,
-        bells: &[Doorbell],
+        notifications: &[OutboxNotification],
         horizon: u64,
     ) -> Result<(Changes, Option<u64>), StoreError> {
         let mut agents: Vec<AgentId> = Vec::new();
         let mut stacks: Vec<StackId> = Vec::new();
         let mut changes = Changes::default();
-        for bell in bells {
-            match bell {
-                Doorbell::Agent(agent) => agents.push(*agent),
-                Doorbell::Stack(stack) => stacks.push(*stack),
-                Doorbell::Grant(_) => changes.grants = Some(Vec::new()),
+        for notification in notifications {
+            match notification {
+                OutboxNotification::Agent(agent) => agents.push(*agent),
+                OutboxNotification::Stack(stack) => stacks.push(*stack),
+                OutboxNotification::Grant(_) => changes.grants = Some(Vec::new()),
             }
         }
         if let Some(grants) = &mut changes.grants {
@@ -209,12 +213,12 @@ impl OutboxTail {
         }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
-            stacks.extend(self.index.picture().unknown_holds(&changes.agents));
+            stacks.extend(self.index.snapshot().unknown_holds(&changes.agents));
         }
         if !stacks.is_empty() {
             changes.stacks = facts_of_stacks_on_conn(connection, &stacks).await?;
         }
-        if bells.is_empty() {
+        if notifications.is_empty() {
             return Ok((changes, None));
         }
         let keys: Vec<Uuid> =
@@ -225,44 +229,44 @@ impl OutboxTail {
     }
 }
 
-/// Whether the second snapshot can be read on from the first: same history, not too far apart.
-fn continues(before: &Snapshot, now: &Snapshot) -> bool {
+/// Returns whether the second snapshot continues the first: same history, not too far apart.
+fn continues(before: &OutboxSnapshot, now: &OutboxSnapshot) -> bool {
     before.epoch == now.epoch
         && before.horizon <= now.horizon
         && now.now.duration_since(before.now) < OLDEST_CURSOR
 }
 
-/// Notes when the horizon moved, and tells when it has stood still behind others for long.
-fn moved(cursor: &Cursor, snapshot: &Snapshot) -> Timestamp {
+/// Returns when the horizon last moved; logs if an open transaction holds it back for long.
+fn moved(cursor: &Cursor, snapshot: &OutboxSnapshot) -> Timestamp {
     if snapshot.horizon > cursor.snapshot.horizon || snapshot.horizon == snapshot.ceiling {
         return snapshot.now;
     }
-    let stood = snapshot.now.duration_since(cursor.moved);
-    if stood < STALLED {
+    let stalled = snapshot.now.duration_since(cursor.moved);
+    if stalled < STALLED {
         return cursor.moved;
     }
-    let seconds = stood.as_secs();
-    tracing::warn!(horizon = snapshot.horizon, seconds, "an open transaction holds the outbox back");
+    let seconds = stalled.as_secs();
+    tracing::warn!(horizon = snapshot.horizon, seconds, "an open transaction delays the outbox");
     snapshot.now
 }
 
-/// How far a picture of this snapshot has seen, if `highest` is the last above the horizon that shows in it.
-fn seen(snapshot: &Snapshot, highest: Option<u64>) -> Seen {
+/// Returns the freshness of an index with this snapshot; `highest` is the last transaction above the horizon it shows.
+fn freshness(snapshot: &OutboxSnapshot, highest: Option<u64>) -> Freshness {
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
     let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
-    Seen { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
+    Freshness { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
 }
 
-/// What a task came to; its panic is ours.
+/// Returns the result of a task; propagates its panic.
 fn finished<T>(ended: Result<T, JoinError>) -> T {
     match ended {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => unreachable!("nobody aborts it"),
+        Err(_) => unreachable!("the task is never aborted"),
     }
 }
 
-/// A change may concern every agent: computing their answers must not hold up a thread that serves.
+/// A change may affect every agent: applying it must not block a thread that serves requests.
 async fn off_thread(work: impl FnOnce() + Send + 'static) {
     finished(tokio::task::spawn_blocking(work).await);
 }

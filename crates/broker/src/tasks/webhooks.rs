@@ -1,9 +1,9 @@
-//! Sends what is due to webhooks.
+//! Sends messages to webhooks.
 //!
-//! Waits for: a commit of this replica that wrote a message, the end of a send, the time when something is due, and ten
-//! seconds at most, because other replicas write, too. Each round looks at alarms, claims what is due and sends it, each
-//! in its own task and outside any transaction; a message whose sender died is due again when its lease ends, with the
-//! same `webhook-id`.
+//! Waits for: a commit of this replica that wrote a message, the end of a send, the next due time, and ten seconds at
+//! most, because other replicas write messages, too. Each round updates alarms, claims messages that are due and sends
+//! each in its own task, outside any transaction. If the sender dies, the message is due again when its lease ends, with
+//! the same `webhook-id`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::webhooks::backoff::backoff;
 use crate::state::webhooks::Webhooks;
-use crate::state::webhooks::send::{Sent, TIMEOUT};
+use crate::state::webhooks::send::{SendOutcome, TIMEOUT};
 use crate::store::webhook_deliveries::{
-    Claimed, Next, webhook_delivery_claim, webhook_delivery_delete_old, webhook_delivery_finish_on_conn,
-    webhook_delivery_give_up_on_conn,
+    ClaimedDelivery, DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old,
+    webhook_delivery_finish_on_conn, webhook_delivery_give_up_on_conn,
 };
 use crate::store::webhook_notices::{webhook_next_due, webhook_notify_alarms_on_conn};
 use crate::store::webhooks::webhook_disable_on_conn;
@@ -30,17 +30,17 @@ use crate::store::{Doing as _, StoreError};
 const SLOW: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// Longer than any attempt can take.
+/// Longer than any attempt takes.
 const LEASE: Duration = TIMEOUT.saturating_add(Duration::from_secs(15));
-/// Messages to one webhook that this replica sends at a time.
+/// Messages that this replica sends to one webhook at a time.
 const EACH: i64 = 4;
-/// Messages in all that this replica sends at a time.
+/// Messages that this replica sends at a time.
 const TOTAL: usize = 256;
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DELIVERED_FOR: Duration = DAY.saturating_mul(7);
 const DEAD_FOR: Duration = DAY.saturating_mul(30);
-/// How long sends may still take when the replica stops; another one repeats what is cut off.
+/// How long sends may take when the replica stops; another replica repeats interrupted ones.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Sends until stopped.
@@ -57,7 +57,7 @@ pub async fn run(webhooks: Arc<Webhooks>, pool: PgPool, stop: CancellationToken)
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "webhooks wait for the database");
+                    tracing::warn!(error, "failed to read pending webhook messages; retrying");
                 }
                 AFTER_FAILURE
             }
@@ -66,7 +66,7 @@ pub async fn run(webhooks: Arc<Webhooks>, pool: PgPool, stop: CancellationToken)
             tidied = tokio::time::Instant::now();
             if let Err(error) = webhook_delivery_delete_old(&pool, DELIVERED_FOR, DEAD_FOR).await {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "old messages to webhooks stay for now");
+                tracing::warn!(error, "failed to delete old webhook messages; will retry");
             }
         }
         tokio::select! {
@@ -77,11 +77,11 @@ pub async fn run(webhooks: Arc<Webhooks>, pool: PgPool, stop: CancellationToken)
         }
     }
     if tokio::time::timeout(STOP_WITHIN, sending.all_ended()).await.is_err() {
-        tracing::info!("messages to webhooks that were being sent are sent again later");
+        tracing::info!("stopped while sending webhook messages; they will be sent again");
     }
 }
 
-/// Does what is due, and answers how long nothing more will be.
+/// Does what is due; returns how long to wait for the next round.
 async fn round(
     webhooks: &Arc<Webhooks>,
     pool: &PgPool,
@@ -91,9 +91,9 @@ async fn round(
     if !wait.is_zero() {
         return Ok(wait.min(SLOW));
     }
-    let mut transaction = pool.begin().await.doing("begin to look for troubles that last")?;
+    let mut transaction = pool.begin().await.doing("begin to update alarms")?;
     webhook_notify_alarms_on_conn(&mut transaction, Timestamp::now(), webhooks.grace).await?;
-    transaction.commit().await.doing("end looking for troubles that last")?;
+    transaction.commit().await.doing("commit the update of alarms")?;
     let room = TOTAL.saturating_sub(sending.tasks.len());
     let room = i64::try_from(room).unwrap_or(i64::MAX);
     if room > 0 {
@@ -101,53 +101,55 @@ async fn round(
             sending.start(Arc::clone(webhooks), pool.clone(), claimed);
         }
     }
-    // What is still due belongs to a receiver that is busy, or to another replica's round.
+    // Messages that are still due belong to a busy receiver, or to another replica.
     Ok(webhook_next_due(pool).await?.map_or(SLOW, |wait| wait.clamp(AT_ONCE, SLOW)))
 }
 
-/// Sends one message, and stores what came of it.
-async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &Claimed) -> Result<(), StoreError> {
+/// Sends one message and stores the outcome.
+async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) -> Result<(), StoreError> {
     let id = claimed.id.to_string();
     let sent = webhooks.attempt(pool, &claimed.project, claimed.webhook, &id, &claimed.body).await?;
     let next = next(&sent, claimed.attempts, rand::random());
-    let mut transaction = pool.begin().await.doing("begin to store what came of a message")?;
+    let mut transaction = pool.begin().await.doing("begin to store the outcome of a webhook message")?;
     if !webhook_delivery_finish_on_conn(&mut transaction, claimed, &sent.attempt, next).await? {
-        tracing::warn!(delivery = %claimed.id, "a message to a webhook took longer than its lease");
+        tracing::warn!(delivery = %claimed.id, "sending a webhook message took longer than its lease");
         return Ok(());
     }
     if sent.gone {
-        let because = "the receiver answered 410: it wants no more messages";
+        let because = "the receiver answered 410 Gone";
         webhook_disable_on_conn(&mut transaction, &claimed.project, claimed.webhook, because).await?;
         webhook_delivery_give_up_on_conn(&mut transaction, &claimed.project, claimed.webhook, because)
             .await?;
-        tracing::warn!(webhook = %claimed.webhook, because, "a webhook is switched off");
+        tracing::warn!(webhook = %claimed.webhook, because, "disabled a webhook");
     }
-    transaction.commit().await.doing("store what came of a message")?;
+    transaction.commit().await.doing("store the outcome of a webhook message")?;
     let Attempt { status, error, millis, .. } = &sent.attempt;
     let delivery = claimed.id;
     match next {
-        Next::Done => tracing::debug!(%delivery, status, millis, "a message to a webhook is delivered"),
-        Next::Again(wait) => {
-            tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "a message to a webhook waits");
+        DeliveryOutcome::Delivered => {
+            tracing::debug!(%delivery, status, millis, "delivered a webhook message")
         }
-        Next::GiveUp => {
-            tracing::warn!(%delivery, status, error, "a message to a webhook is a dead letter");
+        DeliveryOutcome::Retry(wait) => {
+            tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "failed to deliver a webhook message; will retry");
+        }
+        DeliveryOutcome::GiveUp => {
+            tracing::warn!(%delivery, status, error, "failed to deliver a webhook message; giving up");
         }
     }
     Ok(())
 }
 
-fn next(sent: &Sent, attempts: u32, chance: f64) -> Next {
+fn next(sent: &SendOutcome, attempts: u32, chance: f64) -> DeliveryOutcome {
     if sent.attempt.delivered {
-        return Next::Done;
+        return DeliveryOutcome::Delivered;
     }
     if sent.gone {
-        return Next::GiveUp;
+        return DeliveryOutcome::GiveUp;
     }
-    backoff(attempts, chance, sent.retry_after).map_or(Next::GiveUp, Next::Again)
+    backoff(attempts, chance, sent.retry_after).map_or(DeliveryOutcome::GiveUp, DeliveryOutcome::Retry)
 }
 
-/// What this replica is sending.
+/// The messages that this replica is sending.
 #[derive(Default)]
 struct Sending {
     tasks: JoinSet<()>,
@@ -155,12 +157,12 @@ struct Sending {
 }
 
 impl Sending {
-    fn start(&mut self, webhooks: Arc<Webhooks>, pool: PgPool, claimed: Claimed) {
+    fn start(&mut self, webhooks: Arc<Webhooks>, pool: PgPool, claimed: ClaimedDelivery) {
         let webhook = claimed.webhook;
         let task = self.tasks.spawn(async move {
             if let Err(error) = deliver(&webhooks, &pool, &claimed).await {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, delivery = %claimed.id, "a message to a webhook will be sent again");
+                tracing::warn!(error, delivery = %claimed.id, "failed to process a webhook message; will retry");
             }
         });
         self.of.insert(task.id(), webhook);
@@ -170,7 +172,7 @@ impl Sending {
         self.of.values().copied().collect()
     }
 
-    /// Waits for the end of one; for ever if there is none.
+    /// Waits until one send ends; forever if there is none.
     async fn one_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,

@@ -19,20 +19,20 @@ use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use url::Url;
 
-/// The target of spans that are traces.
+/// The tracing target of spans that are exported.
 pub const TRACES: &str = "brokkr::traces";
-/// A collector that does not take a batch by then gets the next one.
+/// The timeout of one batch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    #[error("cannot send traces to {collector}")]
+    #[error("failed to send traces to {collector}")]
     Exporter { collector: Url, source: ExporterBuildError },
-    #[error("cannot make a client for traces")]
+    #[error("failed to create the client for traces")]
     Client(#[from] reqwest::Error),
 }
 
-/// The way to a collector.
+/// The connection to a collector.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
@@ -64,17 +64,17 @@ impl Traces {
         tracing_opentelemetry::layer().with_tracer(self.0.tracer("brokkr-broker"))
     }
 
-    /// Sends what is left. Waits for the collector, so not on a thread of the runtime.
+    /// Sends the remaining spans. Blocks, so it does not run on a thread of the runtime.
     pub async fn end(self) {
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
         if let Ok(Err(error)) = ended {
             let error: &dyn Error = &error;
-            tracing::warn!(error, "the last traces were not sent");
+            tracing::warn!(error, "failed to send the last traces");
         }
     }
 }
 
-/// The span of a request, below that of its caller if it says one. Nothing where nobody collects.
+/// Returns the span of a request, as a child of the caller's span if there is one. Disabled without a collector.
 pub fn of_request(method: &Method, route: &str, id: &str, headers: &HeaderMap) -> Span {
     let name = format_args!("{method} {route}");
     let span = tracing::info_span!(target: TRACES, "request", otel.name = %name, otel.kind = "server",
@@ -83,7 +83,7 @@ pub fn of_request(method: &Method, route: &str, id: &str, headers: &HeaderMap) -
     if !span.is_disabled() {
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
         if caller.span().span_context().is_valid() {
-            // It fails only where there is no layer, and then there is no span either.
+            // Fails only without a layer, and then there is no span either.
             let _ = span.set_parent(caller);
         }
     }
@@ -102,7 +102,7 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// Batches are sent from a thread of their own, which knows nothing of the runtime that requests need.
+/// Batches are sent from a separate thread, which does not know the runtime that requests need.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,

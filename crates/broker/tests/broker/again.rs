@@ -15,7 +15,7 @@ use crate::house::{Agent, Caller, House, Polled, YAML, polled};
 struct Same(RequestBuilder);
 
 impl Same {
-    /// Sent until it is known: the first is read, unless it waits; that is done where the known ones are answered.
+    /// SendOutcome until it is known: the first is read, unless it waits; that is done where the known ones are answered.
     async fn settled(agent: &Agent, etag: &str, wait: Option<u64>) -> Result<Self> {
         let poll = agent.poll_request().header("if-none-match", etag);
         let same = Self(match wait {

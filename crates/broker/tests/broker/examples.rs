@@ -1,10 +1,10 @@
-//! The examples of the OpenAPI document are recorded, not invented: a tour calls every route as a user would, what
-//! differs from run to run is made the same, and the result is the committed `docs/api-examples.json`.
+//! Records the examples of the OpenAPI document: a tour calls every route as a user would, values that differ between runs
+//! are normalized, and the result is the committed `docs/api-examples.json`.
 //!
-//! | module     | what lives there                                              |
+//! | module     | contents                                                      |
 //! |------------|---------------------------------------------------------------|
-//! | `recorder` | writes down what was asked and answered, by route             |
-//! | `normal`   | ids, times and secrets of one run become those of every run   |
+//! | `recorder` | records requests and responses by route                       |
+//! | `normal`   | normalizes ids, times and secrets                             |
 //! | `tour`     | the calls, chapter by chapter                                 |
 
 mod normal;
@@ -22,7 +22,7 @@ const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api-exa
 const RENEW: &str = "run `INSTA_UPDATE=always cargo xtask test every_route_has_an_example`, then \
                      `cargo run -p brokkr-broker -- openapi > docs/openapi.json`, and read the difference";
 
-/// Routes without an example, and why.
+/// Routes without an example, with the reason.
 const WITHOUT: [(&str, &str); 1] =
     [("GET /api/v1/openapi.json", "it answers the document that the examples are in")];
 
@@ -48,7 +48,7 @@ async fn every_route_has_an_example_and_it_is_what_is_answered() -> Result<()> {
     Ok(())
 }
 
-/// The first route whose example is another one, as it was and as it is.
+/// Returns the first route with a changed example, before and after.
 fn differences(before: &BTreeMap<String, Example>, now: &BTreeMap<String, Example>) -> Result<String> {
     let routes = before.keys().chain(now.keys());
     let Some(route) = routes.into_iter().find(|route| before.get(*route) != now.get(*route)) else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use sqlx::AssertSqlSafe;
 
 use crate::fleet::Fleet;
@@ -67,10 +67,10 @@ async fn the_fleet_is_counted_by_presence_state_and_what_waits() -> Result<()> {
         for (figure, value) in expected {
             match fleet.figure(figure).await {
                 Ok(found) if found == value => {}
-                other => return Look::NotYet(format!("{figure} is {other:?}, not {value}")),
+                other => return Attempt::NotYet(format!("{figure} is {other:?}, not {value}")),
             }
         }
-        Look::Yes(())
+        Attempt::Done(())
     })
     .await?;
     for (figure, about) in [

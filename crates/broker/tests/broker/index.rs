@@ -44,7 +44,7 @@ async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()
     }
     house.stack("nobody", json!({ "selectors": ["env=none"] })).await?;
     house.submit("nobody", YAML).await?;
-    assert_eq!(index.woken(), 0, "nobody was concerned");
+    assert_eq!(index.woken(), 0, "nobody was affected");
 
     let patch = json!({ "labels": { "env": "prod" } });
     house.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
@@ -84,17 +84,17 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let mut cursor = tail.load().await?;
     cursor = tail.check(cursor, 0..=255).await?;
-    assert_eq!(index.disagreements(), 0, "what was just loaded is right");
-    let right = index.answer(agent.id).expect("it is there").0.etag.clone();
+    assert_eq!(index.mismatches(), 0, "what was just loaded is right");
+    let right = index.envelope(agent.id).expect("it is there").0.etag.clone();
 
     // As a bug would: an agent with other labels, one that lost its key, a stack without its targets, a grant too few.
     let corrupted = |what: usize| {
-        let picture = index.picture();
+        let snapshot = index.snapshot();
         let (mut one, mut other) = (
-            picture.agent(agent.id).expect("it is there").clone(),
-            picture.agent(unlike.id).expect("it is there").clone(),
+            snapshot.agent(agent.id).expect("it is there").clone(),
+            snapshot.agent(unlike.id).expect("it is there").clone(),
         );
-        let mut wrong_stack = picture.stack(stack).expect("it is there").clone();
+        let mut wrong_stack = snapshot.stack(stack).expect("it is there").clone();
         let mut changes = Changes::default();
         match what {
             0 => {
@@ -118,15 +118,15 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
         changes
     };
     for what in 0..5 {
-        let index_before = index.disagreements();
+        let index_before = index.mismatches();
         let changes = corrupted(what);
-        index.apply(changes, index.seen());
+        index.apply(changes, index.freshness());
         cursor = tail.check(cursor, 0..=255).await?;
-        assert_eq!(index.disagreements(), index_before + 1, "case {what} is noticed");
+        assert_eq!(index.mismatches(), index_before + 1, "case {what} is noticed");
         if what == 0 {
-            assert_eq!(index.answer(agent.id).expect("it is there").0.etag, right, "and healed");
+            assert_eq!(index.envelope(agent.id).expect("it is there").0.etag, right, "and healed");
             cursor = tail.check(cursor, 0..=255).await?;
-            assert_eq!(index.disagreements(), 1, "for good");
+            assert_eq!(index.mismatches(), 1, "for good");
         } else {
             // Loading anew again so soon is not tried by itself.
             cursor = tail.load().await?;
@@ -135,7 +135,7 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
     // What is on its way and not yet below the horizon is no disagreement.
     let mut open = pool.begin().await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
-    let before = index.disagreements();
+    let before = index.mismatches();
     for count in 0..3 {
         sqlx::query("UPDATE agents SET session_count = session_count + 1 WHERE id = $1")
             .bind(unlike.id.0)
@@ -146,15 +146,15 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
             .execute(&pool)
             .await?;
         cursor = tail.check(cursor, 0..=255).await?;
-        assert_eq!(index.disagreements(), before, "look {count}");
+        assert_eq!(index.mismatches(), before, "look {count}");
     }
     open.rollback().await?;
     eventually(SOON, "the tail to have taken it in", async || {
         tail.check(cursor, 0..=255).await.is_ok()
-            && index.picture().agent(unlike.id).is_some_and(|agent| agent.session.count == 4)
+            && index.snapshot().agent(unlike.id).is_some_and(|agent| agent.session.count == 4)
     })
     .await?;
-    assert_eq!(index.disagreements(), before);
+    assert_eq!(index.mismatches(), before);
     Ok(())
 }
 

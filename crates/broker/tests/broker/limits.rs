@@ -30,7 +30,7 @@ async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not
     let seconds: u64 = one.headers()["retry-after"].to_str()?.parse()?;
     assert!((1..=20).contains(&seconds), "{seconds}");
     assert_eq!(refused(one).await?, ErrorCode::BRK1006);
-    // Whoever says who they are is not concerned.
+    // Whoever says who they are is not affected.
     assert_eq!(agent.poll().await?.status, 200);
     assert!(house.admin.get("stacks").await?.status().is_success());
     // Nobody joins from there for a moment.

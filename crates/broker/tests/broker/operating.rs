@@ -64,7 +64,7 @@ async fn a_broker_told_to_stop_says_so_first_answers_all_and_ends() -> Result<()
     let waiting: Vec<_> =
         fleet.members.iter().map(|agent| wait(Arc::clone(&fleet), *agent)).map(tokio::spawn).collect();
     eventually(Duration::from_secs(30), "all agents to wait", async || {
-        fleet.figure("brokkr_waiters").await.is_ok_and(|waiters| waiters == 60.0)
+        fleet.figure("brokkr_long_polls_waiting").await.is_ok_and(|waiters| waiters == 60.0)
     })
     .await?;
     let (done, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));

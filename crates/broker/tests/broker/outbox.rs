@@ -11,8 +11,8 @@ use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_broker::index::Index;
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::outbox::{
-    Doorbell, FROZEN, outbox_delete_below, outbox_end_cut_off, outbox_read_on_conn, outbox_ring_on_conn,
-    outbox_snapshot, outbox_snapshot_on_conn, outbox_transaction_on_conn,
+    OutboxNotification, READ_ONLY_SNAPSHOT, outbox_delete_below, outbox_insert_on_conn, outbox_read_on_conn,
+    outbox_snapshot, outbox_snapshot_on_conn, outbox_terminate_abandoned, outbox_transaction_id_on_conn,
 };
 use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::{Postgres, eventually};
@@ -34,10 +34,10 @@ async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut end = None;
     loop {
         let last = done.load(Ordering::Acquire);
-        let mut transaction = pool.begin_with(FROZEN).await?;
+        let mut transaction = pool.begin_with(READ_ONLY_SNAPSHOT).await?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         for bell in outbox_read_on_conn(&mut transaction, cursor, snapshot.horizon).await? {
-            if let Doorbell::Stack(stack) = bell {
+            if let OutboxNotification::Stack(stack) = bell {
                 seen.push(stack.0);
             }
         }
@@ -74,7 +74,7 @@ async fn write(pool: PgPool) -> Result<Vec<Uuid>> {
     for _ in 0..EACH {
         let stack = StackId::generate();
         let mut transaction = pool.begin().await?;
-        outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
+        outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
         tokio::time::sleep(Duration::from_micros(rand::random_range(0..6000))).await;
         // Some never commit: their numbers are gaps, not losses.
         if rand::random_range(0..10) == 0 {
@@ -111,7 +111,7 @@ async fn outbox_tail_loses_nothing_under_concurrent_commits() -> Result<()> {
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut *elsewhere).await?;
     let stack = StackId::generate();
     let mut transaction = pool.begin().await?;
-    outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
+    outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
     transaction.commit().await?;
     written.insert(stack.0);
     done.store(true, Ordering::Release);
@@ -166,24 +166,24 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
     let index = Arc::new(Index::new(house.server.broker.installation));
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let cursor = tail.load().await?;
-    assert_eq!(index.seen().stamp(), index.position(), "all that is loaded is below the horizon");
+    assert_eq!(index.freshness().stamp(), index.position(), "all that is loaded is below the horizon");
     let ring = async |stack: StackId| -> Result<u64> {
         let mut transaction = pool.begin().await?;
-        outbox_ring_on_conn(&mut transaction, DEFAULT_PROJECT, Doorbell::Stack(stack)).await?;
-        let xid = outbox_transaction_on_conn(&mut transaction).await?;
+        outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
+        let xid = outbox_transaction_id_on_conn(&mut transaction).await?;
         transaction.commit().await?;
         Ok(xid)
     };
     ring(one.id).await?;
     let mut open = pool.begin().await?;
-    let horizon = outbox_transaction_on_conn(&mut open).await?;
+    let horizon = outbox_transaction_id_on_conn(&mut open).await?;
     let again = ring(one.id).await?;
     ring(two.id).await?;
     let cursor = tail.step(cursor).await?;
-    let seen = index.seen();
+    let seen = index.freshness();
     assert_eq!((seen.position.horizon, seen.shown), (horizon, again + 1), "the first stack was read anew");
     let cursor = tail.step(cursor).await?;
-    assert_eq!(index.seen().shown, again + 1, "it does not go back");
+    assert_eq!(index.freshness().shown, again + 1, "it does not go back");
     open.rollback().await?;
     // The replica of the house has transactions of its own, which may be open just then.
     let cursor = tokio::sync::Mutex::new(cursor);
@@ -194,7 +194,7 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    assert_eq!(index.seen().stamp(), index.position());
+    assert_eq!(index.freshness().stamp(), index.position());
     Ok(())
 }
 
@@ -209,7 +209,7 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     };
     ring(12_000).await?;
     let mut open = pool.begin().await?;
-    outbox_transaction_on_conn(&mut open).await?;
+    outbox_transaction_id_on_conn(&mut open).await?;
     ring(3).await?;
     let horizon = outbox_snapshot(&pool).await?.horizon;
     assert_eq!(outbox_delete_below(&pool, horizon).await?, 12_000, "in slices, to the end");
@@ -248,7 +248,7 @@ async fn a_session_whose_request_was_cut_in_two_is_ended_and_nobody_else() -> Re
     sqlx::query("SELECT 1").execute(&mut *bystander).await?;
     let mut session = cut_off(postgres.facts().port, house.database.name()).await?;
     eventually(Duration::from_secs(20), "the one that was cut off to be ended", async || {
-        outbox_end_cut_off(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
+        outbox_terminate_abandoned(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
     })
     .await?;
     let mut told = Vec::new();

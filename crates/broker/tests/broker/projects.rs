@@ -1,4 +1,4 @@
-//! Projects: what is another's is not there.
+//! Projects: resources of other projects get 404.
 
 use anyhow::Result;
 use brokkr_api::ErrorCode;
@@ -28,7 +28,7 @@ async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() ->
         let response = shop.request(method, &path).send().await?;
         assert_eq!(refused(response).await?, ErrorCode::BRK2001, "{path}");
     }
-    // The same name is another stack there.
+    // In another project, the same name is another stack.
     let other: Stack = read(shop.send(Method::PUT, "stacks/web", &json!({})).await?).await?;
     assert_eq!(other.project, "shop");
     assert_eq!(shop.get_json::<Page<Stack>>("stacks").await?.items.len(), 1);
@@ -46,7 +46,7 @@ async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_names_a_project_that_is_not_theirs_is_told_that_there_is_none() -> Result<()> {
+async fn a_request_for_a_foreign_project_gets_404() -> Result<()> {
     let house = House::open().await?;
     let shop = house.project("shop", Role::Owner).await?;
     let named = async |name: &str| -> Result<serde_json::Value> {

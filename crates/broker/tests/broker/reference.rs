@@ -1,5 +1,5 @@
-//! Pages of `docs/reference` that are made here: the program, the routes, who may what, what happens, what goes wrong.
-//! A page that is not the committed one fails its test; `cargo xtask docs` writes them.
+//! Generates pages of `docs/reference`: the program, routes, permissions, events and error codes. A page that differs from
+//! the committed one fails its test; `cargo xtask docs` writes them.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ const WHY: &str = include_str!("../../../api/src/why.rs");
 #[test]
 fn the_reference_page_of_the_broker_is_current() {
     let introduction = made_from("crates/broker/src/args.rs")
-        + "# brokkr-broker\n\nThe server. Settings of `serve` can also be in a file; which wins, what is no setting, \
-           health and stopping are explained in [configuration](../configuration.md).\n";
+        + "# brokkr-broker\n\nThe server. Settings of `serve` can also be in a file. [Configuration](../configuration.md) explains \
+           precedence, health checks and shutdown.\n";
     check("broker.md", &program(Args::command(), &introduction));
 }
 
@@ -43,11 +43,11 @@ fn the_reference_page_of_the_routes_is_current() {
         let purpose =
             summary.split_once(". ").map_or(summary.as_str(), |(first, _)| first).trim_end_matches('.');
         listed.push([to_heading(route.name), plain(purpose), route.permission.to_string()]);
-        by_subject.entry(subject).or_default().push_str(&described(route.name, route.permission, operation));
+        by_subject.entry(subject).or_default().push_str(&described(route.name, operation));
     }
     listed.sort();
     let mut text = made_from("docs/openapi.json") + INTRODUCTION_OF_ROUTES;
-    text.push_str(&format!("{}\n", table(["route", "what it does", "open to"], listed)));
+    text.push_str(&format!("{}\n", table(["route", "purpose", "permission"], listed)));
     for (subject, routes) in by_subject {
         text.push_str(&format!("## {}\n\n{routes}", capital(&subject)));
     }
@@ -55,19 +55,22 @@ fn the_reference_page_of_the_routes_is_current() {
 }
 
 const INTRODUCTION_OF_ROUTES: &str = "# REST API\n\n\
-    Everything that the command line does, it does by these routes. The description for programs is \
-    [openapi.json](../openapi.json); a broker serves its own at `/api/v1/openapi.json`. The examples are recorded from a \
-    real broker.\n\n\
-    - A token goes into `Authorization: Bearer …`. Admins and auditors name the project that they mean with the header \
-    `brokkr-project`; everybody else acts in that of their token.\n\
+    The command line uses only these routes. The OpenAPI document is [openapi.json](../openapi.json); a broker serves its \
+    own at `/api/v1/openapi.json`. The examples are recorded from a real broker.\n\n\
+    - Send the token as `Authorization: Bearer …`. Admins and auditors select a project with the header `brokkr-project`; \
+    everyone else acts in the project of their token.\n\
     - Errors are problem documents (RFC 9457) with a `code`: [error codes](errors.md).\n\
-    - A write with the header `Idempotency-Key` can be sent again: the same key with the same request answers the same.\n\
-    - Lists have `items` and `next`; `?after=` with that goes on. A page has 500 items at most.\n\
-    - Changes take `If-Match` with the `ETag` that was read; if it was changed since, they are refused (BRK2012).\n\n";
+    - A write with the header `Idempotency-Key` can be repeated: the same key with the same request returns the first result.\n\
+    - Lists have `items` and `next`; pass `next` as `?after=` to read on. A page has at most 500 items.\n\
+    - Changes accept `If-Match` with the `ETag` of a read; if the resource was changed since, they are refused (BRK2012).\n\n";
 
-fn described(name: &str, permission: Permission, operation: &Value) -> String {
+fn described(name: &str, operation: &Value) -> String {
     let summary = operation["summary"].as_str().unwrap_or_default();
-    let mut text = format!("### `{name}`\n\n{}\n\nOpen to: {permission}.\n\n", plain(&one_line(summary)));
+    let mut text = format!("### `{name}`\n\n{}\n\n", plain(&one_line(summary)));
+    // Ends with the permission.
+    for paragraph in operation["description"].as_str().unwrap_or_default().split("\n\n") {
+        text.push_str(&format!("{}\n\n", plain(&one_line(paragraph))));
+    }
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     for parameter in parameters.filter(|parameter| parameter["in"] != "path") {
         let kind = if parameter["in"] == "header" { "header " } else { "" };
@@ -82,14 +85,14 @@ fn described(name: &str, permission: Permission, operation: &Value) -> String {
         text.push('\n');
     }
     if let Some(asked) = example(&operation["requestBody"]) {
-        text.push_str(&format!("Asked:\n\n{}\n", indented(&asked)));
+        text.push_str(&format!("Request:\n\n{}\n", indented(&asked)));
     }
     let answers = operation["responses"].as_object().into_iter().flatten();
     let answered = answers.filter(|(status, _)| status.starts_with('2'));
     if let Some((status, shown)) =
         answered.filter_map(|(status, answer)| Some((status, example(answer)?))).next()
     {
-        text.push_str(&format!("Answered, {status}:\n\n{}\n", indented(&shown)));
+        text.push_str(&format!("Response {status}:\n\n{}\n", indented(&shown)));
     }
     text
 }
@@ -131,26 +134,28 @@ fn the_reference_page_of_permissions_is_current() {
         let agent = match route.permission {
             Permission::Public => "yes",
             Permission::Agent | Permission::AgentOr(_) => "itself",
-            Permission::AnyAgentOr(_) => "if it concerns it",
+            Permission::AnyAgentOr(_) => "if affected",
             Permission::Token(_) => "",
         };
         let [viewer, deployer, owner, auditor, admin] = roles.map(may);
         [format!("`{}`", route.name), viewer, deployer, owner, auditor, admin, agent.to_owned()]
     });
     let mut text = made_from("crates/broker/src/router.rs and crates/api/src/tokens.rs")
-        + "# Who may do what\n\nA token has one role. Viewers, deployers and owners act in the project of their token; admins \
-           and auditors in any. What somebody may not see answers as if it did not exist.\n\n";
-    let told = variants(TOKENS, "Role").into_iter();
-    text +=
-        &table(["role", ""], told.map(|one| [format!("`{}`", one.name.to_lowercase()), plain(&one.text)]));
+        + "# Permissions\n\nA token has one role. Viewers, deployers and owners act in the project of their token; admins and \
+           auditors in any. Everyone else gets 404 for other projects' resources.\n\n";
+    let described = variants(TOKENS, "Role").into_iter();
+    text += &table(
+        ["role", ""],
+        described.map(|one| [format!("`{}`", one.name.to_lowercase()), plain(&one.text)]),
+    );
     text += "\n## Every route\n\n";
     text += &table(["route", "viewer", "deployer", "owner", "auditor", "admin", "agent"], rows);
-    text += "\nThe values of Secrets in a submitted version are shown to whoever may submit; to everybody else they are \
-             hidden. That every route holds to this table is tested by calling each as everybody.\n";
+    text += "\nOnly callers that may submit see the values of Secrets in a submitted version. A test calls every route with \
+             every role and compares the results with this table.\n";
     check("permissions.md", &text);
 }
 
-/// Auditors read whatever is open to tokens alone.
+/// Auditors may read every route for tokens.
 fn reads(name: &str) -> bool {
     name.starts_with("GET ")
 }
@@ -161,11 +166,11 @@ fn reads(name: &str) -> bool {
 fn the_reference_page_of_events_is_current() {
     let snake = |source, name| {
         let rows = variants(source, name).into_iter();
-        table(["word", "meaning"], rows.map(|one| [format!("`{}`", snake_case(&one.name)), plain(&one.text)]))
+        table(["name", "meaning"], rows.map(|one| [format!("`{}`", snake_case(&one.name)), plain(&one.text)]))
     };
     let kept = |source, name| {
         let rows = variants(source, name).into_iter();
-        table(["word", "meaning"], rows.map(|one| [format!("`{}`", one.name), plain(&one.text)]))
+        table(["name", "meaning"], rows.map(|one| [format!("`{}`", one.name), plain(&one.text)]))
     };
     let hooks = variants(WEBHOOKS, "WebhookEvent");
     let names: Vec<String> =
@@ -173,17 +178,17 @@ fn the_reference_page_of_events_is_current() {
     assert_eq!(hooks.len(), names.len());
     let hooks = names.into_iter().zip(hooks).map(|(name, one)| [format!("`{name}`"), plain(&one.text)]);
     let text = made_from("crates/api/src/{report,status,why,webhooks}.rs")
-        + "# Events, states and causes\n\nThe words that status, events, `why` and webhooks use.\n\n\
-           ## Events\n\nWhat an agent reports of a stack; `brokkr events` lists them.\n\n"
+        + "# Events, states and causes\n\nThe terms of status, events, `why` and webhooks.\n\n\
+           ## Events\n\nTransitions that an agent reports of a stack; `brokkr events` lists them.\n\n"
         + &snake(REPORT, "Transition")
-        + "\n## States\n\nWhere a stack is on an agent; `brokkr status STACK` tells.\n\n"
+        + "\n## States\n\nStates of a stack on an agent; `brokkr status STACK` shows them.\n\n"
         + &snake(STATUS, "State")
-        + "\n## Conditions\n\nWhat is said of a stack on an agent, always and at a glance: in the record in its cluster, in the \
-           API, and in `brokkr status` where something is not as it should be.\n\n"
+        + "\n## Conditions\n\nConditions of a stack on an agent: in the record in its cluster, in the API, and in `brokkr status` if \
+           the stack is not in the desired state.\n\n"
         + &kept(REPORT, "ConditionKind")
-        + "\n## Hops\n\nThe way of one version to one agent, in this order; `brokkr why STACK --agent AGENT` shows it.\n\n"
+        + "\n## Hops\n\nThe steps of one version to one agent, in this order; `brokkr why STACK --agent AGENT` shows them.\n\n"
         + &snake(WHY, "Hop")
-        + "\n## Causes\n\nWhat keeps a hop from being passed.\n\n"
+        + "\n## Causes\n\nReasons why a hop is not passed.\n\n"
         + &snake(WHY, "Cause")
         + "\n## Presence of agents\n\n"
         + &snake(WHY, "Presence")
@@ -208,10 +213,10 @@ fn the_reference_page_of_error_codes_is_current() {
         ]
     });
     let text = made_from("crates/api/src/problem.rs")
-        + "# Error codes\n\nEvery error of the broker has a code, which never gets another meaning: 1xxx is about who one is, \
-           2xxx about the request, 3xxx about the state of the installation, 9xxx about ourselves. What `brokkr` exits with is \
-           in [exit codes](../exit-codes.md).\n\n"
-        + &table(["code", "HTTP", "title", "what to do", "worth repeating"], rows);
+        + "# Error codes\n\nEvery error of the broker has a code with a fixed meaning: 1xxx concerns identity and permission, 2xxx \
+           the request, 3xxx the state of the installation, 9xxx internal errors. For the exit codes of `brokkr`, see \
+           [exit codes](../exit-codes.md).\n\n"
+        + &table(["code", "HTTP", "title", "what to do", "retry"], rows);
     check("errors.md", &text);
 }
 

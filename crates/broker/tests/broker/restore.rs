@@ -1,4 +1,4 @@
-//! The database went back: the replicas hold, the epoch is raised, and what is left is settled.
+//! After a restore: the replicas are on hold, the epoch is raised, and stacks are settled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Look, Output, Postgres, eventually};
+use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub async fn epoch(database: &Database, arguments: &[&str]) -> Result<Output> {
     run(launch, SOON).await?.ok()
 }
 
-/// Somebody who has seen what the database cannot know of.
+/// A position that the database cannot have reached.
 fn beyond(seen: Position) -> Position {
     Position { horizon: seen.horizon + 1_000_000, ..seen }
 }
@@ -43,7 +43,7 @@ async fn poll_from(agent: &Agent, address: SocketAddr, position: Position) -> Re
     polled(agent.poll_request_at(address).header(header::POSITION, position.to_string())).await
 }
 
-/// Polls and tells what it holds if asked, as agents do.
+/// Polls, and reports what it holds if asked, as agents do.
 async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> Result<Polled> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -52,7 +52,7 @@ async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> 
             StatusCode::PRECONDITION_REQUIRED if Instant::now() < until => {
                 agent.hold(&agent.holds.clone()).await?;
             }
-            // A replica that has not heard yet of what was raised or told says so, and agents ask again.
+            // A replica that has not read the raise or the report yet says so, and agents poll again.
             StatusCode::SERVICE_UNAVAILABLE
                 if answer.code()? == ErrorCode::BRK3002 && Instant::now() < until => {}
             _ => return Ok(answer),
@@ -79,18 +79,18 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     let known = agent.poll().await?;
     let seen = known.position.expect("an answer has a position");
 
-    // While it waits for a change, another process of the same fleet brings the news.
+    // While one process waits for a change, another one of the same fleet has a higher position.
     let future = beyond(seen);
     let answer = poll_on(&mut agent, house.server.address, future).await?;
     assert_eq!((answer.status, answer.code()?), (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::BRK3005));
     assert!(answer.headers.contains_key("retry-after"));
 
-    // Every replica, for everybody, and after a restart.
+    // All replicas are on hold, for all callers, and after a restart.
     let other = Caller::new(replica.address, Some(crate::house::token(&house.database, Role::Admin).await?));
     eventually(SOON, "the other replica to hold", async || is_held(&other).await.unwrap_or(false)).await?;
     let third = house.replica().await?;
     for address in [house.server.address, replica.address, third.address] {
-        // With what it has, and with nothing at all: nothing new is told.
+        // With the current envelope, and without any: the agent gets nothing new.
         for request in [
             agent.poll_request_at(address).header("if-none-match", &known.etag),
             agent.poll_request_at(address),
@@ -108,7 +108,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
             }
         }
     }
-    // What would change what agents are told is refused and says what to do; reading and reporting work.
+    // Changes of target states are refused with the next step; reads and reports work.
     for (method, path, body) in [
         (Method::PUT, "stacks/web/targets", json!({ "agents": [] })),
         (Method::PUT, "stacks/new", json!({})),
@@ -123,7 +123,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     }
     let submitted = house.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send();
     assert_eq!(refused(submitted.await?).await?, ErrorCode::BRK3005);
-    // Whoever must be let in, or shut out, is.
+    // Tokens can be created and revoked.
     let wanted = json!({ "name": "while-held", "role": "viewer" });
     let created = house.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
     let token: Value = created.json().await?;
@@ -146,8 +146,8 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     eventually(SOON, "the hold to end", async || !is_held(&house.admin).await.unwrap_or(true)).await?;
     let answer = eventually(SOON, "the agent to be served in the new epoch", async || {
         match poll_on(&mut agent, house.server.address, future).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
@@ -159,7 +159,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
+async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;
     house.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -200,7 +200,7 @@ async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
     let answer = poll_from(&agent, house.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
     assert!(!is_held(&house.admin).await?);
-    // Though the replica believed it: the database itself is asked, and knows better.
+    // The database itself is checked, even if a replica believes the position.
     let hold = brokkr_broker::store::installation::installation_hold(
         &house.server.broker.pool,
         seen,
@@ -212,10 +212,10 @@ async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_replica_notices_that_its_database_has_gone_back() -> Result<()> {
+async fn a_running_replica_notices_that_its_database_was_restored() -> Result<()> {
     let house = House::open().await?;
     assert!(!is_held(&house.admin).await?);
-    // As far as a replica can tell, an epoch that sinks is a restore to before it was raised.
+    // For a replica, a lower epoch means a restore to before the raise.
     epoch(&house.database, &["raise"]).await?;
     eventually(SOON, "the epoch to be seen", async || house.server.broker.index.position().epoch > 1).await?;
     house.server.broker.restore.refresh(&house.server.broker.pool).await?;
@@ -225,7 +225,7 @@ async fn a_running_replica_notices_that_its_database_has_gone_back() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<()> {
+async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     let house = House::open().await?;
     let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
     let lost = house.stack("lost", json!({ "agents": [] })).await?;
@@ -233,27 +233,27 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
     house.submit("lost", YAML).await?;
     house.submit("gone", YAML).await?;
     house.delete("gone").await?;
-    // As after a restore: the agent got its targets in the time that was lost.
+    // As after a restore: the agent became a target in the time that was lost.
     agent.hold(&[lost.id, gone.id]).await?;
     epoch(&house.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
         match poll_on(&mut agent, house.server.address, Position { epoch: 2, horizon: 0 }).await {
-            Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-            other => Look::NotYet(format!("{other:?}")),
+            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+            other => Attempt::NotYet(format!("{other:?}")),
         }
     })
     .await?;
     let envelope = answer.envelope()?;
     assert_eq!(envelope.status, AgentStatus::Active);
-    let told: Vec<_> = envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect();
+    let stacks: Vec<_> = envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect();
     let deleted = Some(brokkr_api::envelope::Removal::Deleted);
     assert_eq!(
-        told,
+        stacks,
         [(lost.id, None), (gone.id, deleted)],
         "kept, but what was deleted before stays deleted"
     );
 
-    // An ordinary change takes it away again: only the restore is no reason.
+    // An ordinary change of targets still removes it.
     house.target("lost", json!({ "agents": [] })).await?;
     let envelope = agent.poll().await?.envelope()?;
     let removal =
@@ -263,7 +263,7 @@ async fn e4_what_an_agent_holds_is_kept_though_its_target_was_lost() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
+async fn a4_sequence_ids_continue_above_those_of_any_agent() -> Result<()> {
     let house = House::open().await?;
     let agent = house.agent("shop-1", json!({})).await?;
     house.stack("web", json!({})).await?;
@@ -278,8 +278,8 @@ async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
     };
     let held = [held(5_000_000), held(i64::MAX - 1)];
     let stacks: Vec<StackId> = held.iter().map(|held| held.stack_id).collect();
-    let told = json!({ "stacks": stacks, "held": held });
-    let response = agent.caller().send(Method::PUT, &agent.path("holds"), &told).await?;
+    let holds = json!({ "stacks": stacks, "held": held });
+    let response = agent.caller().send(Method::PUT, &agent.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     let shown = epoch(&house.database, &["raise"]).await?.stdout;
     let object = house.submit("web", YAML).await?;
@@ -288,7 +288,7 @@ async fn a4_ids_go_on_above_what_any_agent_knows_of() -> Result<()> {
     Ok(())
 }
 
-/// What is left of a restore: three stacks of which an agent has more than the database.
+/// The state after a restore: an agent holds a newer version of one stack, and two unknown ones.
 struct Aftermath {
     house: House,
     agent: Agent,
@@ -318,9 +318,9 @@ impl Aftermath {
         epoch(&house.database, &["raise"]).await?;
         let mut aftermath = Self { house, agent, held };
         let stacks: Vec<StackId> = aftermath.held.iter().map(|held| held.stack_id).collect();
-        let told = json!({ "stacks": stacks, "held": aftermath.held });
+        let holds = json!({ "stacks": stacks, "held": aftermath.held });
         let path = aftermath.agent.path("holds");
-        let response = aftermath.agent.caller().send(Method::PUT, &path, &told).await?;
+        let response = aftermath.agent.caller().send(Method::PUT, &path, &holds).await?;
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         aftermath.agent.holds = stacks;
         Ok(aftermath)
@@ -344,8 +344,8 @@ impl Aftermath {
 /// The agent's envelope, once the replica serves the new epoch.
 async fn envelope(agent: &Agent) -> Result<Envelope> {
     eventually(SOON, "an answer of the new epoch", async || match agent.poll().await {
-        Ok(answer) if answer.status == StatusCode::OK => Look::Yes(answer),
-        other => Look::NotYet(format!("{other:?}")),
+        Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?
     .envelope()
@@ -356,7 +356,7 @@ fn content(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> {
+async fn stacks_ahead_and_unknown_stacks_are_listed_and_settled() -> Result<()> {
     let aftermath = Aftermath::open().await?;
     let [web, shop, cart] = [0, 1, 2].map(|at| aftermath.held[at].clone());
     let ahead = aftermath.list("ahead").await?;
@@ -370,7 +370,7 @@ async fn who_is_ahead_and_what_is_missing_is_listed_and_settled() -> Result<()> 
     let mut names: Vec<&str> = unknown.iter().map(|stack| stack.stack_name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["cart", "shop"]);
-    // What nobody knows is not told anything of: it is kept.
+    // The agent gets nothing about an unknown stack, and keeps it.
     assert_eq!(aftermath.target(shop.stack_id).await?, None);
 
     // The restored content again, above what the agent holds.

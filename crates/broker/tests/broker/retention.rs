@@ -84,9 +84,9 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
     let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
     assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
     for sql in [
-        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_immutable",
         by_hand,
-        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_are_immutable",
+        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_immutable",
     ] {
         sqlx::query(sql).execute(&mut connection).await?;
     }
@@ -143,7 +143,7 @@ async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Re
         Ok(one?.len() + other?.len())
     };
     assert_eq!(both().await?, 0, "nobody has looked for that long yet");
-    sqlx::query("UPDATE duties SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     assert_eq!(both().await?, 1, "one of the two tells it");
     assert_eq!(both().await?, 0);
     assert_eq!(kinds(&mut connection).await?, ["silent"]);

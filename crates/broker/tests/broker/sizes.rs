@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brokkr_api::page::Sort;
 use brokkr_api::{AgentId, InstallationId, Selector};
-use brokkr_broker::index::{Index, Place};
+use brokkr_broker::index::{AgentCursor, Index};
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_broker::tasks::outbox_tail::OutboxTail;
@@ -99,7 +99,7 @@ async fn sizes_a_replica_serves_a_million_agents_within_15_seconds_of_its_start(
 }
 
 fn preview(index: &Index) {
-    let after = Place::Name("agent-05".to_owned());
+    let after = AgentCursor::Name("agent-05".to_owned());
     for text in [
         "*",
         "env=prod",
@@ -111,14 +111,14 @@ fn preview(index: &Index) {
         let selector: Selector = text.parse().expect("a selector");
         let times = (0..200).map(|_| {
             let started = Instant::now();
-            let picture = index.picture();
-            let found = picture.select(&selector) & picture.granted("default");
-            let page = picture.page(&found, Sort::Name, Some(&after), 100);
+            let snapshot = index.snapshot();
+            let found = snapshot.select(&selector) & snapshot.granted("default");
+            let page = snapshot.page(&found, Sort::Name, Some(&after), 100);
             assert!(page.len() <= 101);
             started.elapsed()
         });
         let p99 = p99(times.collect());
-        println!("preview of {text}: {} agents, p99 {p99:?}", index.picture().select(&selector).len());
+        println!("preview of {text}: {} agents, p99 {p99:?}", index.snapshot().select(&selector).len());
     }
 }
 

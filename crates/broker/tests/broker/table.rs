@@ -1,7 +1,7 @@
-//! Every route, called by everybody: who gets in, and what the others are told.
+//! Calls every route as every kind of caller, and records who gets in and what the others get.
 //!
-//! The table is a snapshot. A new route is a new row, and until somebody has looked at it and accepted it, the
-//! test fails: `INSTA_UPDATE=always`, then read the difference.
+//! The table is a snapshot. A new route is a new row, and the test fails until the row is reviewed and accepted: run
+//! with `INSTA_UPDATE=always`, then read the difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::house::{Caller, House, YAML, read};
 
-/// In the order of the columns: those who may change something come last.
+/// Returns the callers in the order of the columns: those with permission to write come last.
 async fn everybody(house: &House, path_agent: &crate::house::Agent) -> Result<Vec<(&'static str, Caller)>> {
     let other = house.agent("other", json!({})).await?;
     let revoked = house.agent("revoked", json!({})).await?;
@@ -45,9 +45,9 @@ async fn everybody(house: &House, path_agent: &crate::house::Agent) -> Result<Ve
     ])
 }
 
-/// What is there for the next call, whatever the one before has done.
+/// Creates the resources for the next call, whatever the previous one did.
 async fn furnish(house: &House) -> Result<BTreeMap<&'static str, String>> {
-    // By id: under a name that is another's, anybody may make one of their own.
+    // By id: with a name, a caller of another project would create a stack of its own.
     let stack = house.stack("web", json!({ "agents": ["itself"] })).await?;
     let object = house.submit("web", YAML).await?;
     house.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;
@@ -60,7 +60,7 @@ async fn furnish(house: &House) -> Result<BTreeMap<&'static str, String>> {
     ]))
 }
 
-/// The path with what is there in its place; what has no place here yet is one that nobody has.
+/// Fills in the parameters of a path; an unknown parameter becomes an id that does not exist.
 fn filled(path: &str, there: &BTreeMap<&'static str, String>) -> String {
     path.split('/')
         .map(|part| match there.get(part) {
@@ -77,13 +77,13 @@ async fn call(caller: &Caller, method: &str, path: &str) -> Result<(StatusCode, 
     let request = if method == "GET" { request } else { request.json(&json!({})) };
     let response = request.send().await?;
     let status = response.status();
-    // A stream has no end; what matters came with its head.
+    // A stream does not end; its head is enough.
     let problem = if status.is_success() { None } else { response.json().await.ok() };
     Ok((status, problem))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_by_everybody() -> Result<()> {
+async fn every_route_by_every_caller() -> Result<()> {
     let house = House::open().await?;
     let (itself, _victim) =
         (house.agent("itself", json!({})).await?, house.agent("victim", json!({})).await?);
@@ -95,7 +95,7 @@ async fn every_route_by_everybody() -> Result<()> {
         let mut outcomes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (who, caller) in &everybody {
             let mut there = furnish(&house).await?;
-            // What only people do to an agent is done to another one, so that this one goes on.
+            // Routes for people that change an agent are called on another one, so that this one stays usable.
             let own = !matches!(route.permission, Permission::Token(_));
             there.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
             there.insert("{project}", if method == "GET" { "default" } else { "spare" }.to_owned());
@@ -111,12 +111,12 @@ async fn every_route_by_everybody() -> Result<()> {
             writeln!(table, "    {told:<12} {}", who.join(", "))?;
         }
     }
-    insta::assert_snapshot!("every_route_by_everybody", table);
+    insta::assert_snapshot!("every_route_by_every_caller", table);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_may_not_see_answers_as_if_it_were_not_there() -> Result<()> {
+async fn resources_of_other_projects_get_404() -> Result<()> {
     let house = House::open().await?;
     let (itself, other) = (house.agent("itself", json!({})).await?, house.agent("other", json!({})).await?);
     let stranger = house.project("elsewhere", Role::Owner).await?;
@@ -147,7 +147,7 @@ async fn what_one_may_not_see_answers_as_if_it_were_not_there() -> Result<()> {
         };
         let (seen, absent) = (ask(&there).await?, ask(&missing).await?);
         assert_eq!(seen, absent, "{}", route.name);
-        // A request that is wrong in itself is told so before anybody looks whether the thing is there.
+        // An invalid request is refused before the broker looks up the resource.
         assert!(matches!(seen.0.as_u16(), 404 | 422), "{}: {}", route.name, seen.0);
         compared += 1;
     }

@@ -12,7 +12,9 @@ use brokkr_api::objects::TargetObject;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
 use brokkr_api::{ErrorCode, SequenceId, StackId};
-use brokkr_broker::store::outbox::{Doorbell, outbox_ring_on_conn, outbox_transaction_on_conn};
+use brokkr_broker::store::outbox::{
+    OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn,
+};
 use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -204,10 +206,10 @@ async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_s
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
     let house = House::open().await?;
-    let concerned = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let affected = house.agent("shop-1", json!({ "env": "prod" })).await?;
     let unconcerned = house.agent("shop-2", json!({ "env": "dev" })).await?;
     house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let (one, two) = (concerned.poll().await?.etag, unconcerned.poll().await?.etag);
+    let (one, two) = (affected.poll().await?.etag, unconcerned.poll().await?.etag);
     let submit = async {
         while house.server.broker.index.waiting() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -216,7 +218,7 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
         house.submit("web", YAML).await.map(|_| started)
     };
     let timed = async {
-        let answer = concerned.wait(&one, 20).await?;
+        let answer = affected.wait(&one, 20).await?;
         anyhow::Ok((answer, Instant::now()))
     };
     let (woken, slept, submitted) = tokio::join!(timed, unconcerned.wait(&two, 2), submit);
@@ -233,7 +235,7 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
         house.target("web", json!({ "selectors": ["env=prod"], "agents": ["shop-1"] })).await
     };
     let (started, etag) = (Instant::now(), answer.etag);
-    let (slept, changed) = tokio::join!(concerned.wait(&etag, 2), retarget);
+    let (slept, changed) = tokio::join!(affected.wait(&etag, 2), retarget);
     changed?;
     let slept = slept?;
     assert_eq!((slept.status, slept.etag), (StatusCode::NOT_MODIFIED, etag));
@@ -288,8 +290,8 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
     // Two transactions are left open, the first with a bell; two objects are submitted above them.
     let (mut first, mut second) = (house.database.connect().await?, house.database.connect().await?);
     let (mut first, mut second) = (first.begin().await?, second.begin().await?);
-    outbox_ring_on_conn(&mut first, DEFAULT_PROJECT, Doorbell::Stack(other.id)).await?;
-    outbox_transaction_on_conn(&mut second).await?;
+    outbox_insert_on_conn(&mut first, DEFAULT_PROJECT, OutboxNotification::Stack(other.id)).await?;
+    outbox_transaction_id_on_conn(&mut second).await?;
     let newer = [house.submit("web", YAML).await?, house.submit("other", YAML).await?];
     let newer = newer.map(|object| object.sequence_id);
     let sequences = |answer: &Polled| -> Result<Vec<SequenceId>> {
@@ -304,7 +306,8 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
     // The other one comes to show as much, but only of the stack whose bell rang.
     first.commit().await?;
     let index = &house.server.broker.index;
-    eventually(Duration::from_secs(5), "the bell to be heard", async || index.seen().stamp() == seen).await?;
+    eventually(Duration::from_secs(5), "the bell to be heard", async || index.freshness().stamp() == seen)
+        .await?;
     assert_ne!(agent.poll().await?.etag, told.etag);
 
     let behind = house.server.address;

@@ -1,4 +1,4 @@
-//! API tokens and join tokens: made, shown once, revoked.
+//! API tokens and join tokens: created, shown once, revoked.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer(
     let old = Caller::new(house.server.address, Some(first.token.clone()));
     assert!(old.get("whoami").await?.status().is_success(), "it is remembered with its end");
 
-    // An hour is all that it has: a day of overlap does not give it more.
+    // The token expires in an hour: an overlap of a day does not extend it.
     let made = rotate(&owner, &first.info, &json!({})).await?;
     let new = Caller::new(house.server.address, Some(made.token.clone()));
     assert_eq!(new.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);

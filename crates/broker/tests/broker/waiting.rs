@@ -54,7 +54,7 @@ async fn wait_all(
     }
     *waiting += members.len();
     eventually(Duration::from_secs(60), "all of them to wait", async || {
-        let waiters = fleet.figure("brokkr_waiters").await?;
+        let waiters = fleet.figure("brokkr_long_polls_waiting").await?;
         anyhow::ensure!(waiters == *waiting as f64, "{waiters} wait");
         anyhow::Ok(())
     })

@@ -13,7 +13,7 @@ use brokkr_api::page::Page;
 use brokkr_api::report::Transition;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookWithSecret};
-use brokkr_testkit::{Look, Postgres, eventually};
+use brokkr_testkit::{Attempt, Postgres, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use strum::IntoEnumIterator as _;
@@ -42,10 +42,10 @@ async fn deliveries(house: &House, webhook: &str) -> Result<Vec<Delivery>> {
 async fn newest(house: &House, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
     eventually(SOON, "a message to the webhook", async || match deliveries(house, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if wanted(&newest) => Look::Yes(newest),
-            other => Look::NotYet(format!("{other:?}")),
+            Some(newest) if desired(&newest) => Attempt::Done(newest),
+            other => Attempt::NotYet(format!("{other:?}")),
         },
-        Err(error) => Look::NotYet(format!("{error:#}")),
+        Err(error) => Attempt::NotYet(format!("{error:#}")),
     })
     .await
 }

@@ -138,7 +138,7 @@ async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stack
     sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours', poll_seconds = 30")
         .execute(&mut connection)
         .await?;
-    sqlx::query("UPDATE duties SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     brokkr_broker::store::presence::presence_mark_silent(&house.server.broker.pool).await?;
     // The first replica has seen it itself; the second knows what is stored.
     let caller = house.admin.at(second.address);

@@ -1,5 +1,5 @@
-//! `dev-fleet` starts a whole Brokkr on this machine and keeps it until Ctrl-C: PostgreSQL, a broker, and
-//! clusters with an agent each. `cargo xtask dev` builds what it needs and runs it.
+//! `dev-fleet` runs a complete Brokkr on this machine until Ctrl-C: PostgreSQL, a broker, and clusters with an agent each.
+//! `cargo xtask dev` builds and runs it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,18 +9,18 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use brokkr_testkit::cluster::kubeconfig;
-use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, Tell, programs};
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, ShowLog, programs};
 use clap::Parser;
 use futures::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Starts PostgreSQL, a broker and clusters with agents, and stays until Ctrl-C.
+/// Run PostgreSQL, a broker and clusters with agents until Ctrl-C.
 #[derive(Parser)]
 struct Args {
-    /// How many clusters to start, each with an agent.
+    /// Start this many clusters, each with an agent.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
     clusters: u32,
-    /// The folder to leave the settings in while it runs.
+    /// Write the settings to this folder while it runs.
     #[arg(long, default_value = "target/dev")]
     folder: PathBuf,
 }
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
     let started = Instant::now();
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let desk = Desk::new(&args.folder)?;
+    let settings = Settings::new(&args.folder)?;
 
     let running = tokio::select! {
         up = start(args.clusters) => Some(up?),
@@ -47,15 +47,15 @@ async fn main() -> Result<()> {
         _ = terminated.recv() => None,
     };
     if let Some((fleet, sites)) = &running {
-        desk.lay_out(fleet, sites)?;
-        print_welcome(&desk, fleet, sites, started);
+        settings.write(fleet, sites)?;
+        print_welcome(&settings, fleet, sites, started);
         tokio::select! {
             _ = interrupted.recv() => {}
             _ = terminated.recv() => {}
         }
     }
     eprintln!("\nStopping everything.");
-    // Whatever was started is dropped here, and ends with it.
+    // Everything that was started is dropped here and ends.
     Ok(())
 }
 
@@ -63,7 +63,7 @@ async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
     eprintln!("Starting PostgreSQL, a broker and {clusters} clusters …");
     let broker = async {
         let postgres = Arc::new(Postgres::start().await?);
-        Fleet::start_on(postgres, Tell::OnPanic).await
+        Fleet::start_on(postgres, ShowLog::OnPanic).await
     };
     let clusters = try_join_all((0..clusters).map(|_| Cluster::with_workloads()));
     let (fleet, clusters) = tokio::try_join!(Box::pin(broker), clusters)?;
@@ -71,7 +71,7 @@ async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
     for (number, cluster) in (1..).zip(clusters) {
         let name = format!("shop-{number}");
         let labels = [("env", "dev"), ("tier", if number == 1 { "canary" } else { "stable" })];
-        // In a cluster of its own, an agent lives where it would live in earnest.
+        // Each agent has a cluster of its own and uses the namespace of a production install.
         let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
         let agent = fleet.join_with(&name, &labels, &cluster, &options).await?;
         sites.push(Site { name, labels, agent, cluster });
@@ -79,27 +79,27 @@ async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
     Ok((fleet, sites))
 }
 
-fn print_welcome(desk: &Desk, fleet: &Fleet, sites: &[Site], started: Instant) {
+fn print_welcome(settings: &Settings, fleet: &Fleet, sites: &[Site], started: Instant) {
     println!("\nBrokkr is up after {:.0} s.\n", started.elapsed().as_secs_f32());
     println!("  broker    {}", fleet.broker.url());
     for site in sites {
         let labels = site.labels.map(|(key, value)| format!("{key}={value}")).join(",");
         println!("  {:<9} {labels:<24} kubectl --context {}", site.name, site.name);
     }
-    println!("  kubeconfig {}", desk.kubeconfig().display());
+    println!("  kubeconfig {}", settings.kubeconfig().display());
     println!("\nIn another terminal, in this folder:\n");
-    println!("  . {}", desk.environment().display());
+    println!("  . {}", settings.environment().display());
     println!("  brokkr status\n");
-    println!("Ctrl-C here ends it all and leaves nothing behind.");
+    println!("Press Ctrl-C here to stop and remove everything.");
 }
 
-/// The folder that users find their settings in, removed at the end.
-struct Desk {
+/// The folder with the users' settings, removed at the end.
+struct Settings {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Desk {
+impl Settings {
     fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let lock = File::create(folder.join("lock"))?;
@@ -117,9 +117,9 @@ impl Desk {
         self.folder.join("kubeconfig")
     }
 
-    /// The shell file to source: `brokkr` logged in, `kubectl` with one context per cluster, and two commands that cut a
-    /// cluster off and let it come back.
-    fn lay_out(&self, fleet: &Fleet, sites: &[Site]) -> Result<()> {
+    /// Writes a shell file to source: `brokkr` logged in, `kubectl` with one context per cluster, and the commands `unplug` and
+    /// `replug`, which disconnect a cluster and connect it again.
+    fn write(&self, fleet: &Fleet, sites: &[Site]) -> Result<()> {
         let folder = self.folder.canonicalize()?;
         let own = folder.join("bin");
         fs::create_dir_all(&own)?;
@@ -152,7 +152,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for Settings {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }

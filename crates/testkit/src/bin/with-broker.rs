@@ -6,30 +6,30 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Broker, Postgres, Tell, broker};
+use brokkr_testkit::{Broker, Postgres, ShowLog, broker};
 
-/// One object, so that there is a version to ask for.
+/// One object, so that there is a version to request.
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let command: Vec<String> = std::env::args().skip(1).collect();
-    let (program, arguments) = command.split_first().context("which command?")?;
+    let (program, arguments) = command.split_first().context("a command is missing")?;
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
     broker::migrate(&database.url()).await?;
     let token = broker::bootstrap(&database.url()).await?;
     let authority = Authority::new("brokkr-test")?;
-    // Every route is called thousands of times by one caller.
+    // One caller makes thousands of requests.
     let broker =
-        Broker::start(&database.url(), &authority, Tell::OnPanic, &["--rate-limits", "false"]).await?;
+        Broker::start(&database.url(), &authority, ShowLog::OnPanic, &["--rate-limits", "false"]).await?;
     let stack = format!("{}/api/v1/stacks/web", broker.url());
     let http = broker.http();
     let made = http.put(&stack).bearer_auth(&token).body("{}").send().await?;
-    ensure!(made.status().is_success(), "the stack could not be made: {}", made.status());
+    ensure!(made.status().is_success(), "cannot create the stack: {}", made.status());
     let objects = format!("{stack}/deployment-objects");
     let submitted = http.post(&objects).bearer_auth(&token).body(YAML).send().await?;
-    ensure!(submitted.status().is_success(), "nothing could be submitted: {}", submitted.status());
+    ensure!(submitted.status().is_success(), "cannot submit: {}", submitted.status());
 
     let status = tokio::process::Command::new(program)
         .args(arguments)

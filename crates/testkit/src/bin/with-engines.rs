@@ -26,15 +26,15 @@ async fn main() -> Result<ExitCode> {
     if !status.success() {
         let server = postgres.server().map(|server| server.process());
         for process in cluster.processes().into_iter().chain(server).filter(|process| !process.is_running()) {
-            eprintln!("{} had ended:\n{}", process.name(), process.log_tail(60));
+            eprintln!("{} has ended:\n{}", process.name(), process.log_tail(60));
         }
     }
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Runs the command to its end. Ctrl-C reaches it by itself, since it is in our process group: we only
-/// have to outlive it. When we are told to end, it is, too.
+/// Runs the command to its end. Ctrl-C reaches it directly, because it is in the same process group; this process only
+/// has to outlive it. SIGTERM is forwarded.
 async fn run(command: &[String], directory: &std::path::Path) -> Result<ExitStatus> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

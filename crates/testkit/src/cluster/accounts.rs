@@ -1,14 +1,14 @@
-//! Who may come in: the API server's token file, and tokens of service accounts.
+//! Credentials: the API server's token file, and tokens of service accounts.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 
-/// A day: longer than any test, so that expiry never plays a part by accident.
+/// A day, which is longer than any test, so that tokens do not expire by accident.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Users of the token file. Each engine has its own, so that the audit log tells them apart from tests.
+/// Users of the token file. Each engine has its own, so that the audit log distinguishes them from tests.
 pub(super) const ADMIN: &str = "admin";
 pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 pub(super) const SCHEDULER: &str = "kube-scheduler";

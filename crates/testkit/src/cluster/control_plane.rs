@@ -16,7 +16,7 @@ use crate::tls::Authority;
 
 const START_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Every request once it was answered (and watches when they begin), without bodies.
+/// The audit policy: every request when it is answered, and watches when they begin, without bodies.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -25,7 +25,7 @@ rules:
 - level: Metadata
 ";
 
-/// Whether etcd waits for the disk. Most tests kill no etcd, and are faster without.
+/// Whether etcd waits for the disk. Most tests do not kill etcd and are faster without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
     Fast,
@@ -143,7 +143,7 @@ fn api_server(
         .flag("etcd-servers", etcd_url)
         .flag("bind-address", "127.0.0.1")
         .flag("secure-port", port.number().to_string())
-        // Nobody in a test goes through the `kubernetes` Service, and a loopback address would be refused there.
+        // No test uses the `kubernetes` Service, and a loopback address would be rejected there.
         .flag("advertise-address", "127.0.0.1")
         .flag("endpoint-reconciler-type", "none")
         .flag("cert-dir", scratch.join("certificates"))
@@ -157,9 +157,9 @@ fn api_server(
         .flag("token-auth-file", scratch.write("tokens.csv", accounts::token_file())?)
         .flag("audit-policy-file", scratch.write("audit-policy.yaml", AUDIT_POLICY)?)
         .flag("audit-log-path", scratch.join("audit.log"))
-        // Megabytes. A rotated log would look as if nobody had asked anything.
+        // Megabytes. After a rotation the log would look as if there had been no requests.
         .flag("audit-log-maxsize", "1000000")
-        // Ended processes of tests should not be waited for.
+        // Do not wait for ended processes of tests.
         .flag("shutdown-delay-duration", "0s"))
 }
 

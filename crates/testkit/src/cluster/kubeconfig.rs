@@ -1,4 +1,4 @@
-//! Kubeconfig files, complete in themselves: the certificate is inside.
+//! Self-contained kubeconfig files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// One cluster and who to be there.
+/// One cluster and a user's token.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub name: &'a str,

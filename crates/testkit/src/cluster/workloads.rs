@@ -1,5 +1,5 @@
-//! What makes workloads run: controllers, scheduler, kwok in the place of kubelets, and one node that has
-//! room for everything.
+//! The components that run workloads: controllers, scheduler, kwok instead of kubelets, and one node with enough capacity
+//! for everything.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::accounts::{CONTROLLER_MANAGER, KWOK, SCHEDULER};
 use super::control_plane::SIGNING_KEY;
-use crate::eventually::{Look, eventually};
+use crate::eventually::{Attempt, eventually};
 use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
 
 const START_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Everything above the API server.
+/// All components above the API server.
 #[derive(Debug)]
 pub(super) struct Workloads {
     processes: Vec<Process>,
@@ -54,7 +54,7 @@ impl Workloads {
             .flag("manage-all-nodes", "true")
             .flag("node-lease-duration-seconds", "40")
             .flag("cidr", "10.128.0.0/9")
-            // Not the settings that a developer may have in the home folder.
+            // Ignores the developer's own settings.
             .env("KWOK_WORKDIR", scratch.join("kwok"));
         for stage in std::fs::read_dir(engines.stages()).context("cannot read the stages of kwok")? {
             kwok = kwok.flag("config", stage?.path());
@@ -72,8 +72,8 @@ impl Workloads {
         &self.processes
     }
 
-    /// Ready when the node takes pods and the controllers have given `default` its service account,
-    /// without which no pod can be made.
+    /// Waits until the node accepts pods and the controllers have created the service account of `default`,
+    /// without which no pod can be created.
     async fn ready(&self, admin: kube::Client) -> Result<()> {
         let nodes: Api<Node> = Api::all(admin.clone());
         nodes.create(&PostParams::default(), &node()?).await.context("cannot create the node")?;
@@ -81,12 +81,12 @@ impl Workloads {
         eventually(START_DEADLINE, "a node that takes pods, and controllers at work", async || {
             for process in &self.processes {
                 if !process.is_running() {
-                    return Look::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
+                    return Attempt::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
                 }
             }
             match (nodes.get("node-1").await, accounts.get("default").await) {
-                (Ok(node), Ok(_)) if takes_pods(&node) => Look::Yes(()),
-                (node, account) => Look::NotYet(format!("{node:?}\n{account:?}")),
+                (Ok(node), Ok(_)) if takes_pods(&node) => Attempt::Done(()),
+                (node, account) => Attempt::NotYet(format!("{node:?}\n{account:?}")),
             }
         })
         .await

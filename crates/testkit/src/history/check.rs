@@ -5,7 +5,7 @@ use std::fmt;
 
 use brokkr_api::{EventId, SequenceId, StackId};
 
-use super::record::{Ask, History, Operation, Outcome, Told};
+use super::record::{Acknowledgement, Change, History, Operation, Outcome};
 use super::truth::{ObjectRow, Truth};
 
 /// A promise that was broken.
@@ -46,13 +46,13 @@ fn told_is_there(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     let rows: HashMap<SequenceId, &ObjectRow> = truth.objects.iter().map(|row| (row.sequence, row)).collect();
     for operation in &history.operations {
         let Some((stack, sequence, content)) = operation.object() else { continue };
-        if let Ask::Submit { content: asked, .. } = &operation.ask
+        if let Change::Submit { content: asked, .. } = &operation.change
             && *asked != content
         {
             broken("S3", format!("{sequence} was told with another content than was submitted"));
         }
         match rows.get(&sequence) {
-            None => broken("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.ask)),
+            None => broken("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change)),
             Some(row) if row.stack != stack || row.content != content || row.checksum != content => {
                 broken("S3", format!("{sequence} is not what was acknowledged"));
             }
@@ -66,14 +66,14 @@ fn told_the_same(history: &History, broken: &mut Broken<'_>) {
     let mut told_to: HashMap<SequenceId, &Operation> = HashMap::new();
     for operation in &history.operations {
         let mut told = operation.attempts.iter().filter_map(|attempt| match &attempt.outcome {
-            Outcome::Acknowledged(Told::Object { sequence, .. }) => Some(*sequence),
+            Outcome::Acknowledged(Acknowledgement::Object { sequence, .. }) => Some(*sequence),
             _ => None,
         });
         let Some(first) = told.next() else { continue };
         if let Some(other) = told.find(|sequence| *sequence != first) {
             broken("S4", format!("one key, two objects: {first} and {other}"));
         }
-        let deletes = |operation: &Operation| matches!(operation.ask, Ask::Delete { .. });
+        let deletes = |operation: &Operation| matches!(operation.change, Change::Delete { .. });
         if let Some(other) = told_to.insert(first, operation)
             && !(deletes(other) && deletes(operation))
         {
@@ -92,11 +92,11 @@ fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
         .filter(|operation| operation.acknowledged().is_none() && !operation.refused())
         .collect();
     for row in truth.objects.iter().filter(|row| !told.contains(&row.sequence)) {
-        let explains = |operation: &&Operation| match &operation.ask {
-            Ask::Submit { content, .. } => *content == row.content,
-            Ask::RollBack { .. } => !row.is_deletion_marker,
-            Ask::Delete { .. } => row.is_deletion_marker,
-            Ask::Target { .. } | Ask::Report { .. } => false,
+        let explains = |operation: &&Operation| match &operation.change {
+            Change::Submit { content, .. } => *content == row.content,
+            Change::RollBack { .. } => !row.is_deletion_marker,
+            Change::Delete { .. } => row.is_deletion_marker,
+            Change::Target { .. } | Change::Report { .. } => false,
         };
         match open.iter().position(explains) {
             Some(place) => drop(open.swap_remove(place)),
@@ -151,9 +151,9 @@ fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     }
     let mut sent = HashSet::new();
     for operation in &history.operations {
-        let Ask::Report { reports, .. } = &operation.ask else { continue };
+        let Change::Report { reports, .. } = &operation.change else { continue };
         sent.extend(reports.iter().copied());
-        let Some((Told::Receipt { durable }, _)) = operation.acknowledged() else { continue };
+        let Some((Acknowledgement::Receipt { durable }, _)) = operation.acknowledged() else { continue };
         for report in durable.iter().filter(|report| !counts.contains_key(report)) {
             broken("S12", format!("the report {report} was acknowledged and is lost"));
         }
@@ -195,7 +195,7 @@ fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
 /// S20: every submission that took effect is in the audit log, once.
 fn audited_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     let submissions = || {
-        let asked = |operation: &&Operation| matches!(operation.ask, Ask::Submit { .. });
+        let asked = |operation: &&Operation| matches!(operation.change, Change::Submit { .. });
         history.operations.iter().filter(asked)
     };
     let done = submissions().filter(|operation| operation.acknowledged().is_some()).count();
@@ -209,7 +209,7 @@ fn audited_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
 /// S2: what an agent is told of a stack never goes back, whichever replica tells it.
 fn never_back(history: &History, broken: &mut Broken<'_>) {
     let mut highest: HashMap<_, SequenceId> = HashMap::new();
-    for seen in &history.seen {
+    for seen in &history.served {
         for (stack, sequence) in &seen.stacks {
             let before = highest.entry((seen.agent, *stack)).or_insert(*sequence);
             if *sequence < *before {

@@ -8,7 +8,7 @@ use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 
 /// What a client wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Change {
     /// Every submission has contents of its own.
     Submit {
         stack: String,
@@ -32,7 +32,7 @@ pub enum Ask {
 
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Acknowledgement {
     Object { stack: StackId, sequence: SequenceId, content: Checksum },
     Targets { stack: StackId },
     Receipt { durable: Vec<EventId> },
@@ -40,7 +40,7 @@ pub enum Told {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Acknowledged(Told),
+    Acknowledged(Acknowledgement),
     /// For good: nothing was done, and nothing will be.
     Refused(String),
     /// It may have been done, or not, or may be done yet.
@@ -61,7 +61,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     pub key: String,
-    pub ask: Ask,
+    pub change: Change,
     pub attempts: Vec<Attempt>,
 }
 
@@ -71,14 +71,14 @@ impl Operation {
     }
 
     /// The first acknowledgement, and when it arrived.
-    pub fn acknowledged(&self) -> Option<(&Told, u64)> {
+    pub fn acknowledged(&self) -> Option<(&Acknowledgement, u64)> {
         self.attempts.iter().find_map(|attempt| match &attempt.outcome {
             Outcome::Acknowledged(told) => Some((told, attempt.ended)),
             _ => None,
         })
     }
 
-    /// Told for good that nothing was done.
+    /// Acknowledgement for good that nothing was done.
     pub fn refused(&self) -> bool {
         self.attempts.last().is_some_and(|attempt| matches!(attempt.outcome, Outcome::Refused(_)))
     }
@@ -86,7 +86,7 @@ impl Operation {
     /// The object that it was told of.
     pub fn object(&self) -> Option<(StackId, SequenceId, Checksum)> {
         match self.acknowledged()?.0 {
-            Told::Object { stack, sequence, content } => Some((*stack, *sequence, *content)),
+            Acknowledgement::Object { stack, sequence, content } => Some((*stack, *sequence, *content)),
             _ => None,
         }
     }
@@ -94,7 +94,7 @@ impl Operation {
 
 /// What an agent was told to have, in the order in which it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ServedState {
     pub agent: AgentId,
     pub replica: usize,
     pub stacks: Vec<(StackId, SequenceId)>,
@@ -104,7 +104,7 @@ pub struct Seen {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub operations: Vec<Operation>,
-    pub seen: Vec<Seen>,
+    pub served: Vec<ServedState>,
 }
 
 impl History {
@@ -133,21 +133,21 @@ impl Recorder {
     }
 
     /// Begins an operation; answers its number.
-    pub fn begin(&self, key: &str, ask: Ask) -> usize {
+    pub fn begin(&self, key: &str, change: Change) -> usize {
         let mut history = self.history();
-        history.operations.push(Operation { key: key.to_owned(), ask, attempts: Vec::new() });
+        history.operations.push(Operation { key: key.to_owned(), change, attempts: Vec::new() });
         history.operations.len() - 1
     }
 
     /// One attempt has ended.
-    pub fn attempted(&self, operation: usize, replica: usize, began: u64, outcome: Outcome) {
+    pub fn record_attempt(&self, operation: usize, replica: usize, began: u64, outcome: Outcome) {
         let attempt = Attempt { replica, began, ended: self.now(), outcome };
         if let Some(operation) = self.history().operations.get_mut(operation) {
             operation.attempts.push(attempt);
         }
     }
 
-    pub fn saw(&self, seen: Seen) {
+    pub fn served(&self, seen: ServedState) {
         self.history().seen.push(seen);
     }
 

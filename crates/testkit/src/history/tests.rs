@@ -3,7 +3,10 @@
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
 
-use super::{Ask, Attempt, History, ObjectRow, Operation, Outcome, Seen, StackRow, Told, Truth, View, check};
+use super::{
+    Acknowledgement, Attempt, Change, History, ObjectRow, Operation, Outcome, ServedState, StackRow, Truth,
+    View, check,
+};
 
 struct Story {
     history: History,
@@ -17,10 +20,10 @@ fn content(number: i64) -> Checksum {
 }
 
 fn submission(stack: StackId, number: i64, began: u64, ended: u64) -> Operation {
-    let told = Told::Object { stack, sequence: SequenceId(number), content: content(number) };
+    let told = Acknowledgement::Object { stack, sequence: SequenceId(number), content: content(number) };
     Operation {
         key: format!("submit-{number}"),
-        ask: Ask::Submit { stack: "web".into(), content: content(number) },
+        change: Change::Submit { stack: "web".into(), content: content(number) },
         attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(told) }],
     }
 }
@@ -42,15 +45,15 @@ fn story() -> Story {
         (1..=3u8).map(|n| submission(stack, n.into(), u64::from(n) * 10, u64::from(n) * 10 + 5)).collect();
     operations.push(Operation {
         key: "report".into(),
-        ask: Ask::Report { agent, reports: vec![report] },
+        change: Change::Report { agent, reports: vec![report] },
         attempts: vec![Attempt {
             replica: 1,
             began: 40,
             ended: 45,
-            outcome: Outcome::Acknowledged(Told::Receipt { durable: vec![report] }),
+            outcome: Outcome::Acknowledged(Acknowledgement::Receipt { durable: vec![report] }),
         }],
     });
-    let seen = |number| Seen { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };
+    let seen = |number| ServedState { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };
     let view = |replica| View { replica, agent, stacks: vec![(stack, SequenceId(3))] };
     Story {
         history: History { operations, seen: vec![seen(1), seen(3)] },
@@ -105,7 +108,7 @@ fn a_submission_done_twice_is_found() {
 }
 
 #[test]
-fn what_nobody_knows_may_or_may_not_have_happened_but_only_once() {
+fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
     let mut story = story();
     let mut open = submission(story.stack, 4, 50, 51);
     open.attempts[0].outcome = Outcome::Unknown("no answer".into());
@@ -184,7 +187,7 @@ fn a_gap_in_the_audit_log_and_an_entry_too_many_are_found() {
 
 #[test]
 fn an_agent_sent_back_is_found() {
-    finds("S2", "back to", |story| story.history.seen.reverse());
+    finds("S2", "back to", |story| story.history.served.reverse());
 }
 
 #[test]

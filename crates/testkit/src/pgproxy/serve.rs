@@ -11,18 +11,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::Link;
-use super::rules::{Fault, Gate, Matcher, Moment, Rule, RuleState, When};
+use super::faults::{ActiveRule, Fault, Rules, When};
 use super::wire::{Message, READY, Session, ends_a_cycle};
+use crate::rules::Gate;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     upstream: u16,
-    rules: Mutex<Vec<Arc<RuleState>>>,
+    pub(super) rules: Rules,
     link: Mutex<State>,
     open: AtomicUsize,
 }
 
-/// The link, and what ends or silences all connections of now.
+/// The link, and the tokens that close or silence all open connections.
 #[derive(Debug)]
 struct State {
     link: Link,
@@ -34,25 +35,13 @@ impl Shared {
     pub(super) fn new(upstream: u16) -> Self {
         let state =
             State { link: Link::Up, cut: CancellationToken::new(), silence: CancellationToken::new() };
-        Self { upstream, rules: Mutex::default(), link: Mutex::new(state), open: AtomicUsize::new(0) }
-    }
-
-    pub(super) fn install(&self, matcher: Matcher, when: When, fault: Fault) -> Rule {
-        let state = Arc::new(RuleState::new(matcher, when, fault));
-        self.rules().push(Arc::clone(&state));
-        Rule { state }
-    }
-
-    pub(super) fn remove_all(&self) {
-        for rule in self.rules().drain(..) {
-            rule.remove(Gate::Open);
-        }
+        Self { upstream, rules: Rules::default(), link: Mutex::new(state), open: AtomicUsize::new(0) }
     }
 
     pub(super) fn set_link(&self, link: Link) {
         let mut state = self.state();
         state.link = link;
-        if link == Link::Black {
+        if link == Link::Blackhole {
             state.silence.cancel();
         } else {
             state.silence = CancellationToken::new();
@@ -67,17 +56,6 @@ impl Shared {
 
     pub(super) fn connections(&self) -> usize {
         self.open.load(Ordering::SeqCst)
-    }
-
-    fn rule_for(&self, moment: Moment<'_>) -> Option<Arc<RuleState>> {
-        // Every rule counts for itself; the first that acts has its way.
-        let rules = self.rules();
-        let mut acting = rules.iter().filter(|rule| rule.acts_on(moment));
-        acting.next().cloned()
-    }
-
-    fn rules(&self) -> MutexGuard<'_, Vec<Arc<RuleState>>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,7 +79,7 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
             let connection = Connection::new(&shared, silence);
             tokio::select! {
                 () = cut.cancelled() => {}
-                // Whatever ends one direction ends the connection.
+                // The end of one direction ends the connection.
                 _ = connection.carry(client) => {}
             }
             shared.open.fetch_sub(1, Ordering::SeqCst);
@@ -111,11 +89,11 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
 
 struct Connection<'a> {
     shared: &'a Shared,
-    /// Cancelled: nothing passes any more.
+    /// Cancelled when nothing passes any more.
     silence: CancellationToken,
     session: Mutex<Session>,
-    /// For each cycle that the server has not finished: the rule that its answer meets.
-    cycles: Mutex<VecDeque<Option<Arc<RuleState>>>>,
+    /// The rule that applies to the response, for each cycle that the server has not finished.
+    cycles: Mutex<VecDeque<Option<ActiveRule>>>,
 }
 
 impl<'a> Connection<'a> {
@@ -141,43 +119,39 @@ impl<'a> Connection<'a> {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
-            ended = self.ask(from_client, to_server) => ended,
-            ended = self.answer(from_server, to_client) => ended,
+            ended = self.forward(from_client, to_server) => ended,
+            ended = self.return_results(from_server, to_client) => ended,
         }
     }
 
-    /// From the client to the server.
-    async fn ask(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
-        // A rule met by a statement whose cycle has not ended yet.
-        let mut met: Option<Arc<RuleState>> = None;
+    /// Copies from the client to the server.
+    async fn forward(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+        // The rule of a statement in a cycle that has not ended yet.
+        let mut pending: Option<ActiveRule> = None;
         loop {
             let message = Message::read(&mut from).await?;
             self.unless_silent().await;
-            if let Some(rule) = self.look(&message) {
-                match rule.when {
-                    When::Before => self.suffer(&rule).await?,
-                    When::After => met = Some(rule),
+            if let Some(rule) = self.find_rule(&message) {
+                match rule.fault.when {
+                    When::Before => self.apply(&rule).await?,
+                    When::After => pending = Some(rule),
                 }
             }
             if ends_a_cycle(message.kind) {
-                locked(&self.cycles).push_back(met.take());
+                locked(&self.cycles).push_back(pending.take());
             }
             to.write_all(&message.bytes).await?;
         }
     }
 
-    fn look(&self, message: &Message) -> Option<Arc<RuleState>> {
+    fn find_rule(&self, message: &Message) -> Option<ActiveRule> {
         let mut session = locked(&self.session);
-        let statement = session.statement(message)?;
-        let moment =
-            Moment { statement: &statement, bytes: &message.bytes, transaction: &session.transaction };
-        let rule = self.shared.rule_for(moment);
-        session.passed(statement, message);
-        rule
+        let transaction = session.next_statement(message)?;
+        self.shared.rules.find(transaction).map(|applied| applied.rule)
     }
 
-    /// From the server to the client.
-    async fn answer(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+    /// Copies from the server to the client.
+    async fn return_results(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
         let mut kept = Vec::new();
         loop {
             let message = Message::read(&mut from).await?;
@@ -192,21 +166,21 @@ impl<'a> Connection<'a> {
             };
             kept.extend_from_slice(&message.bytes);
             if message.kind == READY {
-                self.suffer(&rule).await?;
+                self.apply(&rule).await?;
                 to.write_all(&std::mem::take(&mut kept)).await?;
             }
         }
     }
 
-    /// Carries the fault out; an error ends the connection.
-    async fn suffer(&self, rule: &RuleState) -> io::Result<()> {
-        let cut = || Err(io::Error::other("cut by a rule"));
-        rule.reach();
-        match rule.fault {
+    /// Applies the fault; an error closes the connection.
+    async fn apply(&self, rule: &ActiveRule) -> io::Result<()> {
+        let cut = || Err(io::Error::other("closed by a rule"));
+        rule.hit();
+        match rule.fault.fault {
             Fault::Cut => cut(),
             Fault::Hold => match rule.opened().await {
                 Gate::Discard => cut(),
-                Gate::Open | Gate::Closed => Ok(()),
+                Gate::Forward | Gate::Closed => Ok(()),
             },
             Fault::Silence => {
                 self.silence.cancel();

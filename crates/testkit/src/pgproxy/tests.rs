@@ -8,7 +8,7 @@ use sqlx::{Connection as _, PgConnection};
 use super::{Fault, Link, Matcher, PgProxy, When};
 use crate::Postgres;
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn insert(url: &str, number: i32) -> Result<(), sqlx::Error> {
     let mut connection = PgConnection::connect(url).await?;
@@ -18,7 +18,7 @@ async fn insert(url: &str, number: i32) -> Result<(), sqlx::Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_carried_it_out() -> Result<()> {
+async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_executed_it() -> Result<()> {
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
     let mut beside = database.connect().await?;
@@ -37,19 +37,19 @@ async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_carr
     let commit = || Matcher::commit_of("insert into things").nth(1);
     let cut = proxy.when(commit(), When::Before, Fault::Cut);
     assert!(insert(&url, 2).await.is_err());
-    assert_eq!((cut.count(), count(2).await?), (1, 0), "the server never saw the COMMIT");
+    assert_eq!((cut.hits(), count(2).await?), (1, 0), "the server never saw the COMMIT");
     insert(&url, 3).await?;
 
     proxy.when(commit(), When::After, Fault::Cut);
     assert!(insert(&url, 4).await.is_err());
-    assert_eq!(count(4).await?, 1, "it was committed, and nobody was told");
+    assert_eq!(count(4).await?, 1, "it was committed, and the client does not know");
 
     let held = proxy.when(Matcher::statement("INSERT INTO things").nth(1), When::Before, Fault::Hold);
     let waiting = tokio::spawn({
         let url = url.clone();
         async move { insert(&url, 5).await }
     });
-    held.reached(1, SOON).await?;
+    held.wait_for_hits(1, TIMEOUT).await?;
     assert!(!waiting.is_finished());
     held.release();
     waiting.await??;
@@ -60,7 +60,7 @@ async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_carr
     assert_eq!(count(6).await?, 1);
     insert(&url, 7).await?;
 
-    proxy.set_link(Link::Black);
+    proxy.set_link(Link::Blackhole);
     assert!(tokio::time::timeout(Duration::from_millis(300), insert(&url, 8)).await.is_err());
     proxy.set_link(Link::Refusing);
     assert!(insert(&url, 8).await.is_err());

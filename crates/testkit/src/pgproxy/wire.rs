@@ -1,4 +1,4 @@
-//! Messages of the PostgreSQL protocol, version 3: where one ends, and which statement it carries.
+//! Messages of the PostgreSQL protocol, version 3: their boundaries, and the statement that each carries.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// `SSLRequest` and `GSSENCRequest`, which are answered by one byte instead of a message.
 const ENCRYPTION_REQUESTS: [u32; 2] = [80_877_103, 80_877_104];
-/// Nothing in these tests is larger; a length beyond it means that the proxy has lost its place.
+/// Nothing in these tests is larger; a greater length means that the proxy has lost synchronisation.
 const LARGEST: usize = 64 * 1024 * 1024;
 
 /// One message with its length, as it travels; the kind is missing before the session begins.
@@ -26,7 +26,7 @@ impl Message {
         Ok(Self { kind, bytes })
     }
 
-    /// Reads what a client says before its session begins: a length and a code, without a kind.
+    /// Reads a message that a client sends before its session begins: a length and a code, without a kind.
     pub async fn read_opening(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut bytes = Vec::new();
         read_counted(from, &mut bytes).await?;
@@ -38,7 +38,7 @@ impl Message {
         self.bytes.len() == 8 && code.is_some_and(|code| ENCRYPTION_REQUESTS.contains(&code))
     }
 
-    /// The text after so many texts that end with a zero.
+    /// Returns the zero-terminated text after `skip` others.
     fn text(&self, skip: usize) -> String {
         let body = self.bytes.get(5..).unwrap_or_default();
         let text = body.split(|byte| *byte == 0).nth(skip).unwrap_or_default();
@@ -60,26 +60,46 @@ async fn read_counted(from: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) 
     Ok(())
 }
 
-/// What one session has prepared, and what its open transaction has done.
+/// The prepared statements and the open transaction of one session.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     prepared: HashMap<String, String>,
-    /// Every statement since BEGIN, without it.
-    pub transaction: Vec<Passed>,
+    transaction: Transaction,
 }
 
-/// A statement that was passed on, with the message that carried it.
-#[derive(Clone, Debug)]
-pub struct Passed {
+/// An open transaction, up to the statement that is on its way to the server.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// Every earlier statement since BEGIN, without it.
+    pub earlier: Vec<Statement>,
+    pub current: Statement,
+}
+
+/// A statement, with the message that carries it.
+#[derive(Clone, Debug, Default)]
+pub struct Statement {
     /// In one line, lower case.
-    pub statement: String,
-    /// With its parameters, as they travel.
+    pub text: String,
+    /// The message with the parameters.
     pub bytes: Vec<u8>,
 }
 
 impl Session {
-    /// The statement that begins with this message of the client, if one does: in one line and lower case.
-    pub fn statement(&mut self, message: &Message) -> Option<String> {
+    /// Takes in a message of the client. Returns the transaction if the message begins a statement.
+    pub fn next_statement(&mut self, message: &Message) -> Option<&Transaction> {
+        let text = self.statement(message)?;
+        let transaction = &mut self.transaction;
+        let previous =
+            std::mem::replace(&mut transaction.current, Statement { text, bytes: message.bytes.clone() });
+        if previous.text.starts_with("begin") {
+            transaction.earlier.clear();
+        } else {
+            transaction.earlier.push(previous);
+        }
+        Some(transaction)
+    }
+
+    fn statement(&mut self, message: &Message) -> Option<String> {
         match message.kind {
             b'P' => {
                 self.prepared.insert(message.text(0), plain(&message.text(1)));
@@ -91,18 +111,9 @@ impl Session {
             _ => None,
         }
     }
-
-    /// Takes in what was passed on.
-    pub fn passed(&mut self, statement: String, message: &Message) {
-        if statement.starts_with("begin") {
-            self.transaction.clear();
-        } else {
-            self.transaction.push(Passed { statement, bytes: message.bytes.clone() });
-        }
-    }
 }
 
-/// Whether the server answers this message with "ready for the next".
+/// Returns whether the server answers this message with "ready for the next".
 pub(super) fn ends_a_cycle(kind: u8) -> bool {
     matches!(kind, b'Q' | b'S')
 }

@@ -1,4 +1,4 @@
-//! From a container of a Pod to a command line of this machine.
+//! Translates a container of a Pod to a command line of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,17 +10,17 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, Pod};
 use super::volumes::{Contents, Source};
 use crate::cluster::{Facts, kubeconfig};
 use crate::port::Port;
-use crate::process::{Launch, Tell};
+use crate::process::{Launch, ShowLog};
 use crate::programs::program;
 
-/// Brokkr's programs: the last parts of the names of their images.
+/// Brokkr's programs, which are the last parts of their images' names.
 const PROGRAMS: [&str; 3] = ["brokkr", "brokkr-agent", "brokkr-broker"];
-/// Where the API servers of tests are.
+/// The address of test API servers.
 const SERVER: &str = "127.0.0.1";
-/// Where a container finds its ServiceAccount.
+/// The mount path of a ServiceAccount.
 const ACCOUNT_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Which of Brokkr's programs the Pod's first container is, if any.
+/// Returns which of Brokkr's programs the Pod's first container runs, if any.
 pub(super) fn program_of(pod: &Pod) -> Option<&'static str> {
     let first = pod.spec.as_ref()?.containers.first()?;
     program_in(first.image.as_deref()?)
@@ -32,19 +32,19 @@ fn program_in(image: &str) -> Option<&'static str> {
     PROGRAMS.into_iter().find(|program| *program == name)
 }
 
-/// What stands in for the file system and the network of a Pod.
+/// The replacement for a Pod's file system and network.
 pub(super) struct Stage<'a> {
     /// The folder of each volume.
     pub(super) volumes: &'a BTreeMap<String, PathBuf>,
     /// The port of this machine for each port of the Pod.
     pub(super) ports: &'a BTreeMap<u16, Port>,
-    /// Where the API server is.
+    /// The address of the API server.
     pub(super) cluster: &'a Facts,
-    /// For what is written here.
+    /// The folder for generated files.
     pub(super) folder: &'a Path,
 }
 
-/// The command line of a container.
+/// Returns the command line of a container.
 pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &Container) -> Result<Launch> {
     let image = container.image.as_deref().unwrap_or_default();
     let name = program_in(image).with_context(|| format!("the image {image} is none of Brokkr's"))?;
@@ -55,13 +55,13 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
     let mut launch = Launch::new(format!("{}-{name}", container.name), program(name)?)
         .bare()
         .args(words.map(|word| here(&expanded(word, &environment))))
-        .tell(Tell::Always);
+        .show_log(ShowLog::Always);
     for (name, value) in &environment {
         launch = launch.env(name, here(value));
     }
     if let Some((_, folder)) = mounts.iter().find(|(path, _)| path == ACCOUNT_FOLDER) {
         launch = launch.env("KUBECONFIG", stage.kubeconfig(folder)?);
-        // Whoever finds its account mounted goes to the API server without a proxy.
+        // With a mounted account, programs connect to the API server without a proxy.
         let passed = environment.iter().rev().find(|(name, _)| name == "NO_PROXY");
         let passed = passed.map_or_else(|| SERVER.to_owned(), |(_, passed)| format!("{passed},{SERVER}"));
         launch = launch.env("NO_PROXY", passed);
@@ -70,7 +70,7 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
 }
 
 impl Stage<'_> {
-    /// For whoever has this folder mounted as its ServiceAccount: the token and the authority are those in it.
+    /// Writes a kubeconfig with the token and the authority of a mounted ServiceAccount.
     fn kubeconfig(&self, account: &Path) -> Result<PathBuf> {
         let read =
             |name: &str| fs::read_to_string(account.join(name)).with_context(|| format!("read {name}"));
@@ -83,7 +83,7 @@ impl Stage<'_> {
     }
 }
 
-/// Where each mount leads, the longest path first.
+/// Returns the folder of each mount, the longest path first.
 fn mounts(volumes: &BTreeMap<String, PathBuf>, container: &Container) -> Result<Vec<(String, PathBuf)>> {
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
@@ -134,7 +134,7 @@ async fn value_of(
         (None, None, Some(map)) => {
             (source.config_map(&map.name, map.optional).await?, &map.key, map.optional)
         }
-        (None, None, None) => anyhow::bail!("{} comes from what is not played here", variable.name),
+        (None, None, None) => anyhow::bail!("the source of {} is not supported", variable.name),
     };
     match contents.remove(key) {
         Some(value) => Ok(Some(String::from_utf8(value)?)),
@@ -143,13 +143,13 @@ async fn value_of(
     }
 }
 
-/// `$(NAME)` as Kubernetes reads it: what is not known stays.
+/// Expands `$(NAME)` as Kubernetes does; unknown names stay.
 fn expanded(text: &str, environment: &[(String, String)]) -> String {
     let known = |text: String, (name, value): &(String, String)| text.replace(&format!("$({name})"), value);
     environment.iter().rev().fold(text.to_owned(), known)
 }
 
-/// Paths below a mount lead to its folder. `/etc/brokkr` does not stand in `/etc/brokkr-other`.
+/// Replaces paths below a mount by paths below its folder. `/etc/brokkr` does not match `/etc/brokkr-other`.
 fn with_paths(text: &str, mounts: &[(String, PathBuf)]) -> String {
     for (path, folder) in mounts {
         for (start, _) in text.match_indices(path.as_str()) {
@@ -164,7 +164,7 @@ fn with_paths(text: &str, mounts: &[(String, PathBuf)]) -> String {
     text.to_owned()
 }
 
-/// An address to listen on is one of this machine alone.
+/// Replaces a listen address by one of the loopback address.
 fn with_ports(text: &str, ports: &BTreeMap<u16, Port>) -> String {
     for (number, port) in ports {
         for every in ["0.0.0.0", "[::]"] {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_told_by_their_last_part() {
+    fn programs_are_recognised_by_the_last_part_of_their_image() {
         assert_eq!(program_in("registry.example:5000/a/brokkr-agent:1.2"), Some("brokkr-agent"));
         assert_eq!(program_in("brokkr-broker@sha256:00"), Some("brokkr-broker"));
         assert_eq!(program_in("registry.example/brokkr-agent-tools:1"), None);

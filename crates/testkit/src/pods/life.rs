@@ -1,4 +1,4 @@
-//! One Pod: prepare, initialise, run, start again, stop.
+//! The life cycle of one Pod: prepare, initialise, run, restart, stop.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,9 +25,9 @@ use crate::scratch::Scratch;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const INIT_DEADLINE: Duration = Duration::from_secs(120);
-/// How long a Pod may take to end if it does not say.
+/// The default grace period of a Pod.
 const GRACE: Duration = Duration::from_secs(30);
-/// How often it is looked whether a process still runs.
+/// The interval of checks whether a process still runs.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The cluster that Pods are in.
@@ -49,16 +49,16 @@ impl Site {
     }
 }
 
-/// A Pod of Brokkr's, and the processes that it is.
+/// A Pod of Brokkr and its processes.
 #[derive(Debug)]
 pub struct PodRun {
     pod: Pod,
     program: &'static str,
     ports: BTreeMap<u16, Port>,
-    /// The environment that it has from its node.
+    /// Environment variables that the node adds.
     node: Vec<(String, String)>,
     processes: Mutex<Vec<Arc<Process>>>,
-    /// What it waits for, if anything.
+    /// The condition that it waits for, if any.
     waits: Mutex<String>,
     starts: AtomicU32,
     leaving: CancellationToken,
@@ -108,25 +108,25 @@ impl PodRun {
         self.pod.namespace().unwrap_or_default()
     }
 
-    /// Which program it is, such as `brokkr-agent`.
+    /// Returns its program, such as `brokkr-agent`.
     pub fn program(&self) -> &'static str {
         self.program
     }
 
-    /// Whether its containers run, each a process.
+    /// Returns whether all its containers run.
     pub fn is_running(&self) -> bool {
         let processes = self.processes();
         let wanted = containers(&self.pod).count();
         processes.len() == wanted && processes.iter().all(|process| process.is_running())
     }
 
-    /// How often a container was started again.
+    /// Returns how often a container was restarted.
     pub fn restarts(&self) -> u32 {
         let first = u32::try_from(containers(&self.pod).count()).unwrap_or_default();
         self.starts.load(Ordering::Relaxed).saturating_sub(first)
     }
 
-    /// Where a port of the Pod is reached, by the name that it has in the Pod: `127.0.0.1:PORT`.
+    /// Returns the address of a port of the Pod, by its name: `127.0.0.1:PORT`.
     pub fn address(&self, port: &str) -> Option<String> {
         let mut ports = containers(&self.pod).flat_map(|container| container.ports.iter().flatten());
         let found = ports.find(|found| found.name.as_deref() == Some(port))?;
@@ -134,7 +134,7 @@ impl PodRun {
         self.ports.get(&number).map(Port::address)
     }
 
-    /// Everything that its containers have said, the initialising ones first.
+    /// Returns the logs of its containers, init containers first.
     pub fn log(&self) -> String {
         let mut logs: Vec<PathBuf> = fs::read_dir(self.logs())
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
@@ -146,20 +146,20 @@ impl PodRun {
         logs.iter().map(read).collect::<Vec<_>>().join("\n")
     }
 
-    /// Kills its processes without warning; they are started again, as containers would be.
+    /// Kills its processes without warning; they are restarted, as containers are.
     pub fn kill9(&self) {
         self.processes().iter().for_each(|process| process.kill9());
     }
 
-    /// One paragraph for whoever waited in vain.
-    pub fn told(&self) -> String {
+    /// Describes the Pod in one paragraph, for error messages.
+    pub fn describe(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         format!("Pod {} waits {}; its log:\n{tail}", self.name(), self.waits())
     }
 
-    /// The Pod is gone; answers whether that is news.
+    /// Marks the Pod as deleted; returns whether it was not before.
     pub(super) fn leave(&self) -> bool {
         let news = !self.leaving.is_cancelled();
         self.leaving.cancel();
@@ -170,7 +170,7 @@ impl PodRun {
         self.ended.cancelled().await;
     }
 
-    /// Ends everything at once, because the test ends.
+    /// Kills all processes at the end of the test.
     pub(super) fn abandon(&self) {
         self.leaving.cancel();
         self.kill9();
@@ -211,7 +211,7 @@ async fn live(run: Arc<PodRun>, site: Site) {
     for process in processes {
         if process.is_running() {
             let _ = process.signal(Signal::SIGTERM);
-            // Killed when its time is up, as a container would be.
+            // Killed after the grace period, as a container is.
             let _ = end_of(&process, run.grace()).await;
         }
         process.kill9();
@@ -221,7 +221,7 @@ async fn live(run: Arc<PodRun>, site: Site) {
 
 async fn work(run: &PodRun, site: &Site) {
     let mut pause = Pause::default();
-    // A Secret that is not there yet, or a container that does not get its work done, is tried again.
+    // A missing Secret or a failed init container is retried.
     while let Err(error) = start(run, site).await {
         run.note(format!("because it could not be started: {error:#}"));
         pause.wait().await;
@@ -269,11 +269,11 @@ async fn end_of(process: &Process, deadline: Duration) -> Result<ExitStatus> {
             }
         }
     };
-    let told = || format!("{} did not end within {deadline:?}", process.name());
-    tokio::time::timeout(deadline, waiting).await.with_context(told)
+    let timed_out = || format!("{} did not end within {deadline:?}", process.name());
+    tokio::time::timeout(deadline, waiting).await.with_context(timed_out)
 }
 
-/// Starts a process again whenever it ended.
+/// Restarts a process whenever it ends.
 async fn keep(run: &PodRun, process: Arc<Process>) {
     let mut pause = Pause::default();
     loop {
@@ -293,7 +293,7 @@ async fn keep(run: &PodRun, process: Arc<Process>) {
     }
 }
 
-/// Longer each time, up to a bound.
+/// Returns the next pause, which grows up to a limit.
 struct Pause(Duration);
 
 impl Default for Pause {

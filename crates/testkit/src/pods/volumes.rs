@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::{Api, Client, ResourceExt as _};
 
-/// What is in a Secret or ConfigMap.
+/// The data of a Secret or ConfigMap.
 pub(super) type Contents = BTreeMap<String, Vec<u8>>;
 
-/// Reads what Pods refer to, in the namespace of one of them.
+/// Reads the objects that Pods of one namespace refer to.
 pub(super) struct Source<'a> {
     pub(super) client: &'a Client,
     pub(super) pod: &'a Pod,
@@ -41,7 +41,7 @@ impl Source<'_> {
                 write(&folder, &self.projection(source).await?)?;
             }
         } else {
-            bail!("volume {} is of a kind that is not played here", volume.name);
+            bail!("the type of the volume {} is not supported", volume.name);
         }
         Ok(folder)
     }
@@ -59,13 +59,13 @@ impl Source<'_> {
         }
         let mut contents = Contents::new();
         for item in source.downward_api.iter().flat_map(|api| api.items.iter().flatten()) {
-            let field = item.field_ref.as_ref().context("only fields of the Pod are played here")?;
+            let field = item.field_ref.as_ref().context("only fields of the Pod are supported")?;
             contents.insert(item.path.clone(), self.field(field)?.into_bytes());
         }
         Ok(contents)
     }
 
-    /// A token that ends with the Pod, as the kubelet asks for it.
+    /// Requests a token that is bound to the Pod, as the kubelet does.
     async fn token(&self, projection: &ServiceAccountTokenProjection) -> Result<String> {
         let account = self.account();
         let request = TokenRequest {
@@ -122,9 +122,9 @@ impl Source<'_> {
             "spec.nodeName" => {
                 self.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
             }
-            // Where its ports are, for everybody on this machine.
+            // Its ports are on the loopback address.
             "status.podIP" | "status.hostIP" => "127.0.0.1".into(),
-            other => bail!("the field {other} is not played here"),
+            other => bail!("the field {other} is not supported"),
         })
     }
 
@@ -138,7 +138,7 @@ impl Source<'_> {
     }
 }
 
-/// All keys under their own names, or the listed ones under theirs.
+/// Returns all keys under their own names, or the listed ones under the given paths.
 fn chosen(mut contents: Contents, items: Option<&[KeyToPath]>) -> Result<Contents> {
     let Some(items) = items else { return Ok(contents) };
     let mut chosen = Contents::new();

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::{Facts, execute};
 use crate::names::unique;
 
-/// A private database; dropped, with whoever is still connected, when the test ends.
+/// A private database; dropped, with its open connections, when the test ends.
 #[derive(Debug)]
 pub struct Database {
     facts: Facts,
@@ -32,7 +32,7 @@ impl Database {
         self.facts.url(&self.name)
     }
 
-    /// A connection for looking behind the scenes.
+    /// Opens a connection.
     pub async fn connect(&self) -> Result<PgConnection> {
         PgConnection::connect(&self.url()).await.with_context(|| format!("cannot connect to {}", self.url()))
     }
@@ -41,7 +41,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let (url, name) = (self.facts.url("postgres"), self.name.clone());
-        // A runtime of its own: the test's is not to be blocked, and may be going down. Failing is fine:
+        // On a separate runtime: the test's must not be blocked, and may be shutting down. Failing is fine:
         // when the server is gone, so is the database.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

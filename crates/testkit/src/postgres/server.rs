@@ -22,13 +22,13 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Whether a commit waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// fsync off. Killing the server is still safe; pulling the plug is not.
+    /// fsync off. Killing the server is still safe; a power failure is not.
     None,
     /// As in production.
     Full,
 }
 
-/// A running PostgreSQL server of one's own.
+/// A private PostgreSQL server.
 #[derive(Debug)]
 pub struct Server {
     // Dropped first: the process must be gone before its folder is.
@@ -68,7 +68,7 @@ impl Server {
             .arg(&data)
             .folder(scratch.path())
             .user(user)
-            // Killed outright, it would leave shared memory behind in the kernel.
+            // SIGKILL would leave shared memory in the kernel.
             .last_signal(Signal::SIGQUIT)
             .args(
                 [
@@ -126,7 +126,7 @@ impl Server {
     pub async fn back_up(&self) -> Result<Backup> {
         let folder = self.scratch.join(unique("backup"));
         fs::create_dir(&folder)?;
-        // PostgreSQL starts on nothing that others may read.
+        // PostgreSQL refuses a data folder that others may read.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         let user = unprivileged_user()?;
         if let Some((user, group)) = user {
@@ -143,7 +143,7 @@ impl Server {
         Ok(Backup { folder })
     }
 
-    /// Loses everything since the backup: the server is killed, its data replaced, and it starts again.
+    /// Restores the backup: kills the server, replaces its data, and starts it again.
     pub async fn restore(&self, backup: &Backup) -> Result<()> {
         self.kill9().await?;
         let data = self.scratch.join("data");
@@ -164,8 +164,8 @@ fn children(pid: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// The folder with `postgres` and `initdb`: of the newest version that the machine's packages brought, or
-/// whatever is on the PATH.
+/// Returns the folder with `postgres` and `initdb`: of the newest installed package, or
+/// else the one on the PATH.
 fn programs() -> Result<PathBuf> {
     let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = packaged
@@ -188,7 +188,7 @@ fn has_server(folder: &Path) -> bool {
     folder.join("postgres").is_file() && folder.join("initdb").is_file()
 }
 
-/// PostgreSQL refuses to run as root. Nothing when we are not root anyway.
+/// Returns the user to run PostgreSQL as, which refuses to run as root; none if this process is not root.
 fn unprivileged_user() -> Result<Option<(u32, u32)>> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -198,5 +198,5 @@ fn unprivileged_user() -> Result<Option<(u32, u32)>> {
             return Ok(Some((user.uid.as_raw(), user.gid.as_raw())));
         }
     }
-    bail!("running as root, and there is no user postgres or nobody to run PostgreSQL as")
+    bail!("PostgreSQL cannot run as root, and there is neither a user postgres nor nobody")
 }

@@ -1,4 +1,4 @@
-//! What to start: program, arguments, environment, user.
+//! The description of a child process: program, arguments, environment, user.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-/// Where programs are looked for in a container.
+/// The PATH in a container.
 const CONTAINER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// When a process shows its log.
+/// When a process prints its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum ShowLog {
     /// When the test panics.
     OnPanic,
-    /// Whenever it ends. The test runner swallows the output of tests that pass, so this shows the log of
-    /// tests that fail by returning an error, too.
+    /// When it ends. The test runner hides the output of tests that pass, so this prints the log of
+    /// tests that fail by returning an error as well.
     Always,
 }
 
@@ -33,7 +33,7 @@ pub struct Launch {
     bare: bool,
     folder: Option<PathBuf>,
     user: Option<(u32, u32)>,
-    pub(crate) tell: Tell,
+    pub(crate) show_log: ShowLog,
     pub(crate) last_signal: Option<Signal>,
 }
 
@@ -47,7 +47,7 @@ impl Launch {
             bare: false,
             folder: None,
             user: None,
-            tell: Tell::OnPanic,
+            show_log: ShowLog::OnPanic,
             last_signal: None,
         }
     }
@@ -62,7 +62,7 @@ impl Launch {
         self
     }
 
-    /// `--flag=value`, for engines whose flags have one form only.
+    /// Adds `--flag=value`, for engines that accept only this form.
     pub fn flag(self, flag: &str, value: impl AsRef<OsStr>) -> Self {
         let mut argument = OsString::from(format!("--{flag}="));
         argument.push(value.as_ref());
@@ -78,30 +78,30 @@ impl Launch {
         variables.into_iter().fold(self, |launch, (name, value)| launch.env(name, value))
     }
 
-    /// Nothing of this process's own environment, as in a container: only what is said with [`Launch::env`].
+    /// Clears the inherited environment, as in a container; only [`Launch::env`] applies.
     pub fn bare(mut self) -> Self {
         self.bare = true;
         self
     }
 
-    /// The folder it runs in.
+    /// Sets the working folder.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Runs it as this user and group, who need not be able to log in.
+    /// Runs it as this user and group.
     pub fn user(mut self, user: Option<(u32, u32)>) -> Self {
         self.user = user;
         self
     }
 
-    pub fn tell(mut self, tell: Tell) -> Self {
-        self.tell = tell;
+    pub fn show_log(mut self, show_log: ShowLog) -> Self {
+        self.show_log = show_log;
         self
     }
 
-    /// The signal it is given before it is killed on drop.
+    /// Sets the signal that is sent before it is killed on drop.
     pub fn last_signal(mut self, signal: Signal) -> Self {
         self.last_signal = Some(signal);
         self

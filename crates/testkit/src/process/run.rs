@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::launch::Launch;
 use super::spawner;
 
-/// What a program said and how it ended.
+/// The output and the exit code of a program.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The command line, for messages.
@@ -27,7 +27,7 @@ impl Output {
         self.code == 0
     }
 
-    /// Itself when the program succeeded, else an error with all it said.
+    /// Returns itself if the program succeeded, else an error with its output.
     pub fn ok(self) -> Result<Self> {
         if self.success() {
             return Ok(self);
@@ -35,21 +35,21 @@ impl Output {
         bail!("`{}` ended with {}\n{}\n{}", self.command, self.code, self.stdout.trim(), self.stderr.trim())
     }
 
-    /// Standard output read as JSON.
+    /// Parses standard output as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(&self.stdout)
             .with_context(|| format!("`{}` printed no such JSON:\n{}", self.command, self.stdout))
     }
 }
 
-/// Runs a program to its end. It is killed when the deadline passes or the caller loses interest.
+/// Runs a program to its end. It is killed when the deadline passes or the future is dropped.
 pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
     let command_line = launch.to_string();
     let mut command = launch.command();
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = spawner::spawn(command).with_context(|| format!("cannot start `{command_line}`"))?;
     let mut leash = Leash { group: i32::try_from(child.id()).ok() };
-    // Reading pipes to their end blocks; the leash ends it early when it must.
+    // Reading the pipes blocks; the guard kills the process if the future is dropped.
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
     match tokio::time::timeout(deadline, waiting).await {
         Ok(ended) => {
@@ -66,7 +66,7 @@ pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
     }
 }
 
-/// Kills the process group unless it was let off.
+/// Kills the process group on drop unless it was disarmed.
 struct Leash {
     group: Option<i32>,
 }

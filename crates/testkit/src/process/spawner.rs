@@ -1,4 +1,4 @@
-//! The one thread that starts children.
+//! The thread that starts all children.
 //!
 //! The kernel sends the parent-death signal when the *thread* that started the child ends, not the process.
 //! Tests run on threads that come and go, so all children are started by one thread that never ends.
@@ -13,12 +13,12 @@ struct Order {
     answer: SyncSender<io::Result<Child>>,
 }
 
-/// Starts a child whose life ends with this process at the latest.
+/// Starts a child that ends with this process at the latest.
 pub(super) fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (orders, inbox) = channel();
-        // Never joined: it is to live as long as the process.
+        // Never joined, because it must live as long as the process.
         std::thread::spawn(move || serve(&inbox));
         orders
     });

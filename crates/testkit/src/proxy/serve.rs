@@ -1,4 +1,4 @@
-//! The listener, and how one request is carried out.
+//! The listener, and how one request is processed.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,30 +19,31 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::asked::Asked;
-use super::canned::Canned;
-use super::rules::{Action, Gate, Matcher, Rule, RuleState, Snapshot};
+use super::faults::{Action, ActiveRule, ListSnapshot, Rules};
+use super::request::ProxiedRequest;
+use super::response::CannedResponse;
 use super::stream;
 use super::trace::Trace;
+use crate::rules::{Applied, Gate};
 use crate::scripted::listener::config;
 use crate::tls::Identity;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 const UNTIL_CUT: Duration = Duration::from_millis(30);
 
-/// The client gets no answer, but the end of its connection.
+/// The client gets no response; its connection is closed.
 #[derive(Debug, thiserror::Error)]
-#[error("cut off on purpose")]
+#[error("connection closed on purpose")]
 struct Cut;
 
-type Told = std::result::Result<Response<Body>, Cut>;
+type ProxyResult = std::result::Result<Response<Body>, Cut>;
 
-/// What the listener and the test share.
+/// State that the listener and the test share.
 #[derive(Debug)]
 pub(super) struct Shared {
     upstream: String,
     client: reqwest::Client,
-    rules: Mutex<Vec<Arc<RuleState>>>,
+    pub(super) rules: Rules,
     lists: Mutex<HashMap<String, Bytes>>,
     pub(super) trace: Trace,
 }
@@ -61,109 +62,94 @@ impl Shared {
         Ok(Self {
             upstream,
             client,
-            rules: Mutex::default(),
+            rules: Rules::default(),
             lists: Mutex::default(),
             trace: Trace::default(),
         })
     }
 
-    pub(super) fn install(&self, matcher: Matcher, action: Action) -> Rule {
-        let state = Arc::new(RuleState::new(matcher, action));
-        let mut rules = lock(&self.rules);
-        rules.retain(|rule| !rule.removed.is_cancelled());
-        rules.push(state.clone());
-        Rule { state }
+    pub(super) fn lists(&self) -> ListSnapshot {
+        ListSnapshot(Arc::new(lock(&self.lists).clone()))
     }
 
-    pub(super) fn remove_all(&self) {
-        for rule in lock(&self.rules).drain(..) {
-            rule.remove();
+    fn find_rule(&self, request: &ProxiedRequest) -> Option<Applied<ProxiedRequest, Action>> {
+        let applied = self.rules.find(request)?;
+        if !applied.rule.fault.counts_later() {
+            applied.rule.hit();
         }
+        Some(applied)
     }
 
-    pub(super) fn lists(&self) -> Snapshot {
-        Snapshot(Arc::new(lock(&self.lists).clone()))
-    }
-
-    /// The rule that this request meets, and whether it is the first to do so. Decided under one lock: of two
-    /// requests at the same time, one is the earlier.
-    fn meet(&self, asked: &Asked) -> Option<(Arc<RuleState>, bool)> {
-        let rules = lock(&self.rules);
-        let rule = rules.iter().find(|rule| rule.acts_on(asked))?;
-        let first = rule.act();
-        // A watch under `Swallow` counts what was swallowed, not that it began.
-        if !rule.forwards_first() && !matches!(rule.action, Action::Swallow(_)) {
-            rule.reach();
-        }
-        Some((rule.clone(), first))
-    }
-
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Told {
+    async fn serve(self: Arc<Self>, request: Request<Incoming>) -> ProxyResult {
         let (parts, body) = request.into_parts();
         let body = to_bytes(Body::new(body), usize::MAX).await.map_err(|_| Cut)?;
-        let asked = Asked::new(&parts, body);
-        let number = self.trace.begin(&asked);
-        let met = self.meet(&asked);
-        if !asked.is_write() {
-            // Who reads and goes away asks no longer.
-            return self.carry_out(asked, number, met).await;
+        let request = ProxiedRequest::new(&parts, body);
+        let number = self.trace.begin(&request);
+        let applied = self.find_rule(&request);
+        if !request.is_write() {
+            // A read ends with its client.
+            return self.process(request, number, applied).await;
         }
-        let carried_out = tokio::spawn(async move { self.carry_out(asked, number, met).await });
-        carried_out.await.unwrap_or(Err(Cut))
+        let processed = tokio::spawn(async move { self.process(request, number, applied).await });
+        processed.await.unwrap_or(Err(Cut))
     }
 
-    async fn carry_out(
+    async fn process(
         self: Arc<Self>,
-        mut asked: Asked,
+        mut request: ProxiedRequest,
         number: usize,
-        met: Option<(Arc<RuleState>, bool)>,
-    ) -> Told {
-        let Some((rule, first)) = met else { return self.pass(&asked, number, None).await };
+        applied: Option<Applied<ProxiedRequest, Action>>,
+    ) -> ProxyResult {
+        let Some(Applied { rule, is_first }) = applied else {
+            return self.pass(&request, number, None).await;
+        };
         let discarded = async || rule.opened().await == Gate::Discard;
-        match rule.action.clone() {
-            Action::HaltAfter if first => {
-                let answer = self.pass(&asked, number, None).await;
-                rule.reach();
-                if discarded().await { Err(Cut) } else { answer }
+        match rule.fault.clone() {
+            Action::HaltAfter if is_first => {
+                let response = self.pass(&request, number, None).await;
+                rule.hit();
+                if discarded().await { Err(Cut) } else { response }
             }
             Action::Hold | Action::HaltBefore | Action::HaltAfter => {
                 if discarded().await {
                     Err(Cut)
                 } else {
-                    self.pass(&asked, number, None).await
+                    self.pass(&request, number, None).await
                 }
             }
-            Action::HoldAnswer => {
-                let answer = self.pass(&asked, number, None).await;
-                rule.reach();
-                if discarded().await { Err(Cut) } else { answer }
+            Action::HoldResponse => {
+                let response = self.pass(&request, number, None).await;
+                rule.hit();
+                if discarded().await { Err(Cut) } else { response }
             }
-            Action::LoseAnswer => {
-                let _ = self.forward(&asked, number).await;
-                rule.reach();
+            Action::LoseResponse => {
+                let _ = self.forward(&request, number).await;
+                rule.hit();
                 Err(Cut)
             }
             Action::Cut => Err(Cut),
-            Action::Answer(canned) => Ok(self.tell(number, canned)),
-            Action::Query(change) => {
-                asked.query = change(&asked.query);
-                self.pass(&asked, number, None).await
+            Action::Respond(canned) => Ok(self.respond(number, canned)),
+            Action::ChangeQuery(change) => {
+                request.query = change(&request.query);
+                self.pass(&request, number, None).await
             }
-            Action::Older(Snapshot(lists)) => match lists.get(&asked.list_key()) {
-                Some(body) if asked.is_list() => Ok(self.tell(number, Canned::json(200, body.clone()))),
-                _ => self.pass(&asked, number, None).await,
+            Action::StaleLists(ListSnapshot(lists)) => match lists.get(&request.list_key()) {
+                Some(body) if request.is_list() => {
+                    Ok(self.respond(number, CannedResponse::json(200, body.clone())))
+                }
+                _ => self.pass(&request, number, None).await,
             },
-            Action::Rewrite(_) | Action::Truncate | Action::CutShort => {
-                self.pass(&asked, number, Some(rule)).await
+            Action::ChangeBody(_) | Action::Truncate | Action::CutResponse => {
+                self.pass(&request, number, Some(rule)).await
             }
-            Action::Freeze | Action::Swallow(_) | Action::Line(_) => {
-                self.pass(&asked, number, Some(rule)).await
+            Action::Freeze | Action::DropEvents(_) | Action::WatchLine(_) => {
+                self.pass(&request, number, Some(rule)).await
             }
         }
     }
 
-    fn tell(&self, number: usize, canned: Canned) -> Response<Body> {
-        self.trace.told(number, canned.status.as_u16());
+    fn respond(&self, number: usize, canned: CannedResponse) -> Response<Body> {
+        self.trace.client_received(number, canned.status.as_u16());
         let mut response = Response::new(Body::from(canned.body));
         *response.status_mut() = canned.status;
         response
@@ -175,40 +161,44 @@ impl Shared {
         response
     }
 
-    /// Sends it on. A server that cannot be reached looks to the client like a connection that ends.
-    async fn forward(&self, asked: &Asked, number: usize) -> std::result::Result<reqwest::Response, Cut> {
-        let mark = if asked.query.is_empty() { "" } else { "?" };
-        let url = format!("{}{}{mark}{}", self.upstream, asked.path, asked.query);
-        let mut headers = without_connection(&asked.headers);
+    /// Forwards the request. If the server cannot be reached, the client's connection is closed.
+    async fn forward(
+        &self,
+        request: &ProxiedRequest,
+        number: usize,
+    ) -> std::result::Result<reqwest::Response, Cut> {
+        let mark = if request.query.is_empty() { "" } else { "?" };
+        let url = format!("{}{}{mark}{}", self.upstream, request.path, request.query);
+        let mut headers = without_connection(&request.headers);
         headers.remove(header::HOST);
-        // Compressed answers could be neither read nor cut into lines.
+        // Compressed responses could be neither read nor split into lines.
         headers.remove(header::ACCEPT_ENCODING);
-        let request =
-            self.client.request(asked.method.clone(), url).headers(headers).body(asked.body.clone());
-        let response = request.send().await.map_err(|_| Cut)?;
-        self.trace.answered(number, response.status().as_u16());
+        let forwarded =
+            self.client.request(request.method.clone(), url).headers(headers).body(request.body.clone());
+        let response = forwarded.send().await.map_err(|_| Cut)?;
+        self.trace.server_responded(number, response.status().as_u16());
         Ok(response)
     }
 
-    /// Sends it on and passes the answer back, changed as the rule wants.
-    async fn pass(&self, asked: &Asked, number: usize, rule: Option<Arc<RuleState>>) -> Told {
-        let upstream = self.forward(asked, number).await?;
+    /// Forwards the request and returns the response, changed by the rule.
+    async fn pass(&self, request: &ProxiedRequest, number: usize, rule: Option<ActiveRule>) -> ProxyResult {
+        let upstream = self.forward(request, number).await?;
         let (status, headers) = (upstream.status(), without_connection(upstream.headers()));
-        let body = if asked.is_watch() && status.is_success() {
+        let body = if request.is_watch() && status.is_success() {
             Body::from_stream(stream::watch(upstream, rule))
         } else {
             let whole = upstream.bytes().await.map_err(|_| Cut)?;
-            if asked.is_list() && status.is_success() && !asked.query.contains("continue=") {
-                lock(&self.lists).insert(asked.list_key(), whole.clone());
+            if request.is_list() && status.is_success() && !request.query.contains("continue=") {
+                lock(&self.lists).insert(request.list_key(), whole.clone());
             }
-            match rule.as_ref().map(|rule| &rule.action) {
-                Some(Action::Rewrite(change)) => Body::from(change(asked, whole)),
+            match rule.as_ref().map(|rule| &rule.fault) {
+                Some(Action::ChangeBody(change)) => Body::from(change(request, whole)),
                 Some(Action::Truncate) => Body::from(whole.slice(..whole.len() / 2)),
-                Some(Action::CutShort) => cut_short(whole),
+                Some(Action::CutResponse) => cut_in_half(whole),
                 _ => Body::from(whole),
             }
         };
-        self.trace.told(number, status.as_u16());
+        self.trace.client_received(number, status.as_u16());
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -216,8 +206,8 @@ impl Shared {
     }
 }
 
-/// The first half, and then the end of the connection; a little later, so that the half is on its way before.
-fn cut_short(whole: Bytes) -> Body {
+/// Returns the first half and then closes the connection, a little later, so that the half is sent before.
+fn cut_in_half(whole: Bytes) -> Body {
     let half = whole.slice(..whole.len() / 2);
     let end = async {
         tokio::time::sleep(UNTIL_CUT).await;
@@ -227,12 +217,12 @@ fn cut_short(whole: Bytes) -> Body {
     Body::from_stream(first.chain(futures::stream::once(end)))
 }
 
-/// What is about the connection, and not about the message, ends here.
+/// Removes hop-by-hop headers.
 fn without_connection(headers: &HeaderMap) -> HeaderMap {
-    const OURS: [HeaderName; 5] =
+    const HOP_BY_HOP: [HeaderName; 5] =
         [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::TE];
     let mut kept = headers.clone();
-    for name in OURS {
+    for name in HOP_BY_HOP {
         kept.remove(name);
     }
     kept
@@ -249,8 +239,8 @@ pub(super) async fn listen(identity: &Identity, shared: Arc<Shared>) -> Result<(
             let (tls, shared) = (tls.clone(), shared.clone());
             connections.spawn(async move {
                 let Ok(stream) = tls.accept(stream).await else { return };
-                let service = service_fn(move |request| shared.clone().answer(request));
-                // Fails when an answer is cut, or the client goes away: both are what tests do.
+                let service = service_fn(move |request| shared.clone().serve(request));
+                // Fails when a response is cut or the client disconnects; tests do both.
                 let _ = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)

@@ -1,13 +1,12 @@
 //! Watches, line by line.
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{BoxStream, StreamExt as _};
 use serde_json::Value;
 
-use super::rules::{Action, RuleState};
+use super::faults::{Action, ActiveRule};
 
 type Lines = BoxStream<'static, io::Result<Bytes>>;
 
@@ -31,32 +30,32 @@ fn lines(response: reqwest::Response) -> Lines {
     .boxed()
 }
 
-/// What the client gets of a watch under a rule, if there is one.
-pub(super) fn watch(response: reqwest::Response, rule: Option<Arc<RuleState>>) -> Lines {
+/// Returns the lines that the client gets of a watch, changed by the rule if there is one.
+pub(super) fn watch(response: reqwest::Response, rule: Option<ActiveRule>) -> Lines {
     let Some(rule) = rule else { return lines(response) };
-    match rule.action.clone() {
+    match rule.fault.clone() {
         Action::Freeze => {
-            // The server's side stays open, as it would if only the way back were dead.
+            // The server's side stays open, as if only the way back had failed.
             let frozen = async move {
-                rule.removed.cancelled().await;
+                rule.removed().await;
                 drop(response);
                 Err(io::Error::from(io::ErrorKind::ConnectionReset))
             };
             futures::stream::once(frozen).boxed()
         }
-        Action::Swallow(is_lost) => {
+        Action::DropEvents(is_dropped) => {
             let keep = move |line: &io::Result<Bytes>| {
                 let Ok(bytes) = line else { return true };
                 let event: Value = serde_json::from_slice(bytes).unwrap_or_default();
-                let lost = !rule.removed.is_cancelled() && is_lost(&event["object"]);
-                if lost {
-                    rule.reach();
+                let dropped = !rule.is_removed() && is_dropped(&event["object"]);
+                if dropped {
+                    rule.hit();
                 }
-                !lost
+                !dropped
             };
             lines(response).filter(move |line| futures::future::ready(keep(line))).boxed()
         }
-        Action::Line(line) => futures::stream::once(async move { Ok(line) }).boxed(),
+        Action::WatchLine(line) => futures::stream::once(async move { Ok(line) }).boxed(),
         _ => lines(response),
     }
 }

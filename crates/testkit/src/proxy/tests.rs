@@ -1,4 +1,4 @@
-//! The proxy in front of a real server that counts.
+//! The proxy in front of a real server that counts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,32 +14,32 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::{Action, Canned, FaultProxy, Matcher};
+use super::{Action, CannedResponse, FaultProxy, Matcher};
 use crate::eventually::eventually;
 use crate::scratch::Scratch;
 use crate::scripted::listener;
 use crate::tls::Authority;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-struct House {
+struct TestServer {
     proxy: FaultProxy,
     client: reqwest::Client,
     /// How many writes the real server carried out.
     written: Arc<AtomicUsize>,
-    server: JoinHandle<()>,
+    serving: JoinHandle<()>,
     _scratch: Scratch,
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
-        self.server.abort();
+        self.serving.abort();
     }
 }
 
-impl House {
+impl TestServer {
     async fn open() -> Result<Self> {
-        let (authority, scratch) = (Authority::new("house")?, Scratch::new("house")?);
+        let (authority, scratch) = (Authority::new("server")?, Scratch::new("server")?);
         let written = Arc::new(AtomicUsize::new(0));
         let write = async |State(written): State<Arc<AtomicUsize>>, body: String| {
             format!("{} {body}", written.fetch_add(1, Ordering::SeqCst) + 1)
@@ -48,16 +48,16 @@ impl House {
             .route("/api/v1/things/{name}", post(write))
             .route("/api/v1/things", get(things))
             .with_state(written.clone());
-        let identity = authority.server(&scratch, "house", &[])?;
-        let (address, server) = listener::serve(&identity, router).await?;
+        let identity = authority.server(&scratch, "server", &[])?;
+        let (address, serving) = listener::serve(&identity, router).await?;
         let proxy =
             FaultProxy::in_front_of(&format!("https://{address}"), &authority.pem(), &authority).await?;
         let client = reqwest::Client::builder()
             .tls_certs_only([reqwest::Certificate::from_pem(authority.pem().as_bytes())?])
             .no_proxy()
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             .build()?;
-        Ok(Self { proxy, client, written, server, _scratch: scratch })
+        Ok(Self { proxy, client, written, serving, _scratch: scratch })
     }
 
     async fn write(&self, name: &str) -> Result<String> {
@@ -85,93 +85,98 @@ async fn things(State(written): State<Arc<AtomicUsize>>, request: axum::extract:
 }
 
 #[tokio::test]
-async fn the_nth_write_is_carried_out_and_its_answer_lost() -> Result<()> {
-    let house = House::open().await?;
-    let rule = house.proxy.when(Matcher::writes().nth(2), Action::LoseAnswer);
-    assert_eq!(house.write("a").await?, "1 x");
-    house.write("b").await.expect_err("no answer");
-    assert_eq!(house.write("c").await?, "3 x", "the second was carried out");
-    assert_eq!(rule.count(), 1);
-    let trace = house.proxy.trace();
-    let seen: Vec<_> = trace.iter().map(|exchange| (exchange.upstream, exchange.told)).collect();
+async fn the_nth_write_is_executed_and_its_response_lost() -> Result<()> {
+    let server = TestServer::open().await?;
+    let rule = server.proxy.when(Matcher::writes().nth(2), Action::LoseResponse);
+    assert_eq!(server.write("a").await?, "1 x");
+    server.write("b").await.expect_err("no answer");
+    assert_eq!(server.write("c").await?, "3 x", "the second was carried out");
+    assert_eq!(rule.hits(), 1);
+    let trace = server.proxy.trace();
+    let seen: Vec<_> =
+        trace.iter().map(|exchange| (exchange.server_status, exchange.client_status)).collect();
     assert_eq!(seen, [(Some(200), Some(200)), (Some(200), None), (Some(200), Some(200))]);
-    assert_eq!(trace[1].asked.place.as_ref().and_then(|place| place.name.as_deref()), Some("b"));
-    assert_eq!(trace[1].asked.body, Bytes::from("x"));
+    assert_eq!(trace[1].request.resource.as_ref().and_then(|path| path.name.as_deref()), Some("b"));
+    assert_eq!(trace[1].request.body, Bytes::from("x"));
     Ok(())
 }
 
 #[tokio::test]
 async fn a_held_write_lands_after_its_sender_has_gone() -> Result<()> {
-    let house = House::open().await?;
-    let rule = house.proxy.when(Matcher::writes().named("a"), Action::Hold);
-    let given_up = tokio::time::timeout(Duration::from_millis(300), house.write("a")).await;
-    assert!(given_up.is_err() && rule.count() == 1 && house.written() == 0, "held");
-    house.write("b").await?;
+    let server = TestServer::open().await?;
+    let rule = server.proxy.when(Matcher::writes().named("a"), Action::Hold);
+    let given_up = tokio::time::timeout(Duration::from_millis(300), server.write("a")).await;
+    assert!(given_up.is_err() && rule.hits() == 1 && server.written() == 0, "held");
+    server.write("b").await?;
     rule.release();
-    eventually(PATIENCE, "the held write to land", async || house.written() == 2).await
+    eventually(TIMEOUT, "the held write to land", async || server.written() == 2).await
 }
 
 #[tokio::test]
 async fn a_halt_stops_everything_after_it_and_what_is_discarded_never_lands() -> Result<()> {
-    let house = House::open().await?;
-    let rule = house.proxy.when(Matcher::writes().nth(2), Action::HaltAfter);
-    house.write("a").await?;
+    let server = TestServer::open().await?;
+    let rule = server.proxy.when(Matcher::writes().nth(2), Action::HaltAfter);
+    server.write("a").await?;
     let (second, third) = futures::join!(
-        tokio::time::timeout(Duration::from_millis(400), house.write("b")),
-        tokio::time::timeout(Duration::from_millis(400), house.write("c")),
+        tokio::time::timeout(Duration::from_millis(400), server.write("b")),
+        tokio::time::timeout(Duration::from_millis(400), server.write("c")),
     );
-    assert!(second.is_err() && third.is_err(), "nobody is answered");
-    assert_eq!(house.written(), 2, "the one that halted was carried out, the one after it was not");
+    assert!(second.is_err() && third.is_err(), "no request is answered");
+    assert_eq!(server.written(), 2, "the one that halted was carried out, the one after it was not");
     rule.discard();
-    assert_eq!(house.write("d").await?, "3 x");
+    assert_eq!(server.write("d").await?, "3 x");
     Ok(())
 }
 
 #[tokio::test]
-async fn answers_are_made_up_changed_and_cut() -> Result<()> {
-    let house = House::open().await?;
-    house.proxy.when(Matcher::path("/things").nth(1), Action::Answer(Canned::too_many(7)));
-    let busy = house.list("").await?;
+async fn responses_are_replaced_changed_and_cut() -> Result<()> {
+    let server = TestServer::open().await?;
+    server.proxy.when(Matcher::path("/things").nth(1), Action::Respond(CannedResponse::too_many(7)));
+    let busy = server.list("").await?;
     assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].to_str()?), (429, "7"));
     assert_eq!(busy.json::<Value>().await?["reason"], "TooManyRequests");
-    house.proxy.heal();
-    let then = house.proxy.snapshot_of_lists();
-    house.proxy.when(Matcher::any().nth(1), Action::Truncate);
-    house.proxy.when(Matcher::any().nth(1), Action::CutShort);
-    house.proxy.when(Matcher::any().nth(1), Action::Cut);
-    serde_json::from_str::<Value>(&house.list("").await?.text().await?).expect_err("half of it, as if whole");
-    house.list("").await?.text().await.expect_err("cut in the middle");
-    house.list("").await.expect_err("cut at once");
-    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0);
-    house.proxy.when(Matcher::lists("things"), Action::Older(then));
-    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0, "nothing was listed before: asked");
-    let then = house.proxy.snapshot_of_lists();
-    house.proxy.heal();
-    house.write("a").await?;
-    house.proxy.when(Matcher::lists("things"), Action::Older(then));
-    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 0, "as it was then");
-    house.proxy.heal();
-    assert_eq!(house.list("").await?.json::<Value>().await?["items"], 1);
+    server.proxy.heal();
+    let then = server.proxy.snapshot_of_lists();
+    server.proxy.when(Matcher::any().nth(1), Action::Truncate);
+    server.proxy.when(Matcher::any().nth(1), Action::CutResponse);
+    server.proxy.when(Matcher::any().nth(1), Action::Cut);
+    serde_json::from_str::<Value>(&server.list("").await?.text().await?)
+        .expect_err("half of it, as if whole");
+    server.list("").await?.text().await.expect_err("cut in the middle");
+    server.list("").await.expect_err("cut at once");
+    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0);
+    server.proxy.when(Matcher::lists("things"), Action::StaleLists(then));
+    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0, "nothing was listed before: asked");
+    let then = server.proxy.snapshot_of_lists();
+    server.proxy.heal();
+    server.write("a").await?;
+    server.proxy.when(Matcher::lists("things"), Action::StaleLists(then));
+    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0, "as it was then");
+    server.proxy.heal();
+    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 1);
     Ok(())
 }
 
 #[tokio::test]
 async fn watches_lose_events_freeze_and_end() -> Result<()> {
-    let house = House::open().await?;
-    let watch = async || anyhow::Ok(house.list("?watch=true").await?.text().await?);
+    let server = TestServer::open().await?;
+    let watch = async || anyhow::Ok(server.list("?watch=true").await?.text().await?);
     assert_eq!(watch().await?.lines().count(), 3);
-    let rule = house.proxy.when(Matcher::watches("things"), Action::swallow("two"));
-    let told = watch().await?;
-    assert!(told.contains("one") && !told.contains("two") && told.contains("three"), "{told}");
-    assert_eq!(rule.count(), 1);
-    house.proxy.heal();
-    house.proxy.when(Matcher::watches("things").nth(1), Action::Line(Canned::gone_line()));
+    let rule = server.proxy.when(Matcher::watches("things"), Action::drop_events_of("two"));
+    let received = watch().await?;
+    assert!(
+        received.contains("one") && !received.contains("two") && received.contains("three"),
+        "{received}"
+    );
+    assert_eq!(rule.hits(), 1);
+    server.proxy.heal();
+    server.proxy.when(Matcher::watches("things").nth(1), Action::WatchLine(CannedResponse::gone_line()));
     assert!(watch().await?.contains("Expired"));
-    let rule = house.proxy.when(Matcher::watches("things").nth(1), Action::Freeze);
-    let mut frozen = house.list("?watch=true").await?.bytes_stream();
+    let rule = server.proxy.when(Matcher::watches("things").nth(1), Action::Freeze);
+    let mut frozen = server.list("?watch=true").await?.bytes_stream();
     let first = tokio::time::timeout(Duration::from_millis(300), frozen.next()).await;
     assert!(first.is_err(), "it says nothing");
-    rule.remove();
+    rule.release();
     frozen.next().await.expect("an end").expect_err("and then it is cut");
     Ok(())
 }

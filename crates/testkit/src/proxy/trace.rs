@@ -1,31 +1,31 @@
-//! What was asked, what the server answered, and what the client was told.
+//! Every request, the server's status and the status that the client received.
 
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-use super::asked::Asked;
+use super::request::ProxiedRequest;
 
-/// One request and what came of it.
+/// One request and its outcome.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    pub asked: Asked,
+    pub request: ProxiedRequest,
     pub at: Timestamp,
-    /// The server's status, if it was asked and answered.
-    pub upstream: Option<u16>,
-    /// The place among all answers of the server: the order in which requests were carried out, as far as
-    /// anybody outside can tell.
+    /// The server's status, if the request was forwarded and answered.
+    pub server_status: Option<u16>,
+    /// The position among all responses of the server: the order in which requests were executed, as far as a client
+    /// can know it.
     pub order: Option<u64>,
-    /// When the server had answered.
+    /// When the server responded.
     pub finished: Option<Timestamp>,
-    /// The status that the client was told; none if it was cut off, or still waits.
-    pub told: Option<u16>,
+    /// The status that the client received; none if its connection was closed, or it still waits.
+    pub client_status: Option<u16>,
 }
 
 impl Exchange {
-    /// Whether the server carried it out.
+    /// Returns whether the server executed it.
     pub fn succeeded(&self) -> bool {
-        self.upstream.is_some_and(|status| (200..300).contains(&status))
+        self.server_status.is_some_and(|status| (200..300).contains(&status))
     }
 }
 
@@ -41,30 +41,30 @@ struct Log {
 }
 
 impl Trace {
-    pub(super) fn begin(&self, asked: &Asked) -> usize {
+    pub(super) fn begin(&self, request: &ProxiedRequest) -> usize {
         let mut log = self.lock();
         log.exchanges.push(Exchange {
-            asked: asked.clone(),
+            request: request.clone(),
             at: Timestamp::now(),
-            upstream: None,
+            server_status: None,
             order: None,
             finished: None,
-            told: None,
+            client_status: None,
         });
         log.exchanges.len() - 1
     }
 
-    pub(super) fn answered(&self, number: usize, status: u16) {
+    pub(super) fn server_responded(&self, number: usize, status: u16) {
         let mut log = self.lock();
         log.answers += 1;
         let order = log.answers;
-        log.exchanges[number].upstream = Some(status);
+        log.exchanges[number].server_status = Some(status);
         log.exchanges[number].order = Some(order);
         log.exchanges[number].finished = Some(Timestamp::now());
     }
 
-    pub(super) fn told(&self, number: usize, status: u16) {
-        self.lock().exchanges[number].told = Some(status);
+    pub(super) fn client_received(&self, number: usize, status: u16) {
+        self.lock().exchanges[number].client_status = Some(status);
     }
 
     pub(super) fn all(&self) -> Vec<Exchange> {

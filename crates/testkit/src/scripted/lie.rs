@@ -1,5 +1,5 @@
-//! Wrong answers, each as it happens in earnest, and as harmful as it can be made: where a lie has room for a
-//! wish, it wishes for everything to be removed.
+//! Wrong answers as they happen in production, and as harmful as possible: if an answer can contain desired state, it wants
+//! everything to be removed.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -24,19 +24,19 @@ pub enum Lie {
     EmptyEnvelope,
     /// The connection ends in the middle of the body.
     CutOff,
-    /// Half of the body, well framed by some proxy, with the tag of the whole.
+    /// Half of the body, correctly framed by a proxy, with the tag of the whole.
     Shortened,
-    /// A whole body, other than what the tag is for.
+    /// A complete body that does not match the tag.
     WrongTag,
-    /// A whole body without any tag.
+    /// A complete body without a tag.
     NoTag,
     /// 200 and a web page: a login portal.
     Html,
     /// The login portal again, by a redirect.
     Redirect,
-    /// 200, the right media type, and nothing; the tag fits that nothing.
+    /// 200 with the right media type and an empty body, with a matching tag.
     EmptyBody,
-    /// Valid, but nobody can tell how old it is.
+    /// Valid, but without a position.
     NoPosition,
     /// A replica that lags: an older position, and the first version of every stack.
     OlderPosition,
@@ -52,27 +52,27 @@ pub enum Lie {
     OtherAgent,
     /// From another broker.
     OtherInstallation,
-    /// Says that the agent is not ACTIVE, and wishes for something all the same.
+    /// Says that the agent is not ACTIVE, and contains desired state nevertheless.
     InactiveWithStacks,
     /// A problem document.
     Refused(ErrorCode),
 }
 
-/// A wrong answer to the question for a content.
+/// A wrong answer to the request for a content.
 #[derive(Clone, Debug)]
 pub enum ContentLie {
-    /// Other bytes, whole and readable.
+    /// Other bytes, complete and valid.
     Other(String),
     /// The connection ends in the middle.
     CutOff,
-    /// Half of the bytes, well framed.
+    /// Half of the bytes, correctly framed.
     Shortened,
     Html,
     Empty,
 }
 
-/// An answer, before it becomes bytes on the wire.
-pub struct Told {
+/// An answer before it is serialized.
+pub struct PollAnswer {
     status: StatusCode,
     media_type: &'static str,
     pub etag: Option<String>,
@@ -81,8 +81,8 @@ pub struct Told {
     cut_off: bool,
 }
 
-impl Told {
-    /// What an honest broker would send.
+impl PollAnswer {
+    /// Returns the correct answer.
     pub fn truth(truth: &Truth) -> Self {
         let sealed = truth.envelope();
         Self {
@@ -138,28 +138,28 @@ impl Told {
 }
 
 impl Lie {
-    pub fn forge(self, truth: &Truth) -> Told {
-        let honest = Told::truth(truth);
+    pub fn forge(self, truth: &Truth) -> PollAnswer {
+        let honest = PollAnswer::truth(truth);
         let sealed = |stacks: Vec<TargetStack>| {
             let sealed = truth.seal(|envelope| envelope.stacks = stacks);
-            Told { etag: Some(sealed.tag()), body: sealed.bytes, ..Told::truth(truth) }
+            PollAnswer { etag: Some(sealed.tag()), body: sealed.bytes, ..PollAnswer::truth(truth) }
         };
         let removals = || removed(truth.newest());
         match self {
             Self::EmptyEnvelope => sealed(Vec::new()),
-            Self::CutOff => Told { cut_off: true, ..honest },
-            Self::Shortened => Told { body: honest.body[..honest.body.len() / 2].to_vec(), ..honest },
-            Self::WrongTag => Told { etag: honest.etag, ..sealed(removals()) },
-            Self::NoTag => Told { etag: None, ..sealed(removals()) },
-            Self::Html => Told::page(StatusCode::OK),
-            Self::Redirect => Told::page(StatusCode::FOUND),
-            Self::EmptyBody => Told { etag: Some(tag(b"")), body: Vec::new(), ..honest },
-            Self::NoPosition => Told { position: None, ..sealed(removals()) },
-            Self::OlderPosition => Told { position: older(truth), ..sealed(truth.oldest()) },
-            Self::OlderPositionWithoutStacks => Told { position: older(truth), ..sealed(Vec::new()) },
+            Self::CutOff => PollAnswer { cut_off: true, ..honest },
+            Self::Shortened => PollAnswer { body: honest.body[..honest.body.len() / 2].to_vec(), ..honest },
+            Self::WrongTag => PollAnswer { etag: honest.etag, ..sealed(removals()) },
+            Self::NoTag => PollAnswer { etag: None, ..sealed(removals()) },
+            Self::Html => PollAnswer::page(StatusCode::OK),
+            Self::Redirect => PollAnswer::page(StatusCode::FOUND),
+            Self::EmptyBody => PollAnswer { etag: Some(tag(b"")), body: Vec::new(), ..honest },
+            Self::NoPosition => PollAnswer { position: None, ..sealed(removals()) },
+            Self::OlderPosition => PollAnswer { position: older(truth), ..sealed(truth.oldest()) },
+            Self::OlderPositionWithoutStacks => PollAnswer { position: older(truth), ..sealed(Vec::new()) },
             Self::OlderEpoch => {
                 let position = Position { epoch: truth.position.epoch - 1, horizon: u64::MAX };
-                Told { position: Some(position), ..sealed(removals()) }
+                PollAnswer { position: Some(position), ..sealed(removals()) }
             }
             Self::OlderSequence => sealed(truth.oldest()),
             Self::OlderRemoval => sealed(removed(truth.oldest())),
@@ -175,14 +175,14 @@ impl Lie {
                 envelope.status = AgentStatus::Inactive;
                 envelope.stacks = removals();
             }),
-            Self::Refused(code) => Told::problem(code),
+            Self::Refused(code) => PollAnswer::problem(code),
         }
     }
 }
 
-fn forged(truth: &Truth, change: impl FnOnce(&mut brokkr_api::envelope::Envelope)) -> Told {
+fn forged(truth: &Truth, change: impl FnOnce(&mut brokkr_api::envelope::Envelope)) -> PollAnswer {
     let sealed = truth.seal(change);
-    Told { etag: Some(sealed.tag()), body: sealed.bytes, ..Told::truth(truth) }
+    PollAnswer { etag: Some(sealed.tag()), body: sealed.bytes, ..PollAnswer::truth(truth) }
 }
 
 /// Older by one than anything the agent has seen since the last change.
@@ -225,7 +225,7 @@ impl ContentLie {
 fn half_of(bytes: &[u8]) -> Body {
     let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
     let end = async {
-        // The server sends what it has while it waits for more; an error at once would throw it away.
+        // The server sends the half while it waits for more; an immediate error would drop it.
         tokio::task::yield_now().await;
         Err(std::io::Error::other("cut off, as the script says"))
     };

@@ -1,4 +1,4 @@
-//! TLS for the scripted broker. HTTP/1.1 alone, where an answer that is cut off looks like one.
+//! TLS for the scripted broker. Only HTTP/1.1, because there an incomplete response is recognisable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::tls::Identity;
 
-/// Listens on a port that the kernel chooses; nobody restarts this server, so any will do.
+/// Listens on a port that the kernel chooses, because this server is never restarted.
 pub async fn serve(identity: &Identity, router: Router) -> Result<(SocketAddr, JoinHandle<()>)> {
     let tls = TlsAcceptor::from(Arc::new(config(identity)?));
     let socket = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on the loopback address")?;
     let address = socket.local_addr()?;
     let server = tokio::spawn(async move {
-        // Dropped, and every connection with it, when this task is aborted.
+        // Aborting this task drops every connection.
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = socket.accept().await {
             let (tls, router) = (tls.clone(), router.clone());
             connections.spawn(async move {
                 let Ok(stream) = tls.accept(stream).await else { return };
                 let service = TowerToHyperService::new(router);
-                // Fails when an answer is cut off, or the agent goes away: both are what tests do.
+                // Fails when a response is cut or the agent disconnects; tests do both.
                 let _ = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)

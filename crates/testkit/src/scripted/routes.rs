@@ -18,7 +18,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH};
 use tokio::sync::watch;
 
 use super::Script;
-use super::lie::Told;
+use super::lie::PollAnswer;
 
 type Shared = State<Arc<watch::Sender<Script>>>;
 
@@ -35,7 +35,7 @@ pub fn router(script: Arc<watch::Sender<Script>>) -> Router {
     Router::new().nest("/api/v1", api).with_state(script)
 }
 
-/// The signature is not checked here; that one came is.
+/// Requires a signature, without checking it.
 async fn authenticated(request: Request, next: Next) -> Response {
     let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     if bearer.is_some_and(|value| value.starts_with("Bearer ")) {
@@ -45,7 +45,7 @@ async fn authenticated(request: Request, next: Next) -> Response {
 }
 
 fn refuse(code: ErrorCode) -> Response {
-    Told::problem(code).respond()
+    PollAnswer::problem(code).respond()
 }
 
 async fn register(State(script): Shared, Json(registration): Json<RegisterAgent>) -> Response {
@@ -119,7 +119,7 @@ async fn deployment_object(State(script): Shared, Path(sequence): Path<SequenceI
     response.unwrap_or_else(|| refuse(ErrorCode::BRK2001))
 }
 
-/// What a poll says about the one who asks.
+/// The parameters of a poll.
 struct Question {
     etag: Option<String>,
     wait: Duration,
@@ -143,27 +143,27 @@ impl Question {
         }
     }
 
-    fn has(&self, told: &Told) -> bool {
-        matches!((&self.etag, &told.etag), (Some(has), Some(tells)) if same_etag(has, tells))
+    fn has(&self, answer: &PollAnswer) -> bool {
+        matches!((&self.etag, &answer.etag), (Some(has), Some(current)) if same_etag(has, current))
     }
 }
 
 impl Script {
-    /// What would be said now.
-    fn answer(&self, question: &Question) -> Told {
+    /// Returns the current answer.
+    fn answer(&self, question: &Question) -> PollAnswer {
         let truth = &self.truth;
         if let Some(lie) = self.lie {
             return lie.forge(truth);
         }
         let known = truth.holds.as_ref().map(|holds| holds_digest(holds.iter().copied()));
         if question.session < truth.session {
-            Told::problem(ErrorCode::BRK1004)
+            PollAnswer::problem(ErrorCode::BRK1004)
         } else if question.position > truth.position {
-            Told::problem(ErrorCode::BRK3004)
+            PollAnswer::problem(ErrorCode::BRK3004)
         } else if known.is_none() || known != question.holds {
-            Told::problem(ErrorCode::BRK3001)
+            PollAnswer::problem(ErrorCode::BRK3001)
         } else {
-            Told::truth(truth)
+            PollAnswer::truth(truth)
         }
     }
 }
@@ -179,18 +179,18 @@ async fn target_state(State(script): Shared, Path(id): Path<AgentId>, headers: H
     });
     let mut watched = script.subscribe();
     let news = watched.wait_for(|script| !question.has(&script.answer(&question)));
-    // Nothing new within the wait is an answer, too.
+    // The wait ends with 304.
     let _ = tokio::time::timeout(question.wait, news).await.is_ok();
     let mut response = None;
     script.send_modify(|script| {
-        let told = script.answer(&question);
-        let known = question.has(&told);
+        let answer = script.answer(&question);
+        let known = question.has(&answer);
         match script.lie {
-            // A lie is insisted on: it is told in full each time.
-            Some(lie) => *script.told.entry(lie).or_default() += 1,
+            // A wrong answer is sent in full each time.
+            Some(lie) => *script.sent.entry(lie).or_default() += 1,
             None => script.truths += 1,
         }
-        response = Some(if known && script.lie.is_none() { told.not_modified() } else { told.respond() });
+        response = Some(if known && script.lie.is_none() { answer.not_modified() } else { answer.respond() });
     });
     response.expect("made just above")
 }

@@ -1,4 +1,4 @@
-//! What the scripted broker knows: its agent, its objects, what the agent holds; and the envelope that follows.
+//! The state of the scripted broker: its agent, its objects, what the agent holds; and the envelope derived from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ pub struct Truth {
     pub join_token: String,
     pub position: Position,
     pub status: AgentStatus,
-    /// What the agent holds, as it said itself; none before it did.
+    /// The stacks that the agent has reported to hold; none before its first report.
     pub holds: Option<BTreeSet<StackId>>,
     /// The highest session that was opened.
     pub session: i64,
     stacks: BTreeMap<String, Stack>,
-    /// Of the bytes that are handed out; a deletion marker has none.
+    /// The bytes of the content; a deletion marker has none.
     contents: BTreeMap<SequenceId, String>,
     last_sequence: i64,
 }
@@ -61,7 +61,7 @@ impl Truth {
             installation: InstallationId::generate(),
             agent: AgentId::generate(),
             join_token: unique("join"),
-            // Away from the start, so that there is something older.
+            // Not zero, so that there are older positions.
             position: Position { epoch: 10, horizon: 1_000 },
             status: AgentStatus::Active,
             holds: None,
@@ -127,7 +127,7 @@ impl Truth {
     }
 
     fn next_sequence(&mut self) -> SequenceId {
-        // Other stacks of other people take ids, too.
+        // Other stacks use ids as well.
         self.last_sequence += 3;
         SequenceId(self.last_sequence)
     }
@@ -137,7 +137,7 @@ impl Truth {
         self.advance();
     }
 
-    /// Takes in what the agent holds; the answer knows of it from the new position on.
+    /// Stores what the agent holds, at a new position.
     pub fn hold(&mut self, stacks: impl IntoIterator<Item = StackId>) -> Position {
         self.holds = Some(stacks.into_iter().collect());
         self.advance();
@@ -174,13 +174,13 @@ impl Truth {
         stacks
     }
 
-    /// What the agent should hear. One that is not ACTIVE gets no deployment objects.
+    /// Returns the envelope for the agent. One that is not ACTIVE gets no deployment objects.
     pub fn envelope(&self) -> Sealed {
         let stacks = if self.status == AgentStatus::Active { self.newest() } else { Vec::new() };
         self.seal(|envelope| envelope.stacks = stacks)
     }
 
-    /// An envelope of this broker for this agent, changed at will, and a tag that fits.
+    /// Returns a changed envelope of this broker for this agent, and a matching tag.
     pub fn seal(&self, change: impl FnOnce(&mut Envelope)) -> Sealed {
         let mut envelope = Envelope {
             protocol: PROTOCOL_VERSION,

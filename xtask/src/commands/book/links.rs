@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// Where a link leads, as it is written.
+/// A link, as it is written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Link {
     pub target: String,
 }
 
 impl Link {
-    /// The file that is meant, from the root of the repository; none if it is elsewhere.
+    /// Returns the file that it points to, relative to the root of the repository; none if it is elsewhere.
     pub fn file(&self, page: &Path) -> Option<PathBuf> {
         if self.target.contains("://") || self.target.starts_with("mailto:") {
             return None;
@@ -22,13 +22,13 @@ impl Link {
         Some(normal(&page.parent().unwrap_or(Path::new("")).join(path)))
     }
 
-    /// The heading that is meant.
+    /// Returns the heading that it points to.
     pub fn heading(&self) -> Option<&str> {
         self.target.split_once('#').map(|(_, heading)| heading)
     }
 }
 
-/// Without `.` and `..`.
+/// Removes `.` and `..` from a path.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -43,7 +43,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Every link of a page. What is code is none.
+/// Returns every link of a page outside of code.
 pub fn links(text: &str) -> Vec<Link> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -58,12 +58,12 @@ pub fn links(text: &str) -> Vec<Link> {
     found
 }
 
-/// The same where indented lines are items of lists, and no code.
+/// Returns every link of a page in which indented lines are list items and not code.
 pub fn in_lists(text: &str) -> Vec<Link> {
     links(&text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n"))
 }
 
-/// What a link behind `#` may name.
+/// Returns the anchors of a page.
 pub fn headings(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let titles =
@@ -83,7 +83,7 @@ pub fn headings(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The lines that are in no fenced block, and not indented as one.
+/// Returns the lines outside of fenced and indented code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_fenced = false;
     text.lines().filter(move |line| {

@@ -1,13 +1,13 @@
-//! From the comments of a `values.yaml` to a table.
+//! Generates a table from the comments of a `values.yaml`.
 //!
-//! Read by lines, not as YAML, whose parsers drop comments: a value is a line `key: default` with a comment above it, and
-//! what is indented below a line without a default belongs to that key.
+//! The file is read by lines, because YAML parsers drop comments: a value is a line `key: default` with a comment above it, and
+//! lines indented below a line without a default belong to that key.
 
 use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 
-/// One row for each value; a value without a comment is refused.
+/// Returns a table with one row for each value; fails on a value without a comment.
 pub fn table(text: &str) -> Result<String> {
     let mut table = String::from("| value | default | meaning |\n|---|---|---|\n");
     for Row { key, default, meaning } in rows(text)? {
@@ -24,10 +24,10 @@ struct Row {
 
 fn rows(text: &str) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
-    // The keys that the present line is below, with their indentation.
+    // The parent keys of the current line, with their indentation.
     let mut above: Vec<(usize, String)> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
-    // Where the default of the last row goes on, over further lines.
+    // Whether the default of the last row continues on this line.
     let mut inside: Option<usize> = None;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
@@ -54,7 +54,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
             above.push((indent, key.to_owned()));
             continue;
         }
-        ensure!(!meaning.is_empty(), "{path} has no comment that says what it is");
+        ensure!(!meaning.is_empty(), "{path} has no comment");
         // With a comment and without a default on the line, the lines below are the default.
         inside = default.is_empty().then_some(indent);
         rows.push(Row { key: path, default: default.to_owned(), meaning: meaning.replace('|', "\\|") });

@@ -7,7 +7,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// What fits into a line.
+    /// Returns the text, shortened to one line.
     pub fn summary(&self) -> String {
         const WIDTH: usize = 96;
         if self.text.chars().count() <= WIDTH {
@@ -18,7 +18,7 @@ impl Promise {
     }
 }
 
-/// All promises of the document, in its order.
+/// Returns the promises of the document, in order.
 pub fn read(markdown: &str) -> Vec<Promise> {
     markdown
         .lines()
@@ -31,7 +31,7 @@ pub fn read(markdown: &str) -> Vec<Promise> {
         .collect()
 }
 
-/// A capital letter and a number.
+/// Returns whether the text is a capital letter followed by a number.
 pub fn is_id(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(|first| first.is_ascii_uppercase())
@@ -44,7 +44,7 @@ mod reading {
     use super::read;
 
     #[test]
-    fn takes_the_rows_of_tables_and_nothing_else() {
+    fn only_table_rows_are_promises() {
         let promises =
             read("# A. Title\n| id | promise |\n|---|---|\n| A1 | Pull only: `a | b`. |\n| B12 | Two. |\n");
         let found: Vec<_> = promises.iter().map(|promise| (promise.id.as_str(), promise.summary())).collect();

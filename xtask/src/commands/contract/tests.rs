@@ -1,4 +1,4 @@
-//! Finds the tests of the workspace by reading its sources. A test that is ignored proves nothing.
+//! Finds the tests of the workspace by reading its sources. An ignored test proves nothing.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,11 @@ pub struct Test {
 }
 
 impl Test {
-    /// The words of the name that look like ids of promises, in capitals.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the words of the name that look like ids of promises, in capitals.
     pub fn promises(&self) -> Vec<String> {
         self.name.split('_').map(str::to_ascii_uppercase).filter(|word| is_id(word)).collect()
     }
@@ -27,7 +31,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// Every test in a Rust file below the folder.
+/// Returns every test in a Rust file below the folder.
 pub fn find(root: &Path) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -49,7 +53,7 @@ pub fn find(root: &Path) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Names of functions with a test attribute among the attributes before them.
+/// Returns the names of functions that have a test attribute.
 fn in_source(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut is_test, mut is_ignored) = (false, false);
@@ -84,9 +88,9 @@ fn function_name(line: &str) -> Option<&str> {
 mod finding {
     use super::{Test, in_source};
 
-    // The samples name promises that do not exist: this file is searched, too.
+    // The samples name promises that do not exist, because this file is searched as well.
     #[test]
-    fn sees_tests_and_passes_over_what_is_ignored_or_no_test() {
+    fn finds_tests_and_skips_ignored_tests_and_other_functions() {
         let source = "
             #[test]
             fn x1_one() {}

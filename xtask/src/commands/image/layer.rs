@@ -1,4 +1,4 @@
-//! The files of an image: a program, and the certificates that it trusts. The same bytes from the same program.
+//! The files of an image: a program, and the certificates that it trusts. The result is reproducible.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 /// Where Linux programs look for certificates.
 pub const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
-/// The layer, uncompressed.
+/// Returns the uncompressed layer.
 pub fn archive(name: &str, program: &[u8]) -> Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     for folder in ["etc/", "etc/ssl/", "etc/ssl/certs/"] {
@@ -22,7 +22,7 @@ pub fn archive(name: &str, program: &[u8]) -> Result<Vec<u8>> {
     archive.into_inner().context("cannot finish the layer")
 }
 
-/// Everything is root's and of no time, so that nobody's clock or name is in it.
+/// Adds an entry that belongs to root and has no time, so that the result does not depend on the machine.
 fn add(
     archive: &mut Builder<Vec<u8>>,
     kind: EntryType,
@@ -41,13 +41,13 @@ fn add(
 }
 
 pub fn compressed(archive: &[u8]) -> Result<Vec<u8>> {
-    // Without the time and the system in its head.
+    // Without time and system in the header.
     let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
     encoder.write_all(archive)?;
     Ok(encoder.finish()?)
 }
 
-/// The authorities that Mozilla trusts, as PEM: those of the crate, not those of whichever machine builds.
+/// Returns the authorities that Mozilla trusts, as PEM: those of the crate, not those of the build machine.
 fn certificates() -> String {
     let mut text = String::new();
     for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {

@@ -9,18 +9,18 @@ use sha2::{Digest as _, Sha256};
 
 use super::layer;
 
-/// Nobody's user, as distroless images name it.
+/// The unprivileged user, as in distroless images.
 const USER: &str = "65532:65532";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub struct Image {
-    /// Of the manifest: what a deployment can be pinned to.
+    /// The digest of the manifest, which a deployment can be pinned to.
     pub digest: String,
-    /// What is pulled.
+    /// The size of a pull.
     pub size: u64,
 }
 
-/// Writes the layout of an image with one program into a folder; an earlier one is replaced.
+/// Writes the layout of an image with one program into a folder, and replaces an earlier one.
 pub fn write(folder: &Path, name: &str, program: &[u8]) -> Result<Image> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot replace {}", folder.display()))?;
@@ -72,7 +72,7 @@ fn labels(name: &str) -> Value {
     })
 }
 
-/// As Go, and therefore everybody with containers, calls it.
+/// Returns the architecture's name in Go, which images use.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -95,7 +95,7 @@ impl Blobs<'_> {
         self.put(kind, document.to_string().as_bytes())
     }
 
-    /// Answers how others refer to it.
+    /// Writes a blob and returns a reference to it.
     fn put(&self, kind: &str, bytes: &[u8]) -> Result<Value> {
         let digest = digest(bytes);
         fs::write(self.folder.join("blobs").join(digest.replace(':', "/")), bytes)
@@ -104,7 +104,7 @@ impl Blobs<'_> {
     }
 }
 
-/// A blob of a layout, which is what its digest says.
+/// Returns a blob of a layout, and checks its digest.
 pub fn blob(folder: &Path, reference: &Value) -> Result<Vec<u8>> {
     let named = reference["digest"].as_str().context("a reference without a digest")?;
     let bytes = fs::read(folder.join("blobs").join(named.replace(':', "/")))
@@ -113,7 +113,7 @@ pub fn blob(folder: &Path, reference: &Value) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The manifest and the configuration of a layout.
+/// Returns the manifest and the configuration of a layout.
 pub fn read(folder: &Path) -> Result<(Value, Value)> {
     let index: Value = serde_json::from_slice(&fs::read(folder.join("index.json"))?)?;
     let manifest: Value = serde_json::from_slice(&blob(folder, &index["manifests"][0])?)?;
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of this test alone, below the target folder.
+    /// Returns a folder of this test alone, below the target folder.
     fn folder(name: &str) -> PathBuf {
         let this = std::env::current_exe().unwrap();
         this.with_file_name(format!("image-test-{name}-{}", std::process::id()))
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_holds_its_program_and_certificates_and_is_nobodys() {
+    fn an_image_has_its_program_and_certificates_and_runs_unprivileged() {
         let folder = folder("whole");
         write(&folder, "brokkr-agent", b"the program").unwrap();
         let (manifest, config) = read(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! Runs what is in a layout as a container engine would, in a closed room: the unpacked layer is the whole file system and
-//! read-only, there is no network, and the user is nobody.
+//! Runs the program of a layout as a container engine would, in a sandbox: the unpacked layer is the whole file system and
+//! read-only, there is no network, and the user is unprivileged.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::layout;
 
-/// A name that only the room's own /etc/hosts knows.
+/// A name that only the sandbox's own /etc/hosts knows.
 const NAME: &str = "somewhere.example";
 
-/// What a program is asked, and what it has to say.
+/// The arguments of each program and its expected output.
 struct Question {
     arguments: &'static [&'static str],
     succeeds: bool,
@@ -22,7 +22,7 @@ struct Question {
 const BROKER: &[Question] = &[
     Question { arguments: &["--version"], succeeds: true, says: env!("CARGO_PKG_VERSION") },
     Question { arguments: &["openapi"], succeeds: true, says: "\"openapi\"" },
-    // The name is found, and nothing is there: the resolver works without the shared libraries of the system.
+    // The name is resolved and nothing listens there: the resolver works without the shared libraries of the system.
     Question {
         arguments: &["migrate", "--database-url", "postgres://nobody@somewhere.example:1/brokkr"],
         succeeds: false,
@@ -42,31 +42,31 @@ const AGENT: &[Question] = &[
 
 /// Fails if the program does not run, or if it can do what it must not.
 pub fn run(folder: &Path, name: &str) -> Result<()> {
-    let room = folder.with_file_name(format!(".{name}.room"));
-    let _ = fs::remove_dir_all(&room);
-    let proven = unpack(folder, &room).and_then(|entrypoint| ask_all(&room, &entrypoint, name));
-    fs::remove_dir_all(&room).with_context(|| format!("cannot remove {}", room.display()))?;
+    let sandbox = folder.with_file_name(format!(".{name}.sandbox"));
+    let _ = fs::remove_dir_all(&sandbox);
+    let proven = unpack(folder, &sandbox).and_then(|entrypoint| run_all(&sandbox, &entrypoint, name));
+    fs::remove_dir_all(&sandbox).with_context(|| format!("cannot remove {}", sandbox.display()))?;
     proven
 }
 
-/// Answers the program that the image starts.
-fn unpack(folder: &Path, room: &Path) -> Result<String> {
+/// Unpacks the image and returns the program that it starts.
+fn unpack(folder: &Path, sandbox: &Path) -> Result<String> {
     let (manifest, config) = layout::read(folder)?;
     for reference in manifest["layers"].as_array().into_iter().flatten() {
         let bytes = layout::blob(folder, reference)?;
-        tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice())).unpack(room)?;
+        tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice())).unpack(sandbox)?;
     }
-    // As a container engine gives it to every container.
-    fs::write(room.join("etc/hosts"), format!("127.0.0.1 localhost\n127.0.0.1 {NAME}\n"))?;
+    // As a container engine provides it to every container.
+    fs::write(sandbox.join("etc/hosts"), format!("127.0.0.1 localhost\n127.0.0.1 {NAME}\n"))?;
     let entrypoint = config["config"]["Entrypoint"][0].as_str().map(ToOwned::to_owned);
     ensure!(config["config"]["User"] == "65532:65532", "the image would run as somebody");
     entrypoint.context("the image starts nothing")
 }
 
-fn ask_all(room: &Path, entrypoint: &str, name: &str) -> Result<()> {
+fn run_all(sandbox: &Path, entrypoint: &str, name: &str) -> Result<()> {
     let questions = if name == "brokkr-broker" { BROKER } else { AGENT };
     for Question { arguments, succeeds, says } in questions {
-        let output = inside(room, entrypoint, arguments)?;
+        let output = run_in(sandbox, entrypoint, arguments)?;
         let said =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(
@@ -80,14 +80,15 @@ fn ask_all(room: &Path, entrypoint: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Mount and network of its own, the room as a read-only root, nobody's user where one may choose, half a minute at most.
-fn inside(room: &Path, entrypoint: &str, arguments: &[&str]) -> Result<Output> {
+/// Runs a program in its own mount and network namespace, with the sandbox as read-only root, as an unprivileged user if
+/// possible, for at most half a minute.
+fn run_in(sandbox: &Path, entrypoint: &str, arguments: &[&str]) -> Result<Output> {
     const SCRIPT: &str = r#"
         mount --bind "$1" "$1"
         mount -o remount,bind,ro "$1"
         if touch "$1/written" 2>/dev/null; then echo "the root can be written to"; exit 99; fi
-        room=$1; shift
-        exec timeout 30 chroot ${NOBODY:+--userspec=$NOBODY} "$room" "$@""#;
+        sandbox=$1; shift
+        exec timeout 30 chroot ${NOBODY:+--userspec=$NOBODY} "$sandbox" "$@""#;
     let root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net"]);
@@ -96,6 +97,6 @@ fn inside(room: &Path, entrypoint: &str, arguments: &[&str]) -> Result<Output> {
     }
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("NOBODY", if root { "65532:65532" } else { "" });
-    command.args(["sh", "-ec", SCRIPT, "sh"]).arg(room).arg(entrypoint).args(arguments);
-    command.output().context("cannot run unshare, which makes the closed room")
+    command.args(["sh", "-ec", SCRIPT, "sh"]).arg(sandbox).arg(entrypoint).args(arguments);
+    command.output().context("cannot run unshare, which makes the sandbox")
 }

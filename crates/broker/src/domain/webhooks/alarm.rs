@@ -1,14 +1,14 @@
-//! Troubles that last are told once, and once more when they are over; those that pass by themselves are not told.
+//! A failure or drift that lasts is announced once, and once more when it is over. One that passes quickly is not.
 //!
 //! ```text
-//!            bad                 lasts for the grace: tell
-//!   Quiet ─────────► Suspect ───────────────────────────────► Told
-//!     ▲                 │ over                                  │ over: tell
-//!     └─────────────────┴───────────────────────────────────────┘
+//!            bad                 lasts for the grace: announce
+//!   Quiet ─────────► Pending ───────────────────────────────────► Announced
+//!     ▲                 │ good                                       │ good: announce the end
+//!     └─────────────────┴────────────────────────────────────────────┘
 //! ```
 //!
-//! A failure lasts until something good is reported. Drift is over when nothing had to be repaired for as long as the
-//! grace; a single repair is no drift that lasts. All times are the broker's own.
+//! A failure lasts until something good is reported. Drift is over when nothing had to be repaired for the grace period;
+//! a single repair does not count as lasting drift. All times are the broker's own.
 
 use std::time::Duration;
 
@@ -17,114 +17,127 @@ use jiff::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
-pub enum Trouble {
+pub enum AlarmKind {
     /// Failed, degraded or blocked.
     Failure,
-    /// Put back, again and again.
+    /// Repaired again and again.
     Drift,
 }
 
-/// One trouble of one stack on one agent.
+/// The state of one alarm of one stack on one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alarm {
     #[default]
     Quiet,
-    Suspect(Spell),
-    Told(Spell),
+    /// Bad, but not for long enough.
+    Pending(Episode),
+    /// Webhooks were notified.
+    Announced(Episode),
 }
 
+/// A period of failure or drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spell {
+pub struct Episode {
     pub since: Timestamp,
     pub last: Timestamp,
     pub count: u32,
-    /// What was reported last.
+    /// The last bad transition.
     pub cause: Transition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum Observation {
     Reported(Transition),
-    /// Nothing but time has passed.
+    /// Only time has passed.
     Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    Lasts(Spell),
-    Over(Spell),
+    Raised(Episode),
+    Resolved(Episode),
 }
 
-/// What a sign means for a trouble.
+/// What an observation means for an alarm.
 enum Meaning {
     Bad(Transition),
     Good,
     Nothing,
 }
 
-/// The one step: from a state and a sign to a state, and to what has to be told.
+/// Returns the next state and the notice to send, if any.
 #[must_use]
 pub fn step(
-    trouble: Trouble,
+    kind: AlarmKind,
     alarm: Alarm,
-    sign: Sign,
+    observation: Observation,
     now: Timestamp,
     grace: Duration,
 ) -> (Alarm, Option<Notice>) {
-    let lasted = |spell: Spell| elapsed(spell.since, now) >= grace;
-    match (alarm, meaning(trouble, alarm, sign, now, grace)) {
+    let lasted = |episode: Episode| elapsed(episode.since, now) >= grace;
+    match (alarm, meaning(kind, alarm, observation, now, grace)) {
         (Alarm::Quiet, Meaning::Bad(cause)) => {
-            (Alarm::Suspect(Spell { since: now, last: now, count: 1, cause }), None)
+            (Alarm::Pending(Episode { since: now, last: now, count: 1, cause }), None)
         }
         (Alarm::Quiet, _) => (Alarm::Quiet, None),
-        (Alarm::Suspect(spell), Meaning::Bad(cause)) => {
-            let spell = again(spell, cause, now);
-            if lasted(spell) {
-                (Alarm::Told(spell), Some(Notice::Lasts(spell)))
+        (Alarm::Pending(episode), Meaning::Bad(cause)) => {
+            let episode = again(episode, cause, now);
+            if lasted(episode) {
+                (Alarm::Announced(episode), Some(Notice::Raised(episode)))
             } else {
-                (Alarm::Suspect(spell), None)
+                (Alarm::Pending(episode), None)
             }
         }
-        // Drift that nobody repeats does not last, however long ago it was.
-        (Alarm::Suspect(spell), Meaning::Nothing) if trouble == Trouble::Failure && lasted(spell) => {
-            (Alarm::Told(spell), Some(Notice::Lasts(spell)))
+        // Drift that is not repeated does not last, however long ago it was.
+        (Alarm::Pending(episode), Meaning::Nothing) if kind == AlarmKind::Failure && lasted(episode) => {
+            (Alarm::Announced(episode), Some(Notice::Raised(episode)))
         }
-        (Alarm::Told(spell), Meaning::Bad(cause)) => (Alarm::Told(again(spell, cause, now)), None),
-        (Alarm::Suspect(_), Meaning::Good) => (Alarm::Quiet, None),
-        (Alarm::Told(spell), Meaning::Good) => (Alarm::Quiet, Some(Notice::Over(spell))),
+        (Alarm::Announced(episode), Meaning::Bad(cause)) => {
+            (Alarm::Announced(again(episode, cause, now)), None)
+        }
+        (Alarm::Pending(_), Meaning::Good) => (Alarm::Quiet, None),
+        (Alarm::Announced(episode), Meaning::Good) => (Alarm::Quiet, Some(Notice::Resolved(episode))),
         (unchanged, Meaning::Nothing) => (unchanged, None),
     }
 }
 
-/// When time alone may change something.
+/// Returns when time alone may change the state.
 #[must_use]
-pub fn look_at(trouble: Trouble, alarm: Alarm, grace: Duration) -> Option<Timestamp> {
-    let from = match (trouble, alarm) {
-        (_, Alarm::Quiet) | (Trouble::Failure, Alarm::Told(_)) => return None,
-        (Trouble::Failure, Alarm::Suspect(spell)) => spell.since,
-        (Trouble::Drift, Alarm::Suspect(spell) | Alarm::Told(spell)) => spell.last,
+pub fn next_check(kind: AlarmKind, alarm: Alarm, grace: Duration) -> Option<Timestamp> {
+    let from = match (kind, alarm) {
+        (_, Alarm::Quiet) | (AlarmKind::Failure, Alarm::Announced(_)) => return None,
+        (AlarmKind::Failure, Alarm::Pending(episode)) => episode.since,
+        (AlarmKind::Drift, Alarm::Pending(episode) | Alarm::Announced(episode)) => episode.last,
     };
     from.checked_add(grace).ok()
 }
 
-fn meaning(trouble: Trouble, alarm: Alarm, sign: Sign, now: Timestamp, grace: Duration) -> Meaning {
-    let spell = match alarm {
+fn meaning(
+    kind: AlarmKind,
+    alarm: Alarm,
+    observation: Observation,
+    now: Timestamp,
+    grace: Duration,
+) -> Meaning {
+    let episode = match alarm {
         Alarm::Quiet => None,
-        Alarm::Suspect(spell) | Alarm::Told(spell) => Some(spell),
+        Alarm::Pending(episode) | Alarm::Announced(episode) => Some(episode),
     };
-    match (trouble, sign) {
-        (Trouble::Drift, Sign::Time) if spell.is_some_and(|spell| elapsed(spell.last, now) >= grace) => {
+    match (kind, observation) {
+        (AlarmKind::Drift, Observation::Time)
+            if episode.is_some_and(|episode| elapsed(episode.last, now) >= grace) =>
+        {
             Meaning::Good
         }
-        (_, Sign::Time) => Meaning::Nothing,
-        (_, Sign::Reported(Transition::Removed)) => Meaning::Good,
-        (Trouble::Drift, Sign::Reported(Transition::Repaired)) => Meaning::Bad(Transition::Repaired),
-        (Trouble::Drift, Sign::Reported(_)) => Meaning::Nothing,
-        (Trouble::Failure, Sign::Reported(transition)) => match transition {
+        (_, Observation::Time) => Meaning::Nothing,
+        (_, Observation::Reported(Transition::Removed)) => Meaning::Good,
+        (AlarmKind::Drift, Observation::Reported(Transition::Repaired)) => Meaning::Bad(Transition::Repaired),
+        (AlarmKind::Drift, Observation::Reported(_)) => Meaning::Nothing,
+        (AlarmKind::Failure, Observation::Reported(transition)) => match transition {
             Transition::Failed | Transition::Degraded | Transition::Blocked => Meaning::Bad(transition),
             Transition::Healthy | Transition::Removed => Meaning::Good,
-            // Written is not ready: it ends a failure to write, not one of health.
-            Transition::Applied if spell.is_some_and(|spell| spell.cause == Transition::Degraded) => {
+            // Applied is not ready: it ends a failure to apply, not one of health.
+            Transition::Applied if episode.is_some_and(|episode| episode.cause == Transition::Degraded) => {
                 Meaning::Nothing
             }
             Transition::Applied => Meaning::Good,
@@ -133,8 +146,8 @@ fn meaning(trouble: Trouble, alarm: Alarm, sign: Sign, now: Timestamp, grace: Du
     }
 }
 
-fn again(spell: Spell, cause: Transition, now: Timestamp) -> Spell {
-    Spell { last: now, count: spell.count.saturating_add(1), cause, ..spell }
+fn again(episode: Episode, cause: Transition, now: Timestamp) -> Episode {
+    Episode { last: now, count: episode.count.saturating_add(1), cause, ..episode }
 }
 
 fn elapsed(from: Timestamp, to: Timestamp) -> Duration {

@@ -1,4 +1,4 @@
-//! Does a webhook want to hear of something.
+//! Whether a webhook subscribes to a message.
 
 use brokkr_api::webhooks::{FILTER_NAMES, WebhookEvent, WebhookFilter};
 
@@ -10,11 +10,11 @@ pub enum BadFilter {
         "a filter names at most {FILTER_NAMES} stacks and {FILTER_NAMES} agents; use `agent_selector`, or leave it out"
     )]
     TooMany,
-    #[error("pings are sent by the test button alone")]
+    #[error("pings are sent only by the test route")]
     Ping,
 }
 
-/// Whether a filter can be stored.
+/// Checks a filter before it is stored.
 pub fn check(filter: &WebhookFilter) -> Result<(), BadFilter> {
     if filter.stacks.len().max(filter.agents.len()).max(filter.events.len()) > FILTER_NAMES {
         return Err(BadFilter::TooMany);
@@ -45,7 +45,7 @@ fn names(list: &[String], name: &str, id: &str) -> bool {
     list.iter().any(|item| item == name || item == id)
 }
 
-/// Troubles that may be gone in a moment. Whoever does not ask for them is told when they last.
+/// Failures that may pass quickly. A webhook that does not name them is notified only when they last.
 fn is_passing(event: WebhookEvent) -> bool {
     matches!(
         event,
@@ -95,7 +95,7 @@ mod tests {
         ] {
             assert_eq!(wants(&filter, &failed), wanted, "{filter:?}");
         }
-        // Not about an agent: only those who do not ask for one hear of it.
+        // Not about an agent: a webhook that filters by agent does not get it.
         let submitted = Happening { agent: None, ..happening(WebhookEvent::ObjectSubmitted) };
         assert!(wants(&WebhookFilter::default(), &submitted));
         for filter in [

@@ -1,5 +1,5 @@
-//! Signatures as Standard Webhooks wants them: HMAC-SHA256 over `id.timestamp.body`, one for each secret that is
-//! valid, so that receivers can change to a new one in their own time.
+//! Signatures by the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`, one for each valid secret, so
+//! that receivers can switch to a new one when they are ready.
 
 use std::fmt;
 
@@ -17,19 +17,19 @@ const PREFIX: &str = "whsec_";
 const SHORTEST: usize = 24;
 const LONGEST: usize = 64;
 
-/// What sender and receiver share. Shown once, stored sealed.
+/// The secret that sender and receiver share. Shown once, stored encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(Vec<u8>);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a secret of a webhook is whsec_ and {SHORTEST} to {LONGEST} bytes in base64")]
+#[error("a webhook secret has to be whsec_ followed by {SHORTEST} to {LONGEST} bytes in base64")]
 pub struct BadSecret;
 
 impl WebhookSecret {
     #[must_use]
     pub fn generate() -> Self {
         let mut bytes = vec![0u8; 32];
-        // Without randomness there is nothing safe to do.
+        // Without randomness, nothing is safe.
         SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
         Self(bytes)
     }
@@ -49,7 +49,7 @@ impl WebhookSecret {
         &self.0
     }
 
-    /// As receivers configure it.
+    /// Returns the text that receivers configure.
     #[must_use]
     pub fn expose(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
@@ -69,7 +69,7 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// The value of the signature's header: one for each secret, separated by spaces.
+/// Returns the value of the signature header: one signature for each secret, separated by spaces.
 #[must_use]
 pub fn signatures(secrets: &[WebhookSecret], id: &str, at: Timestamp, body: &[u8]) -> String {
     let each: Vec<String> = secrets.iter().map(|secret| secret.sign(id, at.as_second(), body)).collect();

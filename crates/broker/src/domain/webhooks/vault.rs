@@ -1,5 +1,5 @@
-//! Keeps secrets that have to be read again: encrypted with the key of the installation, bound to the row that
-//! they are stored in, so that neither a copy of the database nor a row moved to another place gives them away.
+//! Encrypts secrets that have to be read again. They are bound to their webhook: neither a copy of the database nor a row
+//! copied to another webhook reveals them.
 
 use std::fmt;
 
@@ -16,41 +16,43 @@ pub struct Vault {
     key_id: String,
 }
 
-/// Where a secret belongs.
+/// The webhook that a secret belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct SecretOwner<'a> {
     pub project: &'a str,
     pub webhook: WebhookId,
 }
 
-impl Place<'_> {
+impl SecretOwner<'_> {
     fn aad(&self) -> Aad<Vec<u8>> {
         Aad::from(format!("brokkr: secret of a webhook\0{}\0{}", self.project, self.webhook).into_bytes())
     }
 }
 
-/// As it is stored.
+/// An encrypted secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// Which key it was sealed with; says nothing about the key itself.
+    /// The key it was encrypted with; reveals nothing about the key itself.
     pub key_id: String,
     pub bytes: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    #[error("the secret key is {KEY_BYTES} random bytes in base64: make one with `openssl rand -base64 32`")]
+    #[error(
+        "the secret key has to be {KEY_BYTES} random bytes in base64; create one with `openssl rand -base64 32`"
+    )]
     BadKey,
     #[error(
-        "the secret was sealed with key {sealed}, this broker has key {here}: start it with the other one"
+        "the secret was encrypted with key {sealed}, this broker has key {here}; start it with the other key"
     )]
     OtherKey { sealed: String, here: String },
-    #[error("the secret cannot be opened: it was changed, or belongs to another webhook")]
+    #[error("failed to decrypt the secret: it was changed or belongs to another webhook")]
     Damaged,
 }
 
 impl Vault {
-    /// Reads the key of the installation as the operator gives it.
+    /// Parses the key of the installation.
     pub fn read(text: &str) -> Result<Self, VaultError> {
         let bytes = STANDARD.decode(text.trim()).map_err(|_| VaultError::BadKey)?;
         if bytes.len() != KEY_BYTES {
@@ -61,14 +63,14 @@ impl Vault {
         Ok(Self { key, key_id: Checksum::of(&named).to_string()[..16].to_owned() })
     }
 
-    pub fn seal(&self, place: Place<'_>, clear: &[u8]) -> Result<Sealed, VaultError> {
+    pub fn seal(&self, owner: SecretOwner<'_>, clear: &[u8]) -> Result<Sealed, VaultError> {
         let mut sealed = clear.to_vec();
-        let nonce = self.key.seal_in_place_append_tag(place.aad(), &mut sealed);
+        let nonce = self.key.seal_in_place_append_tag(owner.aad(), &mut sealed);
         let nonce = nonce.map_err(|_| VaultError::Damaged)?;
         Ok(Sealed { key_id: self.key_id.clone(), bytes: [&nonce.as_ref()[..], &sealed[..]].concat() })
     }
 
-    pub fn open(&self, place: Place<'_>, stored: &Sealed) -> Result<Vec<u8>, VaultError> {
+    pub fn open(&self, owner: SecretOwner<'_>, stored: &Sealed) -> Result<Vec<u8>, VaultError> {
         if stored.key_id != self.key_id {
             let (sealed, here) = (stored.key_id.clone(), self.key_id.clone());
             return Err(VaultError::OtherKey { sealed, here });
@@ -76,7 +78,7 @@ impl Vault {
         let (nonce, sealed) = stored.bytes.split_at_checked(NONCE_LEN).ok_or(VaultError::Damaged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| VaultError::Damaged)?;
         let mut sealed = sealed.to_vec();
-        let clear = self.key.open_in_place(nonce, place.aad(), &mut sealed);
+        let clear = self.key.open_in_place(nonce, owner.aad(), &mut sealed);
         clear.map(|clear| clear.to_vec()).map_err(|_| VaultError::Damaged)
     }
 }
@@ -96,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn s18_a_secret_opens_only_with_its_key_and_in_its_place() {
-        let here = Place { project: "shop", webhook: WebhookId::generate() };
+    fn s18_a_secret_opens_only_with_its_key_and_for_its_webhook() {
+        let here = SecretOwner { project: "shop", webhook: WebhookId::generate() };
         let sealed = vault(1).seal(here, b"secret").unwrap();
         assert_eq!(vault(1).open(here, &sealed).unwrap(), b"secret");
         assert!(!sealed.bytes.windows(6).any(|bytes| bytes == b"secret"));
         assert_ne!(vault(1).seal(here, b"secret").unwrap().bytes, sealed.bytes, "each has its own nonce");
         assert!(matches!(vault(2).open(here, &sealed), Err(VaultError::OtherKey { .. })));
         for elsewhere in
-            [Place { project: "other", ..here }, Place { webhook: WebhookId::generate(), ..here }]
+            [SecretOwner { project: "other", ..here }, SecretOwner { webhook: WebhookId::generate(), ..here }]
         {
             assert_eq!(vault(1).open(elsewhere, &sealed), Err(VaultError::Damaged));
         }

@@ -1,4 +1,4 @@
-//! An agent says which stacks it holds, before it first writes for a new one.
+//! Stacks that an agent holds. The agent reports a stack before it first writes for it.
 
 use std::sync::Arc;
 
@@ -14,18 +14,21 @@ use crate::domain::targeting::reaches;
 use crate::error::ApiError;
 use crate::http::change::Change;
 use crate::http::headers::optional;
-use crate::http::write::{self, Keep, Write};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::agents::agent_lock_on_conn;
 use crate::store::holds::{
-    holds_answer_on_conn, holds_keep_targets_on_conn, holds_replace_on_conn, holds_tell_on_conn,
+    holds_keep_targets_on_conn, holds_mark_reported_on_conn, holds_replace_on_conn,
+    holds_store_versions_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
-/// An agent holds this many stacks at most.
+/// The maximum number of stacks that an agent holds.
 const MOST: usize = 10_000;
 
-/// Tell the complete set of stacks that the agent holds. Durable when answered.
+/// Replace the set of stacks that the agent holds.
+///
+/// The set is durable when the response arrives.
 #[utoipa::path(put, path = "/api/v1/agents/{agent}/holds", tag = "agents", request_body = Holds,
     params(("agent" = String, Path, description = "Id")), responses((status = 204, description = "Stored")))]
 pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
@@ -35,18 +38,18 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     if holds.stacks.len().max(holds.held.len()) > MOST {
         return Err(ApiError::unreadable(format!("an agent holds at most {MOST} stacks")));
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let known = agent_lock_on_conn(write.conn(), agent).await?;
         let known = known.ok_or_else(|| ApiError::not_found("agent"))?;
-        // A process that was superseded must not overwrite what its successor holds.
+        // A superseded process must not overwrite the holds of its successor.
         if let Some(code) = session.and_then(|session| refusal(known, session)) {
             return Err(ApiError::new(code, code.title()));
         }
         holds_replace_on_conn(write.conn(), agent, &holds.stacks).await?;
-        let kept = answer_the_question(&broker, &mut write, agent, &holds).await?;
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+        let kept = keep_as_targets(&broker, &mut write, agent, &holds).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         for (project, stack) in &kept {
-            write.ring(project, Doorbell::Stack(*stack)).await?;
+            write.notify(project, OutboxNotification::Stack(*stack)).await?;
         }
         let answered = write.finish_empty().await?;
         broker.restore.holds_reported(agent);
@@ -55,29 +58,35 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     .await
 }
 
-/// After a restore, all agents are asked what they hold. The first answer of each keeps what the agent has: a stack
-/// whose target was lost with the restore would else be a removal.
-async fn answer_the_question(
+/// After a restore, all agents are asked to report what they hold. The first report of an agent makes it a target of
+/// the stacks that it holds: otherwise a target that was lost in the restore would become a removal. Returns the
+/// added targets.
+async fn keep_as_targets(
     broker: &Broker,
     write: &mut Write<'_>,
     agent: AgentId,
     holds: &Holds,
 ) -> Result<Vec<(String, StackId)>, ApiError> {
-    holds_tell_on_conn(write.conn(), agent, &holds.held).await?;
-    if !holds_answer_on_conn(write.conn(), agent).await? {
+    holds_store_versions_on_conn(write.conn(), agent, &holds.held).await?;
+    if !holds_mark_reported_on_conn(write.conn(), agent).await? {
         return Ok(Vec::new());
     }
     let unreached: Vec<StackId> = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent);
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent);
         let reached = |stack: &StackId| {
-            facts.zip(picture.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
+            facts.zip(snapshot.stack(*stack)).is_some_and(|(agent, stack)| reaches(agent, stack))
         };
         holds.stacks.iter().copied().filter(|stack| !reached(stack)).collect()
     };
     let kept = holds_keep_targets_on_conn(write.conn(), agent, &unreached).await?;
     for (project, stack) in &kept {
-        tracing::warn!(%agent, project, %stack, "held, and not targeted by what was restored: kept as a target");
+        tracing::warn!(
+            %agent,
+            project,
+            %stack,
+            "agent holds a stack that the restored targets do not include; kept as a target"
+        );
     }
     Ok(kept)
 }

@@ -15,68 +15,74 @@ use crate::error::ApiError;
 use crate::http::agents::register::read_public_key;
 use crate::http::agents::{find, finish};
 use crate::http::change::Change;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agent_keys::{
     agent_keys_ask_on_conn, agent_keys_lock_on_conn, agent_keys_revoke_on_conn, agent_keys_rotate_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
-/// Register a new key. It counts from now on, and the one that signed this is good for another hour. The same
-/// key again answers the same, so that a lost answer strands nobody.
+/// Rotate the key of an agent.
+///
+/// The new key is valid at once; the key that signed this request stays valid for one hour. Sending the same key
+/// again returns the same result, so that a lost response does not lock the agent out.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/keys", tag = "agents", request_body = RotateKey,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = RotatedKey)))]
 pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let asked: RotateKey = change.json()?;
+    let request: RotateKey = change.json()?;
     let agent = change.caller()?.agent()?;
-    let public_key = read_public_key(&asked.public_key)?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    let public_key = read_public_key(&request.public_key)?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let keys = agent_keys_lock_on_conn(write.conn(), agent.id).await?;
         let keys =
             keys.ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"))?;
         let old_key_until = if keys.public_key == public_key {
             keys.old_key_until
         } else if keys.public_key[..] != agent.signed_with[..] {
-            // An old key proves who somebody is, for a while. It does not replace the one that came after it.
+            // An old key still authenticates for a while, but it must not replace the key that came after it.
             return Err(ApiError::new(
                 ErrorCode::BRK1009,
-                "another key was registered after the one that signed",
+                "a newer key is registered than the one that signed this request",
             ));
         } else if keys.old_public_key.as_ref() == Some(&public_key) {
-            return Err(ApiError::unreadable("this key was replaced already: make a new one"));
+            return Err(ApiError::unreadable("this key was replaced before: generate a new one"));
         } else {
             let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
-            write.noting(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
-            write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent.id)).await?;
-            tracing::info!(agent_id = %agent.id, "agent changed its key");
+            write.audit_digests(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));
+            write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
+            tracing::info!(agent_id = %agent.id, "agent key rotated");
             Some(until)
         };
-        let rotated = RotatedKey { public_key: asked.public_key, old_key_until };
+        let rotated = RotatedKey { public_key: request.public_key, old_key_until };
         write.finish(StatusCode::OK, &rotated).await
     })
     .await
 }
 
-/// Ask an agent for a new key. It makes one in its cluster, and registers it with the one that it has; that one is then good
-/// for another hour. Until it has done so, `rotation_asked_at` is there. An agent whose keys were revoked is not asked.
+/// Request a key rotation.
+///
+/// The agent generates a new key in its cluster and registers it with its current key, which stays valid for one
+/// hour. Until then, `rotation_asked_at` is set. An agent with revoked keys is not asked.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/rotation", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
-pub async fn ask_for_key(
+pub async fn request_key_rotation(
     State(broker): State<Arc<Broker>>,
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
         agent_keys_ask_on_conn(write.conn(), found.id).await?;
-        tracing::info!(agent_id = %found.id, agent = %found.name, "agent is asked for a new key");
+        tracing::info!(agent_id = %found.id, agent = %found.name, "agent key rotation requested");
         finish(write, &found).await
     })
     .await
 }
 
-/// Revoke every key of an agent: whoever has them is refused by all replicas within a second, also where it
-/// waits. Its cluster is left as it is. It comes back with a join token made for it.
+/// Revoke every key of an agent.
+///
+/// All replicas refuse the keys within one second and end waiting polls. The cluster stays as it is. The agent
+/// returns with a join token made for it.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}/keys", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn revoke_keys(
@@ -84,21 +90,21 @@ pub async fn revoke_keys(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let nobodys = nobodys_key()?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    let unusable = unusable_key()?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
-        agent_keys_revoke_on_conn(write.conn(), found.id, &nobodys).await?;
-        tracing::warn!(agent_id = %found.id, agent = %found.name, "agent revoked");
+        agent_keys_revoke_on_conn(write.conn(), found.id, &unusable).await?;
+        tracing::warn!(agent_id = %found.id, agent = %found.name, "agent keys revoked");
         finish(write, &found).await
     })
     .await
 }
 
-/// A public key that nobody has the other half of.
-pub(super) fn nobodys_key() -> Result<[u8; 32], ApiError> {
+/// Generates a public key for which no private key exists.
+pub(super) fn unusable_key() -> Result<[u8; 32], ApiError> {
     let mut key = [0u8; 32];
-    SystemRandom::new()
-        .fill(&mut key)
-        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "there is no randomness").because(error))?;
+    SystemRandom::new().fill(&mut key).map_err(|error| {
+        ApiError::new(ErrorCode::BRK9001, "failed to generate random bytes").because(error)
+    })?;
     Ok(key)
 }

@@ -1,7 +1,7 @@
-//! Lists agents: those that fit, in the order that is asked for, page by page, and how many they are.
+//! Lists agents: filtered, sorted, paged and counted.
 //!
-//! Names, labels and status are asked of the index, whatever the size of the fleet. Who is there is not in it, because
-//! that changes all the time: the database tells it.
+//! Names, labels and status come from the index, whatever the size of the fleet. Presence changes all the time and is
+//! read from the database.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use roaring::RoaringBitmap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::sees_all;
 use crate::access::Caller;
 use crate::error::ApiError;
+use crate::http::agents::can_see_all;
 use crate::http::headers::position;
-use crate::http::paging::{Asked, limit, selector, walk};
-use crate::index::{Picture, Place};
+use crate::http::paging::{QueryParams, filtered_page, limit, selector};
+use crate::index::{AgentCursor, Snapshot};
 use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
 
@@ -29,93 +29,96 @@ use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present}
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AgentQuery {
-    /// Only names with this in them.
+    /// Only agents with this text in their name.
     pub name: Option<String>,
-    /// Only agents whose labels match, such as `env=prod`.
+    /// Only agents with matching labels, such as `env=prod`.
     pub selector: Option<String>,
     pub status: Option<AgentStatus>,
-    /// Only those that are there, late, silent, or were never seen.
+    /// Only agents with this presence.
     pub presence: Option<Presence>,
     #[param(inline)]
     pub sort: Option<Sort>,
-    /// Tell how many there are in all, too.
+    /// Return the total number, too.
     #[serde(default)]
     pub count: bool,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
-/// List the agents that are granted to the project; admins see all. A page that is filtered by presence may be short, or
-/// empty, and still have more behind it: `next` tells.
+/// List agents.
+///
+/// A token of a project sees the agents granted to the project; admins see all. A page filtered by presence may be
+/// short or empty although more follow: read on while `next` is set.
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, body = Page<Agent>)))]
 pub async fn list_agents(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<AgentQuery>,
+    QueryParams(query): QueryParams<AgentQuery>,
     headers: HeaderMap,
 ) -> Result<Json<Page<Agent>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
-    let after = query.after.as_deref().map(|text| Place::read(sort, text));
+    let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =
-        after.map(|place| place.ok_or_else(|| ApiError::unreadable("cannot read `after`"))).transpose()?;
-    let fitting =
-        fitting(&broker.index.picture(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
+        after.map(|after| after.ok_or_else(|| ApiError::unreadable("invalid `after`"))).transpose()?;
+    let matching =
+        matching(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
     let cursor =
         |agent: &Agent| if sort.is_by_name() { agent.name.to_string() } else { agent.id.to_string() };
     let Some(presence) = query.presence else {
-        let ids = page(&broker.index.picture(), &fitting, sort, after.as_ref(), limit);
+        let ids = page(&broker.index.snapshot(), &matching, sort, after.as_ref(), limit);
         let agents = agent_list_of(&broker.pool, &ids).await?;
         let agents = agents.into_iter().map(|agent| broker.presence.shown(agent)).collect();
         let page = Page::cut(agents, limit, cursor);
-        return Ok(Json(Page { total: query.count.then(|| fitting.len()), ..page }));
+        return Ok(Json(Page { total: query.count.then(|| matching.len()), ..page }));
     };
     let pool = &broker.pool;
     let read = |after: Option<String>, chunk| async move {
         agent_list_present(pool, presence, sort, after.as_deref(), chunk).await
     };
-    let is_fitting = |id| broker.index.picture().contains(&fitting, id);
-    let fit = |agent: Agent| {
+    let is_match = |id| broker.index.snapshot().contains(&matching, id);
+    let to_item = |agent: Agent| {
         let agent = broker.presence.shown(agent);
-        (agent.presence == presence && is_fitting(agent.id)).then_some(agent)
+        (agent.presence == presence && is_match(agent.id)).then_some(agent)
     };
-    let mut page = walk(query.after.clone(), limit, false, read, cursor, fit).await?;
+    let mut page = filtered_page(query.after.clone(), limit, false, read, cursor, to_item).await?;
     if query.count {
         let ids = agent_ids_present(pool, presence).await?;
-        page.total = Some(ids.into_iter().filter(|id| is_fitting(*id)).count() as u64);
+        page.total = Some(ids.into_iter().filter(|id| is_match(*id)).count() as u64);
     }
     Ok(Json(page))
 }
 
-/// Those that the caller sees and that fit, whether they are there or not.
-fn fitting(
-    picture: &Picture,
+/// Returns the agents that the caller sees and that match, whatever their presence.
+fn matching(
+    snapshot: &Snapshot,
     caller: &Caller,
     query: &AgentQuery,
     selector: Option<&Selector>,
 ) -> RoaringBitmap {
-    let mut fitting = if sees_all(caller) { picture.everyone() } else { picture.granted(caller.project()) };
+    let mut matching =
+        if can_see_all(caller) { snapshot.everyone() } else { snapshot.granted(caller.project()) };
     if let Some(selector) = selector {
-        fitting &= picture.select(selector);
+        matching &= snapshot.select(selector);
     }
     if let Some(status) = query.status {
-        fitting &= picture.with_status(status);
+        matching &= snapshot.with_status(status);
     }
     if let Some(part) = &query.name {
-        fitting &= picture.named_like(part);
+        matching &= snapshot.named_like(part);
     }
-    fitting
+    matching
 }
 
 fn page(
-    picture: &Picture,
-    fitting: &RoaringBitmap,
+    snapshot: &Snapshot,
+    matching: &RoaringBitmap,
     sort: Sort,
-    after: Option<&Place>,
+    after: Option<&AgentCursor>,
     limit: usize,
 ) -> Vec<AgentId> {
-    picture.page(fitting, sort, after, limit).into_iter().map(|agent| agent.id).collect()
+    snapshot.page(matching, sort, after, limit).into_iter().map(|agent| agent.id).collect()
 }

@@ -17,45 +17,47 @@ use crate::access::secret::{Secret, SecretKind};
 use crate::error::ApiError;
 use crate::http::change::Change;
 use crate::http::join_tokens::expiry;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::{AgentRef, agent_fetch, agent_insert_on_conn};
 use crate::store::join_tokens::{
     NewJoinToken, join_token_insert_on_conn, join_token_lock_on_conn, join_token_use_on_conn,
 };
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
-/// An Ed25519 public key as it travels.
+/// Reads an Ed25519 public key in base64url.
 pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
     let key = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
     if key.len() == 32 {
         Ok(key)
     } else {
-        Err(ApiError::unreadable("public_key is 32 bytes in base64url without padding"))
+        Err(ApiError::unreadable("public_key must be 32 bytes in base64url without padding"))
     }
 }
 
-/// Register an agent with a join token. The same token with the same key answers the same until the token
-/// expires, so that a lost answer strands nobody.
+/// Register an agent with a join token.
+///
+/// Repeating the request with the same token and key returns the same result until the token expires, so that a lost
+/// response does not lock the agent out.
 #[utoipa::path(post, path = "/api/v1/agents/register", tag = "agents", request_body = RegisterAgent,
     responses((status = 200, body = RegisteredAgent)))]
 pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
-    let asked: RegisterAgent = change.json()?;
+    let request: RegisterAgent = change.json()?;
     let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
-    let public_key = read_public_key(&asked.public_key)?;
-    let secret = Secret::read(SecretKind::JoinToken, &asked.token)
-        .ok_or_else(|| refused("is damaged: its checksum does not fit"))?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    let public_key = read_public_key(&request.public_key)?;
+    let secret = Secret::read(SecretKind::JoinToken, &request.token)
+        .ok_or_else(|| refused("is malformed: its checksum does not match"))?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let token = join_token_lock_on_conn(write.conn(), &secret.hash()).await?;
         let token = token.ok_or_else(|| refused("is unknown, revoked or expired"))?;
         let agent_id = match token.used {
             Some((key, agent)) if bool::from(key.ct_eq(&public_key)) => agent,
-            Some(_) => return Err(refused("was used by another key")),
+            Some(_) => return Err(refused("was used with another key")),
             None if let Some(agent) = token.rejoins => {
                 agent_keys_rejoin_on_conn(write.conn(), agent, &public_key).await?;
                 join_token_use_on_conn(write.conn(), token.id, &public_key, agent).await?;
-                tracing::info!(agent_id = %agent, agent = token.agent_name, "agent joined again");
+                tracing::info!(agent_id = %agent, agent = token.agent_name, "agent rejoined");
                 agent
             }
             None => {
@@ -65,7 +67,7 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
                         .await;
                 match inserted {
                     Err(error) if error.is_taken() => {
-                        let detail = format!("there is an agent called {} already", token.agent_name);
+                        let detail = format!("agent {} already exists", token.agent_name);
                         return Err(ApiError::new(ErrorCode::BRK2002, detail));
                     }
                     inserted => inserted?,
@@ -75,9 +77,9 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
                 agent
             }
         };
-        write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent_id)).await?;
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent_id)).await?;
         let bad_name =
-            |error: BadName| ApiError::new(ErrorCode::BRK9001, "a stored name is bad").because(error);
+            |error: BadName| ApiError::new(ErrorCode::BRK9001, "a stored name is invalid").because(error);
         let name: Name = token.agent_name.parse().map_err(bad_name)?;
         let registered = RegisteredAgent { agent_id, name, installation_id: broker.installation };
         write.finish(StatusCode::OK, &registered).await
@@ -85,8 +87,10 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
     .await
 }
 
-/// Make a join token for an agent that exists. Whoever uses it takes over its id, labels and targets with a new
-/// key; every other key of it ends then.
+/// Create a join token for an existing agent.
+///
+/// The process that uses it takes over the id, labels and targets of the agent with a new key; all earlier keys end
+/// then.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/join-tokens", tag = "agents", request_body = RejoinAgent,
     params(("agent" = String, Path, description = "Name or id")), responses((status = 201, body = JoinToken)))]
 pub async fn rejoin_agent(
@@ -94,9 +98,9 @@ pub async fn rejoin_agent(
     Path(agent): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RejoinAgent = change.json_or_default()?;
-    let expires_at = expiry(wanted.ttl_seconds)?;
-    write::run(&broker, &change, Keep::Sealed, async |mut write| {
+    let request: RejoinAgent = change.json_or_default()?;
+    let expires_at = expiry(request.ttl_seconds)?;
+    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let agent = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?;
         let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
         let secret = Secret::generate(SecretKind::JoinToken);

@@ -1,4 +1,4 @@
-//! An agent reports transitions, in batches; each becomes one event, however often it is sent.
+//! Reports of an agent, in batches. Each becomes one event, however often it is sent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,18 +11,20 @@ use brokkr_api::{AgentId, EventId, StackId};
 use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::events::{event_insert_on_conn, event_lock_agent_on_conn};
 use crate::store::reasons::reason_insert_on_conn;
 use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
 use crate::store::stacks::stack_projects;
 
-/// Report transitions. What the receipt names is durable: the agent forgets it.
+/// Report transitions.
+///
+/// Reports named in the receipt are durable: the agent does not send them again.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/reports", tag = "agents", request_body = ReportBatch,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = ReportReceipt)))]
 pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
@@ -33,15 +35,20 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     }
     let (mut reports, refused) = sift(agent, batch.reports);
     if !refused.is_empty() {
-        tracing::warn!(%agent, count = refused.len(), "reports whose id does not follow from them are refused");
+        tracing::warn!(
+            %agent,
+            count = refused.len(),
+            "reports refused: their ids do not match their content"
+        );
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());
     let filed = file(&broker, reports).await?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         event_lock_agent_on_conn(write.conn(), agent).await?;
         let new = event_insert_on_conn(write.conn(), agent, &filed).await?;
         let new_ones = || filed.iter().filter(|filed| new.contains(&filed.report.id));
-        // A repair is an event, and changes no state; but it may tell of a fight.
+        // A repair is an event and changes no state, but its conditions may name a field that another manager
+        // changes.
         let is_repair = |filed: &&Filed| filed.report.transition == Transition::Repaired;
         let newest = newest_of_each_stack(new_ones().filter(|filed| !is_repair(filed)));
         if !newest.is_empty() {
@@ -52,7 +59,9 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
         if !repairs.is_empty() {
             stack_status_store_conditions_on_conn(write.conn(), agent, &repairs).await?;
         }
-        write.reported(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>()).await?;
+        write
+            .notify_webhooks_of_reports(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>())
+            .await?;
         let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
             filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
         let response = write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await?;
@@ -62,16 +71,16 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     .await
 }
 
-/// Puts each report under the project of its stack. An agent has none of its own.
+/// Files each report under the project of its stack: an agent belongs to no project.
 async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiError> {
     let named: BTreeSet<StackId> = reports.iter().map(|report| report.stack_id).collect();
     let mut projects: HashMap<StackId, String> = HashMap::new();
     {
-        let picture = broker.index.picture();
-        let known = named.iter().filter_map(|stack| picture.stack(*stack));
+        let snapshot = broker.index.snapshot();
+        let known = named.iter().filter_map(|stack| snapshot.stack(*stack));
         projects.extend(known.map(|stack| (stack.id, stack.project.clone())));
     }
-    // Deleted and held by nobody, new a moment ago at another replica, or of before a restore.
+    // Not in the index: deleted and held by no agent, created a moment ago on another replica, or lost in a restore.
     let rest: Vec<StackId> = named.into_iter().filter(|stack| !projects.contains_key(stack)).collect();
     if !rest.is_empty() {
         projects.extend(stack_projects(&broker.pool, &rest).await?);
@@ -80,19 +89,19 @@ async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiEr
     Ok(reports.into_iter().map(|report| Filed::new(project(report.stack_id), report)).collect())
 }
 
-/// The broker's own hops: what it knows better than the agent.
+/// Fills in the hops that the broker knows better than the agent.
 fn fill_hops(broker: &Broker, agent: AgentId, reports: &mut [Report], now: Timestamp) {
-    let picture = broker.index.picture();
-    let agent = picture.agent(agent);
+    let snapshot = broker.index.snapshot();
+    let agent = snapshot.agent(agent);
     for report in reports {
         report.hops.reported = Some(now);
         let known = agent
-            .zip(picture.stack(report.stack_id))
-            .and_then(|(agent, stack)| wanted(agent, stack))
+            .zip(snapshot.stack(report.stack_id))
+            .and_then(|(agent, stack)| desired(agent, stack))
             .filter(|wanted| wanted.sequence_id() == report.sequence_id);
         if let Some(wanted) = known {
             report.hops.published = Some(wanted.object.published_at);
-            // The agent may have seen it before a later target was added; the first counts.
+            // The agent may have seen the object before a later target was added; the first time counts.
             report.hops.targeted.get_or_insert(wanted.targeted_at);
             report.hops.released.get_or_insert(wanted.released_at);
         }

@@ -1,4 +1,4 @@
-//! An agent started: the highest count serves.
+//! Sessions: each process of an agent opens one with a higher count, and only the highest may write.
 
 use std::sync::Arc;
 
@@ -11,37 +11,43 @@ use http::header::USER_AGENT;
 
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::agent_open_session_on_conn;
-use crate::store::outbox::Doorbell;
+use crate::store::outbox::OutboxNotification;
 
 const LONGEST_VERSION: usize = 40;
 
-/// Open a session. The verdict says whether this process may write.
+/// Open a session.
+///
+/// The verdict says whether this process may write.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/session", tag = "agents", request_body = OpenSession,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = OpenedSession)))]
 pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
     let session: OpenSession = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if session.count < 1 {
-        return Err(ApiError::unreadable("a session counts from 1"));
+        return Err(ApiError::unreadable("count must be at least 1"));
     }
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
         let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
         if verdict != SessionVerdict::Superseded {
-            write.ring(DEFAULT_PROJECT, Doorbell::Agent(agent)).await?;
+            write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
         if verdict == SessionVerdict::Tied {
-            tracing::error!(agent_id = %agent, count = session.count, "two processes claim to be this agent");
+            tracing::error!(
+                agent_id = %agent,
+                count = session.count,
+                "two processes claim the same session of this agent"
+            );
         }
         write.finish(StatusCode::OK, &OpenedSession { verdict }).await
     })
     .await
 }
 
-/// The version in `brokkr-agent/1.2.3`, if it looks like one.
+/// Returns the version in `brokkr-agent/1.2.3`, if it looks like one.
 fn version_in(user_agent: &str) -> Option<&str> {
     let version = user_agent.strip_prefix("brokkr-agent/")?.split_whitespace().next()?;
     let is_plain = version.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | '+'));

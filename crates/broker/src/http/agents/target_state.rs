@@ -1,4 +1,4 @@
-//! What an agent should have. The envelope is looked up in the index, or waited for; no SQL on that path.
+//! The target state of an agent. The envelope is looked up in the index, or waited for, without SQL.
 
 mod poll;
 pub mod repeated;
@@ -19,24 +19,26 @@ use brokkr_api::protocol::{
 use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use poll::{Has, poll};
+use poll::{KnownEtag, poll};
 use repeated::RepeatedPoll;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::error::ApiError;
+use crate::http::agents::agent_facts;
 use crate::http::headers::{optional, position, preferred_wait, text};
 use crate::state::Broker;
 use crate::state::long_poll::{PollResult, WaitInListener};
-use crate::store::agents::AgentRef;
 
-/// As the table has it.
+/// The route as in the route table.
 pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
 
-/// What the agent should have. With the envelope's media type: without contents, with what to remove, and as
-/// a long poll (`If-None-Match` and `Prefer: wait=SECONDS`). Else: the deployment objects with their
-/// contents, ordered by sequence id.
+/// Get the target state of an agent.
+///
+/// With the envelope's media type: sequence ids, checksums and removals without contents, as a long poll
+/// (`If-None-Match` and `Prefer: wait=SECONDS`). Otherwise: the deployment objects with their contents, ordered by
+/// sequence id.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/target-state", tag = "agents",
     params(("agent" = String, Path, description = "Id; admins may give a name")),
     responses(
@@ -53,10 +55,10 @@ pub async fn target_state(
     Extension(origin): Extension<Arc<Origin>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    // Headers taken, not copied: fifty thousand polls wait.
+    // Headers are moved, not copied: fifty thousand polls wait.
     let parts = request.into_parts().0;
-    let (headers, waits_outside) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
-    let ask = Ask::read(&headers)?;
+    let (headers, waits_in_listener) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
+    let claims = PollClaims::read(&headers)?;
     let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
             .as_bytes()
@@ -64,58 +66,50 @@ pub async fn target_state(
             .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
     });
     if envelope {
-        let agent = resolve(&broker, &agent)?;
-        let is_waiting = ask.wait.is_some_and(|seconds| seconds > 0);
-        let waits_outside = waits_outside && is_waiting && matches!(caller, Caller::Agent(_));
-        let now = if waits_outside { Ask { wait: None, ..ask } } else { ask };
-        let mut response = poll(&broker, &caller, agent, Has::Told(headers), &now).await?;
+        let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
+        let is_waiting = claims.wait.is_some_and(|seconds| seconds > 0);
+        let waits_in_listener = waits_in_listener && is_waiting && matches!(caller, Caller::Agent(_));
+        let now = if waits_in_listener { PollClaims { wait: None, ..claims } } else { claims };
+        let mut response = poll(&broker, &caller, agent, KnownEtag::Headers(headers), &now).await?;
         if let Caller::Agent(caller) = caller
             && response.status() == StatusCode::NOT_MODIFIED
         {
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
-            let repeated = Arc::new(RepeatedPoll::new(broker, caller, ask, etag.to_owned()).await);
-            let told =
-                if waits_outside { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
-            response.extensions_mut().insert(told);
+            let repeated = Arc::new(RepeatedPoll::new(broker, caller, claims, etag.to_owned()).await);
+            let result =
+                if waits_in_listener { PollResult::Parked(repeated) } else { PollResult::Answered(repeated) };
+            response.extensions_mut().insert(result);
         }
         return Ok(response);
     }
-    Box::pin(broker.catch_up_for(&caller, ask.position)).await?;
+    Box::pin(broker.catch_up_for(&caller, claims.position)).await?;
     if let Caller::Token(_) = caller {
-        // With contents, and so with whatever Secrets are among them.
+        // The contents may include Secrets.
         Box::pin(broker.note(AuditKind::SecretsRead, &caller, &origin)).await?;
     }
-    // Boxed here and below: what polls rarely do takes no room while they wait.
-    Box::pin(plain(&broker, resolve(&broker, &agent)?)).await
+    // Boxed here and below: rare paths take no memory while a poll waits.
+    let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
+    Box::pin(plain(&broker, agent)).await
 }
 
-fn resolve(broker: &Broker, agent: &str) -> Result<AgentId, ApiError> {
-    let picture = broker.index.picture();
-    let facts = match AgentRef::read(agent) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
-    };
-    facts.map(|facts| facts.id).ok_or_else(|| ApiError::not_found("agent"))
-}
-
-/// What a poll claims and wants.
+/// The headers of a poll.
 #[derive(Clone, Copy, Debug)]
-struct Ask {
-    /// What the caller has seen already.
+struct PollClaims {
+    /// The highest position that the caller has seen.
     position: Option<Position>,
     session: Option<Session>,
     holds: Option<Checksum>,
     wait: Option<u64>,
 }
 
-impl Ask {
+impl PollClaims {
     fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
         let protocol: Option<u32> = optional(headers, header::PROTOCOL)?;
         if let Some(version) = protocol
             && !(OLDEST_PROTOCOL_VERSION..=PROTOCOL_VERSION).contains(&version)
         {
             let detail = format!(
-                "the agent speaks version {version}, this broker {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
+                "the agent uses protocol version {version}; this broker supports {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
             );
             return Err(ApiError::new(ErrorCode::BRK2007, detail));
         }
@@ -128,13 +122,13 @@ impl Ask {
     }
 }
 
-/// The array of the contract. Contents come from the database, through the cache.
+/// Responds with the deployment objects and their contents, read from the database through the cache.
 async fn plain(broker: &Broker, agent: AgentId) -> Result<Response, ApiError> {
     let (mut wanted, position): (Vec<SequenceId>, Position) = {
-        let picture = broker.index.picture();
-        let position = broker.index.seen().stamp();
-        let agent = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-        let objects = picture.candidates(agent).filter_map(|stack| wanted(agent, stack));
+        let snapshot = broker.index.snapshot();
+        let position = broker.index.freshness().stamp();
+        let agent = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+        let objects = snapshot.candidates(agent).filter_map(|stack| desired(agent, stack));
         let wanted = match agent.status {
             AgentStatus::Inactive => Vec::new(),
             AgentStatus::Active => objects

@@ -1,4 +1,4 @@
-//! What targets an agent, and why.
+//! Stacks that target an agent, and why.
 
 use std::sync::Arc;
 
@@ -9,17 +9,18 @@ use brokkr_api::agents::{Target, Why};
 use brokkr_api::page::Page;
 use http::HeaderMap;
 
-use super::{sees, sees_all};
 use crate::access::Caller;
 use crate::domain::targeting::{reasons, released_to};
 use crate::error::ApiError;
+use crate::http::agents::{agent_facts, can_see, can_see_all};
 use crate::http::headers::position;
-use crate::http::paging::{Asked, Paging};
+use crate::http::paging::{Paging, QueryParams};
 use crate::state::Broker;
-use crate::store::agents::AgentRef;
 
-/// List what targets the agent, and why: named by the stack, or matched by which selector. A token sees the stacks of
-/// its project, an admin and the agent itself all of them.
+/// List the stacks that target an agent.
+///
+/// Each with the reason: the stack names the agent, or a selector matches its labels. A token sees the stacks of its
+/// project; admins and the agent itself see all of them.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/targets", tag = "agents",
     params(("agent" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<Target>)))]
@@ -27,11 +28,11 @@ pub async fn list_targets(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(agent): Path<String>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
     headers: HeaderMap,
 ) -> Result<Json<Page<Target>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let mut targets = targets(&broker, &caller, &AgentRef::read(&agent))?;
+    let mut targets = targets(&broker, &caller, &agent)?;
     targets.sort_by_key(key);
     targets.dedup();
     if let Some(after) = &paging.after {
@@ -40,20 +41,20 @@ pub async fn list_targets(
     Ok(Json(Page::cut(targets, paging.limit(), key)))
 }
 
-fn targets(broker: &Broker, caller: &Caller, agent: &AgentRef) -> Result<Vec<Target>, ApiError> {
-    let picture = broker.index.picture();
-    let agent = match agent {
-        AgentRef::Id(id) => picture.agent(*id),
-        AgentRef::Name(name) => picture.agent_named(name),
-    };
-    let agent = agent.filter(|agent| sees(&picture, caller, agent.id));
-    let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
-    let all = matches!(caller, Caller::Agent(_)) || sees_all(caller);
+fn targets(broker: &Broker, caller: &Caller, agent: &str) -> Result<Vec<Target>, ApiError> {
+    let snapshot = broker.index.snapshot();
+    let agent = agent_facts(&snapshot, agent)?;
+    if !can_see(&snapshot, caller, agent.id) {
+        return Err(ApiError::not_found("agent"));
+    }
+    let all = matches!(caller, Caller::Agent(_)) || can_see_all(caller);
     let mut targets = Vec::new();
-    for stack in picture.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
+    for stack in snapshot.candidates(agent).filter(|stack| all || stack.project == caller.project()) {
         for reason in reasons(agent, stack) {
-            let stack_name =
-                stack.name.parse().map_err(|_| ApiError::new(ErrorCode::BRK9001, "a stored name is bad"))?;
+            let stack_name = stack
+                .name
+                .parse()
+                .map_err(|_| ApiError::new(ErrorCode::BRK9001, "a stored name is invalid"))?;
             targets.push(Target {
                 project: stack.project.clone(),
                 stack_id: stack.id,
@@ -66,7 +67,7 @@ fn targets(broker: &Broker, caller: &Caller, agent: &AgentRef) -> Result<Vec<Tar
     Ok(targets)
 }
 
-/// The order of the list, and where to read on.
+/// Returns the sort key and cursor of a target.
 fn key(target: &Target) -> String {
     let why = match &target.why {
         Why::Explicit => String::new(),

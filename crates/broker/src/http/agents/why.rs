@@ -1,4 +1,4 @@
-//! Why an agent is not as it should be: itself, and each stack that it should have.
+//! Explains why an agent or its stacks are not in the desired state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,23 +9,25 @@ use brokkr_api::StackId;
 use brokkr_api::why::AgentWhy;
 use http::HeaderMap;
 
-use super::sees;
 use crate::access::Caller;
-use crate::domain::envelope::wanted;
+use crate::domain::envelope::desired;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
 use crate::error::ApiError;
+use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
-use crate::http::stacks::why::{agent_facts, pasts, seen, told};
+use crate::http::stacks::why::{explain, pasts, seen};
 use crate::state::Broker;
 use crate::store::presence::presence_events;
 use crate::store::stack_status::stack_status_of_agent;
 
-/// Stacks that are told; an agent that is silent has something to say about each.
+/// The maximum number of stacks in a response: for a silent agent, all of its stacks are stuck.
 const STACKS: usize = 100;
 const EVENTS: i64 = 10;
 
-/// Why the agent is not as it should be: is it active, is it there, and which of its stacks are stuck, and where.
+/// Explain why an agent is not in the desired state.
+///
+/// Whether it is active and present, which of its stacks are stuck, and at which hop.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/why", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = AgentWhy)))]
 pub async fn agent_why(
@@ -35,32 +37,33 @@ pub async fn agent_why(
     headers: HeaderMap,
 ) -> Result<Json<AgentWhy>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
-    let agent = agent_facts(&broker, &agent)?;
-    if !sees(&broker.index.picture(), &caller, agent.id) {
+    let agent = agent_facts(&broker.index.snapshot(), &agent)?.clone();
+    if !can_see(&broker.index.snapshot(), &caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     let seen = seen(&broker, &agent).await?;
     let events = presence_events(&broker.pool, agent.id, EVENTS).await?;
-    // Only what is the caller's.
+    // Only stacks of the caller's project.
     let project = caller.project();
     let stacks: BTreeMap<StackId, StackFacts> = {
-        let picture = broker.index.picture();
-        let own = picture.candidates(&agent).filter(|stack| stack.project == project);
-        own.filter(|stack| wanted(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
+        let snapshot = broker.index.snapshot();
+        let own = snapshot.candidates(&agent).filter(|stack| stack.project == project);
+        own.filter(|stack| desired(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
     };
     let ids: Vec<StackId> = stacks.keys().copied().collect();
     let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;
     let past = pasts(&broker, project, agent.id, &ids).await?;
     let case = |stack: &StackFacts| {
         let (report, past) = (reports.get(&stack.id), past.of(stack.id));
-        told(&Case { agent: &agent, stack, report, seen: &seen, past })
+        explain(&Case { agent: &agent, stack, report, seen: &seen, past })
     };
-    let mut stuck: Vec<_> = stacks.values().map(case).filter(|told| told.broken.is_some()).collect();
+    let mut stuck: Vec<_> =
+        stacks.values().map(case).filter(|explained| explained.broken.is_some()).collect();
     stuck.sort_by(|one, other| one.stack_name.cmp(&other.stack_name));
     let mut evidence = vec![format!("{} of {} stacks are not as they should be", stuck.len(), stacks.len())];
-    evidence.extend(stuck.iter().take(3).filter_map(|told| {
-        let broken = told.broken.as_ref()?;
-        Some(format!("{}: not {}: {}", told.stack_name, broken.hop, broken.message))
+    evidence.extend(stuck.iter().take(3).filter_map(|explained| {
+        let broken = explained.broken.as_ref()?;
+        Some(format!("{}: not {}: {}", explained.stack_name, broken.hop, broken.message))
     }));
     stuck.truncate(STACKS);
     Ok(Json(AgentWhy {

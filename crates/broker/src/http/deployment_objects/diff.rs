@@ -1,4 +1,4 @@
-//! What differs between two versions of a stack. Never with values of Secrets, whoever asks.
+//! Differences between two versions of a stack, always without values of Secrets.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::http::paging::Asked;
-use crate::http::reading::reading;
+use crate::http::manifest_pool;
+use crate::http::paging::QueryParams;
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::deployment_objects::StoredObject;
-use crate::store::stacks::{StackRef, stack_fetch};
 
-/// Resources and fields shown of one difference, at most.
+/// The maximum numbers of resources and fields in a response.
 const MOST_RESOURCES: usize = 500;
 const MOST_FIELDS: usize = 2000;
 
@@ -42,14 +42,13 @@ pub async fn diff_deployment_objects(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(query): Asked<DiffQuery>,
+    QueryParams(query): QueryParams<DiffQuery>,
 ) -> Result<Json<Diff>, ApiError> {
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let from = version(&broker, project, stack.id, query.from).await?;
     let to = version(&broker, project, stack.id, query.to).await?;
-    let compared = reading("the versions could not be compared", move || {
+    let compared = manifest_pool::run("failed to compare the versions", move || {
         let (before, after) = (objects(&from)?, objects(&to)?);
         Ok(shown(query, after.len(), diff(&before, &after)))
     });
@@ -69,14 +68,14 @@ async fn version(
     Ok(own)
 }
 
-/// A deletion marker has none.
+/// Parses the objects of a version; a deletion marker has none.
 fn objects(stored: &StoredObject) -> Result<Vec<Object>, ApiError> {
     if stored.object.is_deletion_marker {
         return Ok(Vec::new());
     }
     let read = brokkr_manifest::parse(&stored.content, &Budget::default());
     read.map(|manifest| manifest.objects).map_err(|error| {
-        let detail = format!("version {} can no longer be read", stored.object.sequence_id);
+        let detail = format!("failed to parse version {}", stored.object.sequence_id);
         ApiError::new(ErrorCode::BRK9001, detail).because(error)
     })
 }
@@ -87,7 +86,7 @@ fn shown(query: DiffQuery, after: usize, differences: Vec<Difference>) -> Diff {
     let removed = count(|change| matches!(change, Change::Removed));
     let changed = count(|change| matches!(change, Change::Changed(_)));
     let mut truncated = differences.len() > MOST_RESOURCES;
-    let mut room = MOST_FIELDS;
+    let mut remaining = MOST_FIELDS;
     let mut resources = Vec::new();
     for Difference { key, change } in differences.into_iter().take(MOST_RESOURCES) {
         let (change, mut fields) = match change {
@@ -95,9 +94,9 @@ fn shown(query: DiffQuery, after: usize, differences: Vec<Difference>) -> Diff {
             Change::Removed => (ResourceChange::Removed, Vec::new()),
             Change::Changed(fields) => (ResourceChange::Changed, fields),
         };
-        truncated |= fields.len() > room;
-        fields.truncate(room);
-        room -= fields.len();
+        truncated |= fields.len() > remaining;
+        fields.truncate(remaining);
+        remaining -= fields.len();
         resources.push(ResourceDiff {
             group: key.group,
             kind: key.kind,

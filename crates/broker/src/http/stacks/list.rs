@@ -1,5 +1,4 @@
-//! Lists living stacks: those that fit, in the order that is asked for, page by page, and how many they are. Or deleted
-//! ones that agents still hold: what is owed.
+//! Lists stacks: filtered, sorted, paged and counted. Or deleted ones that agents still hold.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::error::ApiError;
-use crate::http::paging::{Asked, cursor, limit, selector, walk};
+use crate::http::paging::{QueryParams, cursor, filtered_page, limit, selector};
 use crate::state::Broker;
 use crate::store::stacks::{stack_labels, stack_list, stack_list_owed};
 
@@ -21,48 +20,50 @@ use crate::store::stacks::{stack_labels, stack_list, stack_list_owed};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StackQuery {
-    /// Only names with this in them.
+    /// Only stacks with this text in their name.
     pub name: Option<String>,
-    /// Only stacks whose own labels match, such as `team=shop`.
+    /// Only stacks with matching labels, such as `team=shop`.
     pub selector: Option<String>,
     #[param(inline)]
     pub sort: Option<Sort>,
-    /// Tell how many there are in all, too.
+    /// Return the total number, too.
     #[serde(default)]
     pub count: bool,
-    /// Deleted stacks of which agents still hold something, oldest first, instead of living ones; not with `sort` and
-    /// `count`.
+    /// List deleted stacks that agents still hold instead, oldest first; not with `sort` or `count`.
     #[serde(default)]
     pub deleted: bool,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
-/// List the living stacks, or the deleted ones that agents still hold. A page that is filtered by labels may be short, or empty, and still have more behind it:
-/// `next` tells.
+/// List stacks.
+///
+/// A page filtered by labels may be short or empty although more follow: read on while `next` is set.
 #[utoipa::path(get, path = "/api/v1/stacks", tag = "stacks", params(StackQuery),
     responses((status = 200, body = Page<Stack>)))]
 pub async fn list_stacks(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
-    Asked(query): Asked<StackQuery>,
+    QueryParams(query): QueryParams<StackQuery>,
 ) -> Result<Json<Page<Stack>>, ApiError> {
     let selector = selector(query.selector.as_deref())?;
-    let fits = |labels: &Labels| selector.as_ref().is_none_or(|selector| matches(selector, labels));
-    let fit = |stack: Stack| fits(&stack.labels).then_some(stack);
+    let matches_labels = |labels: &Labels| selector.as_ref().is_none_or(|selector| matches(selector, labels));
+    let to_item = |stack: Stack| matches_labels(&stack.labels).then_some(stack);
     let (pool, project, name) = (&broker.pool, caller.project(), query.name.as_deref());
     if query.deleted {
         if query.sort.is_some() || query.count {
-            return Err(ApiError::unreadable("`deleted` goes with neither `sort` nor `count`"));
+            return Err(ApiError::unreadable("`deleted` cannot be combined with `sort` or `count`"));
         }
         cursor::<uuid::Uuid>(query.after.as_deref())?;
         let read = |after: Option<String>, most| async move {
             stack_list_owed(pool, project, name, after.as_deref(), most).await
         };
-        let place = |stack: &Stack| stack.id.to_string();
-        return walk(query.after, limit(query.limit), selector.is_none(), read, place, fit).await.map(Json);
+        let cursor_of = |stack: &Stack| stack.id.to_string();
+        return filtered_page(query.after, limit(query.limit), selector.is_none(), read, cursor_of, to_item)
+            .await
+            .map(Json);
     }
     let sort = query.sort.unwrap_or_default();
     if !sort.is_by_name() {
@@ -71,11 +72,13 @@ pub async fn list_stacks(
     let read = |after: Option<String>, most| async move {
         stack_list(pool, project, name, sort, after.as_deref(), most).await
     };
-    let place = |stack: &Stack| if sort.is_by_name() { stack.name.to_string() } else { stack.id.to_string() };
-    let mut page = walk(query.after, limit(query.limit), selector.is_none(), read, place, fit).await?;
+    let cursor_of =
+        |stack: &Stack| if sort.is_by_name() { stack.name.to_string() } else { stack.id.to_string() };
+    let mut page =
+        filtered_page(query.after, limit(query.limit), selector.is_none(), read, cursor_of, to_item).await?;
     if query.count {
         let all = stack_labels(pool, project, name).await?;
-        page.total = Some(all.iter().filter(|labels| fits(labels)).count() as u64);
+        page.total = Some(all.iter().filter(|labels| matches_labels(labels)).count() as u64);
     }
     Ok(Json(page))
 }

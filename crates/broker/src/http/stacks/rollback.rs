@@ -9,27 +9,29 @@ use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
-use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::ApiError;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
+use crate::http::deployment_objects::{announce, publish};
 use crate::http::precondition;
-use crate::http::write::{self, Keep, Write};
+use crate::http::stacks::lock_existing_stack;
+use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
-    deployment_object_fetch_on_conn, deployment_object_insert_on_conn,
+    deployment_object_fetch_on_conn,
 };
-use crate::store::outbox::Doorbell;
-use crate::store::stacks::{LockedStack, StackRef, stack_advance_on_conn, stack_lock_on_conn};
+use crate::store::stacks::LockedStack;
 
-/// How long a reason may be: it is told to people.
+/// The maximum length of a reason.
 const LONGEST_REASON: usize = 1000;
 
-/// Roll a stack back. The content of the earlier version becomes a new one; what it replaces is barred, so that
-/// a pipeline does not bring it back by itself.
+/// Roll a stack back.
+///
+/// The content of the earlier version is published as a new version. The content that it replaces is barred, so that
+/// a pipeline does not submit it again.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/roll-back", tag = "stacks", request_body = RollBack,
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
     responses((status = 201, body = DeploymentObject)))]
@@ -38,67 +40,62 @@ pub async fn roll_back(
     Path(stack): Path<String>,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let wanted: RollBack = change.json_or_default()?;
-    if wanted.reason.len() > LONGEST_REASON {
-        return Err(ApiError::unreadable(format!("a reason has at most {LONGEST_REASON} bytes")));
+    let request: RollBack = change.json_or_default()?;
+    if request.reason.len() > LONGEST_REASON {
+        return Err(ApiError::unreadable(format!("reason must have at most {LONGEST_REASON} bytes")));
     }
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
-    let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(&stack)).await?;
-    let locked = locked.ok_or_else(|| ApiError::not_found("stack"))?;
-    if locked.deleted_at.is_some() {
-        return Err(ApiError::new(ErrorCode::BRK2008, format!("the stack {} was deleted", locked.name)));
-    }
-    precondition::stack(&mut write, &change, &locked).await?;
-    let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to go back to");
-    let newest = locked.newest.ok_or_else(nothing)?;
-    let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
-    let to = match wanted.to {
-        Some(to) => to,
-        None => {
-            deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+        precondition::stack(&mut write, &change, &locked).await?;
+        let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
+        let newest = locked.newest.ok_or_else(nothing)?;
+        let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
+        let to = match request.to {
+            Some(to) => to,
+            None => {
+                deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
+            }
+        };
+        let back = earlier(&mut write, &locked, to).await?;
+        if back.object.checksum == newest.checksum {
+            return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
         }
-    };
-    let back = earlier(&mut write, &locked, to).await?;
-    if back.object.checksum == newest.checksum {
-        return Err(ApiError::new(ErrorCode::BRK2013, format!("{to} has the content that is there now")));
-    }
-    if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
-        return Err(refusal(&bar));
-    }
-    if !wanted.keep_open {
-        let (content, left) = (newest.checksum, newest.sequence_id);
-        barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &wanted.reason)
-            .await?;
-    }
-    let new = NewObject {
-        checksum: back.object.checksum,
-        parsed_digest: back.object.parsed_digest,
-        is_deletion_marker: false,
-        keeps_resources: false,
-        resources: back.object.resources,
-        content: &back.content,
-        submitted_by: &token.name,
-        // A reason that is no valid message stays with the bar only.
-        provenance: Provenance::new(Some(&wanted.reason), back.object.commit.as_deref()).unwrap_or_default(),
-    };
-    write.noting(Some(newest.checksum), Some(back.object.checksum));
-    let object = deployment_object_insert_on_conn(write.conn(), &locked, &new).await?;
-    stack_advance_on_conn(write.conn(), &locked, object.sequence_id, false).await?;
-    write.ring(project, Doorbell::Stack(locked.id)).await?;
-    tracing::info!(stack_id = %locked.id, stack = locked.name, %to, sequence_id = %object.sequence_id, "stack rolled back");
-    let stack = NamedStack { id: locked.id, name: locked.name };
-    let event = WebhookEvent::ObjectSubmitted;
-    write
-        .happened(project, &Happening::to_stack(event, object.created_at, stack, object.sequence_id))
-        .await?;
-    write.finish(StatusCode::CREATED, &object).await
+        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
+            return Err(refusal(&bar));
+        }
+        if !request.keep_open {
+            let (content, left) = (newest.checksum, newest.sequence_id);
+            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &request.reason)
+                .await?;
+        }
+        let new = NewObject {
+            checksum: back.object.checksum,
+            parsed_digest: back.object.parsed_digest,
+            is_deletion_marker: false,
+            keeps_resources: false,
+            resources: back.object.resources,
+            content: &back.content,
+            submitted_by: &token.name,
+        };
+        write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
+        let object = publish(&mut write, &locked, &new).await?;
+        tracing::info!(
+            stack_id = %locked.id,
+            stack = locked.name,
+            %to,
+            sequence_id = %object.sequence_id,
+            "stack rolled back"
+        );
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
+        write.finish(StatusCode::CREATED, &object).await
     })
     .await
 }
 
-/// The version to go back to, of this stack. Read in the transaction: who holds a connection must not wait for another.
+/// Reads the version to roll back to. Uses the connection of the transaction: waiting for a second one could
+/// deadlock.
 async fn earlier(
     write: &mut Write<'_>,
     stack: &LockedStack,

@@ -18,65 +18,66 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::envelope::{Wanted, wanted};
+use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
 use crate::error::ApiError;
 use crate::http::headers::position;
-use crate::http::paging::{Asked, limit, selector, walk};
-use crate::index::Picture;
+use crate::http::paging::{QueryParams, filtered_page, limit, selector};
+use crate::http::stacks::find_stack;
+use crate::index::Snapshot;
 use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::stack_status::{
     stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
 };
-use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::status_counts::status_counts_of_stack;
 
-/// A stack that more agents have reported on is read in the order of all agents' names: nearly everybody is concerned.
-/// For the others, those concerned are found in the index.
+/// If more agents have reported on a stack, rows are read in the order of all agents' names, because nearly all are
+/// affected. For other stacks, the affected agents are found in the index.
 const MANY: u64 = 20_000;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StatusQuery {
-    /// Only in this state.
+    /// Only rows in this state.
     pub state: Option<StackState>,
-    /// Only agents whose labels match, such as `env=prod`.
+    /// Only agents with matching labels, such as `env=prod`.
     pub selector: Option<String>,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
 /// What the index knows about the stack on one agent.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct StackOnAgent {
     agent: AgentId,
     active: bool,
-    wanted: Option<Wanted>,
+    wanted: Option<DesiredObject>,
     holds: bool,
 }
 
-impl Known {
-    pub fn of(picture: &Picture, stack: StackId, agent: AgentId) -> Self {
-        let facts = picture.agent(agent);
+impl StackOnAgent {
+    pub fn of(snapshot: &Snapshot, stack: StackId, agent: AgentId) -> Self {
+        let facts = snapshot.agent(agent);
         Self {
             agent,
             active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
-            wanted: facts.zip(picture.stack(stack)).and_then(|(facts, stack)| wanted(facts, stack)),
+            wanted: facts.zip(snapshot.stack(stack)).and_then(|(facts, stack)| desired(facts, stack)),
             holds: facts.is_some_and(|facts| facts.holds(stack)),
         }
     }
 
-    fn is_concerned(&self) -> bool {
+    fn is_affected(&self) -> bool {
         self.wanted.is_some() || self.holds
     }
 }
 
-/// The state of a stack on each agent, by the agent's name. A filtered page may be short, or empty, and still have more
-/// behind it: `next` tells.
+/// List the status of a stack on each agent, by agent name.
+///
+/// A filtered page may be short or empty although more follow: read on while `next` is set.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), StatusQuery),
     responses((status = 200, body = Page<StackStatus>)))]
@@ -84,54 +85,59 @@ pub async fn stack_status(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(stack): Path<String>,
-    Asked(query): Asked<StatusQuery>,
+    QueryParams(query): QueryParams<StatusQuery>,
     headers: HeaderMap,
 ) -> Result<Json<Page<StackStatus>>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let selector = selector(query.selector.as_deref())?;
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    let source = Source::of(&broker, &stack, query.state).await?;
-    let everybody_fits = query.state.is_none() && selector.is_none();
-    let fit = |line: Line| {
-        let picture = broker.index.picture();
-        let known = Known::of(&picture, stack.id, line.agent);
+    let stack = find_stack(&broker, caller.project(), &stack).await?;
+    let source = RowSource::of(&broker, &stack, query.state).await?;
+    let unfiltered = query.state.is_none() && selector.is_none();
+    let to_item = |row: StatusRow| {
+        let snapshot = broker.index.snapshot();
+        let known = StackOnAgent::of(&snapshot, stack.id, row.agent);
         let selected =
-            |selector: &Selector| picture.agent(line.agent).is_some_and(|agent| agent.matches(selector));
-        let concerned = line.report.is_some() || known.is_concerned();
-        let status = (concerned && selector.as_ref().is_none_or(selected))
-            .then(|| status(&stack, line.name, known, line.report))?;
+            |selector: &Selector| snapshot.agent(row.agent).is_some_and(|agent| agent.matches(selector));
+        let affected = row.report.is_some() || known.is_affected();
+        let status = (affected && selector.as_ref().is_none_or(selected))
+            .then(|| status(&stack, row.name, known, row.report))?;
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
     let read = |after: Option<String>, chunk| {
         let (broker, stack) = (&broker, &stack);
-        async move { source.lines(broker, stack, after.as_deref(), chunk).await }
+        async move { source.rows(broker, stack, after.as_deref(), chunk).await }
     };
-    let page =
-        walk(query.after.clone(), limit(query.limit), everybody_fits, read, |line| line.name.clone(), fit);
+    let page = filtered_page(
+        query.after.clone(),
+        limit(query.limit),
+        unfiltered,
+        read,
+        |row| row.name.clone(),
+        to_item,
+    );
     Ok(Json(page.await?))
 }
 
-/// An agent that may belong on the page, with its last word.
+/// An agent that may belong on the page, with its last report.
 #[derive(Debug)]
-pub struct Line {
+pub struct StatusRow {
     pub name: String,
     pub agent: AgentId,
     pub report: Option<LastReport>,
 }
 
-/// Where lines come from, each in the order of names.
+/// Where rows come from, by agent name.
 #[derive(Clone, Copy, Debug)]
-enum Source {
-    /// Those whose last word was this: nobody else can be in the state that is asked for.
+enum RowSource {
+    /// Agents with this last transition: no others can be in the requested state.
     Reported(Transition),
-    /// All agents: nearly everybody is concerned.
-    Everybody,
-    /// Whom the index names, and who reported.
-    Concerned,
+    /// All agents, because nearly all are affected.
+    AllAgents,
+    /// Agents that the index names, and agents that reported.
+    Affected,
 }
 
-impl Source {
+impl RowSource {
     async fn of(broker: &Broker, stack: &Stack, state: Option<StackState>) -> Result<Self, StoreError> {
         let reported = match state {
             Some(StackState::Applied) => Some(Transition::Applied),
@@ -146,46 +152,46 @@ impl Source {
         }
         let counts = status_counts_of_stack(&broker.pool, &stack.project, stack.id).await?;
         let many = counts.iter().map(|(_, _, agents)| agents).sum::<u64>() > MANY;
-        Ok(if many { Self::Everybody } else { Self::Concerned })
+        Ok(if many { Self::AllAgents } else { Self::Affected })
     }
 
-    async fn lines(
+    async fn rows(
         self,
         broker: &Broker,
         stack: &Stack,
         after: Option<&str>,
         chunk: usize,
-    ) -> Result<Vec<Line>, StoreError> {
+    ) -> Result<Vec<StatusRow>, StoreError> {
         let (pool, project, id) = (&broker.pool, stack.project.as_str(), stack.id);
-        let lines = match self {
+        let rows = match self {
             Self::Reported(transition) => {
                 stack_status_by_transition(pool, project, id, transition, after, chunk).await?
             }
-            Self::Everybody => stack_status_walk(pool, project, id, after, chunk).await?,
-            Self::Concerned => {
-                let mut names = concerned(broker, id, after, chunk);
+            Self::AllAgents => stack_status_walk(pool, project, id, after, chunk).await?,
+            Self::Affected => {
+                let mut names = affected(broker, id, after, chunk);
                 names.extend(stack_status_reporters(pool, project, id, after, chunk).await?);
                 let names: Vec<(String, AgentId)> = names.into_iter().take(chunk).collect();
                 let agents: Vec<AgentId> = names.iter().map(|(_, agent)| *agent).collect();
                 let mut reports = stack_status_fetch(pool, project, id, &agents).await?;
                 return Ok(names
                     .into_iter()
-                    .map(|(name, agent)| Line { name, agent, report: reports.remove(&agent) })
+                    .map(|(name, agent)| StatusRow { name, agent, report: reports.remove(&agent) })
                     .collect());
             }
         };
-        Ok(lines.into_iter().map(|(name, agent, report)| Line { name, agent, report }).collect())
+        Ok(rows.into_iter().map(|(name, agent, report)| StatusRow { name, agent, report }).collect())
     }
 }
 
-/// The first agents, by name after the given one, that the stack reaches or that hold it.
-fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
-    let picture = broker.index.picture();
-    let Some(stack) = picture.stack(stack) else { return BTreeMap::new() };
-    let mut agents = picture.reached(stack);
-    agents.extend(picture.holders(stack.id));
+/// Returns the first agents, by name after the given one, that the stack reaches or that hold it.
+fn affected(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -> BTreeMap<String, AgentId> {
+    let snapshot = broker.index.snapshot();
+    let Some(stack) = snapshot.stack(stack) else { return BTreeMap::new() };
+    let mut agents = snapshot.reached(stack);
+    agents.extend(snapshot.holders(stack.id));
     agents.retain(|agent| after.is_none_or(|after| agent.name.as_str() > after));
-    // Each may be there twice. A stack may reach the whole fleet before anybody reported.
+    // Each agent may occur twice. A stack may reach the whole fleet before any agent reported.
     let enough = 2 * most;
     if agents.len() > enough {
         agents.select_nth_unstable_by(enough, |one, other| one.name.cmp(&other.name));
@@ -194,8 +200,13 @@ fn concerned(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) 
     agents.into_iter().map(|agent| (agent.name.clone(), agent.id)).collect()
 }
 
-/// One line of the list.
-pub fn status(stack: &Stack, agent_name: String, known: Known, report: Option<LastReport>) -> StackStatus {
+/// Makes one row of the list.
+pub fn status(
+    stack: &Stack,
+    agent_name: String,
+    known: StackOnAgent,
+    report: Option<LastReport>,
+) -> StackStatus {
     let wanted = known.wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
     let reported = report.as_ref().map(|report| (report.sequence_id, report.transition));
     let state = state(wanted, reported);
@@ -216,7 +227,7 @@ pub fn status(stack: &Stack, agent_name: String, known: Known, report: Option<La
         conditions: Vec::new(),
         hops: Hops::default(),
     };
-    // What was reported about an older object says nothing about the wanted one.
+    // A report about an older object says nothing about the desired one.
     let about_wanted = !matches!(state, StackState::Pending | StackState::Removing);
     if let Some(report) = report.filter(|_| about_wanted) {
         status.ready = report.ready;
@@ -239,10 +250,12 @@ pub fn status(stack: &Stack, agent_name: String, known: Known, report: Option<La
     status
 }
 
-/// Older objects are rarely of interest, and a page is never unbounded.
+/// The maximum number of versions in a summary.
 const SEQUENCES: usize = 20;
 
-/// How many agents the stack reaches, and how far they are. Constant work, whatever the size of the fleet.
+/// Summarize the status of a stack: how many agents it reaches, and their states.
+///
+/// Takes constant work, whatever the size of the fleet.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/summary", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id")),
     responses((status = 200, body = StackSummary)))]
@@ -254,13 +267,12 @@ pub async fn stack_summary(
 ) -> Result<Json<StackSummary>, ApiError> {
     broker.catch_up(position(&headers)?).await?;
     let project = caller.project();
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(&stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
+    let stack = find_stack(&broker, project, &stack).await?;
     let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
     let (targeted, holding) = {
-        let picture = broker.index.picture();
-        let targeted = picture.stack(stack.id).map_or(0, |stack| picture.reached(stack).len());
-        (targeted as u64, picture.holders(stack.id).count() as u64)
+        let snapshot = broker.index.snapshot();
+        let targeted = snapshot.stack(stack.id).map_or(0, |stack| snapshot.reached(stack).len());
+        (targeted as u64, snapshot.holders(stack.id).count() as u64)
     };
     let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
     let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);

@@ -1,4 +1,4 @@
-//! Why a stack is not as it should be on an agent, and what happened to each of its objects there.
+//! Explains why a stack is not in the desired state on an agent, and lists the hops of its objects there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
 use crate::error::ApiError;
-use crate::http::agents::sees;
+use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
-use crate::http::paging::{Asked, Paging, cursor};
+use crate::http::paging::{Paging, QueryParams, cursor};
+use crate::http::stacks::find_stack;
 use crate::state::Broker;
 use crate::store::StoreError;
-use crate::store::agents::AgentRef;
 use crate::store::deployment_objects::deployment_object_rollable;
 use crate::store::grants::grants_of_project;
 use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
 use crate::store::restore::restore_ahead_of;
 use crate::store::stack_status::stack_status_fetch;
-use crate::store::stacks::{StackRef, stack_fetch};
 
-/// Why the stack is not as it should be on the agent: the chain of hops, the first that is not passed, what keeps it, and
-/// what speaks for that.
+/// Explain why a stack is not in the desired state on an agent.
+///
+/// The response has the chain of hops, the first one that is not passed, its cause, and the evidence.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/agents/{agent}/why", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id")),
     responses((status = 200, body = StackWhy)))]
@@ -48,21 +48,23 @@ pub async fn stack_why(
     let seen = seen(&broker, &agent).await?;
     let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
     let past = pasts(&broker, &stack.project, agent.id, &[stack.id]).await?;
-    let facts = broker.index.picture().stack(stack.id).cloned().unwrap_or_else(|| over(&stack));
+    let facts = broker.index.snapshot().stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&stack));
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
-    let mut told = told(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
-    // Grants are for administrators to see, and to change.
+    let mut explained = explain(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
+    // Only admins may see and change grants.
     let may_grant = matches!(&caller, Caller::Token(token) if token.role.includes(Role::Admin));
-    if let Some(broken) = told.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
+    if let Some(broken) =
+        explained.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
     {
         broken.command =
             widened_grant(broken, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
     }
-    Ok(Json(told))
+    Ok(Json(explained))
 }
 
-/// What happened to each deployment object of the stack on the agent, newest first: when each hop was passed, and what
-/// was reported.
+/// List the deployment objects of a stack on an agent, newest first.
+///
+/// Each with the times of its hops and its last report.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/agents/{agent}/hops", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<SequenceHops>)))]
@@ -70,7 +72,7 @@ pub async fn stack_hops(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path((stack, agent)): Path<(String, String)>,
-    Asked(paging): Asked<Paging>,
+    QueryParams(paging): QueryParams<Paging>,
 ) -> Result<Json<Page<SequenceHops>>, ApiError> {
     let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
     let below = cursor(paging.after.as_deref())?;
@@ -85,28 +87,17 @@ async fn named(
     stack: &str,
     agent: &str,
 ) -> Result<(Stack, AgentFacts), ApiError> {
-    let stack = stack_fetch(&broker.pool, caller.project(), &StackRef::read(stack)).await?;
-    let stack = stack.ok_or_else(|| ApiError::not_found("stack"))?;
-    let agent = agent_facts(broker, agent)?;
-    // Whom the stack names is known to its project, whatever was taken from it since.
+    let stack = find_stack(&broker, caller.project(), stack).await?;
+    let agent = agent_facts(&broker.index.snapshot(), agent)?.clone();
+    // The project knows an agent that its stack names, even if the grant was withdrawn since.
     let is_named = stack.targets.agents.contains(&agent.name);
-    if !is_named && !sees(&broker.index.picture(), caller, agent.id) {
+    if !is_named && !can_see(&broker.index.snapshot(), caller, agent.id) {
         return Err(ApiError::not_found("agent"));
     }
     Ok((stack, agent))
 }
 
-/// What the index knows about the agent of this name or id.
-pub fn agent_facts(broker: &Broker, named: &str) -> Result<AgentFacts, ApiError> {
-    let picture = broker.index.picture();
-    let agent = match AgentRef::read(named) {
-        AgentRef::Id(id) => picture.agent(id),
-        AgentRef::Name(name) => picture.agent_named(&name),
-    };
-    agent.cloned().ok_or_else(|| ApiError::not_found("agent"))
-}
-
-/// When the agent was last seen, by any replica that has told, or by this one.
+/// Returns when the agent was last seen, by this replica or by one that has stored it.
 pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
     let last_seen =
@@ -114,7 +105,7 @@ pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreErro
     let now = Timestamp::now();
     let poll_seconds = stored.as_ref().map_or(POLL_SECONDS, |stored| stored.poll_seconds);
     let refused = [broker.presence.last_refusal(agent.id), stored.and_then(|stored| stored.refused)];
-    Ok(SeenAgent {
+    Ok(Seen {
         presence: presence(last_seen, poll_seconds, now),
         last_seen,
         poll_seconds,
@@ -124,7 +115,7 @@ pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreErro
     })
 }
 
-/// What the database knows of the history of stacks.
+/// What the database knows about the history of stacks.
 #[derive(Debug, Default)]
 pub struct Pasts {
     rollable: HashSet<StackId>,
@@ -149,14 +140,14 @@ pub async fn pasts(
     })
 }
 
-/// A deleted stack that nobody holds is no longer in the index.
-fn over(stack: &Stack) -> StackFacts {
+/// Returns facts for a stack that is not in the index: deleted, and held by no agent.
+fn deleted_facts(stack: &Stack) -> StackFacts {
     let mut facts = StackFacts::new(stack.project.clone(), stack.id, stack.name.to_string());
     facts.deleted = stack.deleted_at.is_some();
     facts
 }
 
-pub fn told(case: &Case<'_>) -> StackWhy {
+pub fn explain(case: &Case<'_>) -> StackWhy {
     let verdict = why(case);
     let Case { agent, stack, report, .. } = *case;
     StackWhy {

@@ -1,8 +1,8 @@
-//! One reader of a stream.
+//! One client of a stream.
 //!
-//! Waits for: an event that the tail tells, a look at the caller's right every few seconds, or this replica's end. It
-//! ends when the right is gone, the reader is too slow, or the database was restored; whoever comes back with the
-//! id of the last event goes on where it was.
+//! Waits for: an event from the tail, the next check of the caller's permission, or the shutdown of this replica.
+//! Ends when the permission is gone, the client is too slow, or the database was restored. A client that sends the id
+//! of its last event continues after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use crate::error::ApiError;
 use crate::http::guard::authenticate;
 use crate::state::streams::{StreamPermit, StreamedEvent};
 use crate::state::{Broker, Progress};
-use crate::store::events::{EventPlace, event_follow};
+use crate::store::events::{EventCursor, event_follow};
 
-/// How long a right that was looked at counts.
-const RIGHT_COUNTS: Duration = Duration::from_secs(3);
+/// How long a checked permission counts.
+const PERMISSION_TTL: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events of one statement while catching up.
+/// The number of events that one statement reads while catching up.
 const BATCH: usize = 200;
 
-/// Which events are wanted.
+/// Which events the client gets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Filter {
+pub struct StreamFilter {
     pub stack: Option<StackId>,
     pub agent: Option<AgentId>,
 }
 
-impl Filter {
-    fn takes(&self, project: &str, told: &StreamedEvent) -> bool {
-        told.event.project == project
-            && self.stack.is_none_or(|stack| stack == told.event.stack_id)
-            && self.agent.is_none_or(|agent| agent == told.event.agent_id)
+impl StreamFilter {
+    fn takes(&self, project: &str, event: &StreamedEvent) -> bool {
+        event.event.project == project
+            && self.stack.is_none_or(|stack| stack == event.event.stack_id)
+            && self.agent.is_none_or(|agent| agent == event.event.agent_id)
     }
 }
 
-/// Where a reader was: `epoch.transaction.place`, the id of a message.
+/// The position of a client: `epoch.transaction.place`, the id of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resume {
     epoch: i64,
-    place: EventPlace,
+    place: EventCursor,
 }
 
 fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
@@ -57,40 +57,40 @@ fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
         let (epoch, place) = text.split_once('.')?;
         Some(Resume { epoch: epoch.parse().ok()?, place: place.parse().ok()? })
     });
-    read.map(Some).ok_or_else(|| ApiError::unreadable("cannot read `Last-Event-ID`"))
+    read.map(Some).ok_or_else(|| ApiError::unreadable("invalid `Last-Event-ID`"))
 }
 
-/// Everything about one open stream.
+/// An open stream.
 #[derive(Debug)]
-pub struct Follow {
+pub struct StreamReader {
     broker: Arc<Broker>,
     caller: Caller,
     headers: HeaderMap,
     origin: Arc<Origin>,
-    filter: Filter,
+    filter: StreamFilter,
     epoch: i64,
     receiver: broadcast::Receiver<Arc<StreamedEvent>>,
-    /// Read from the database up to here; the rest is told.
-    told_from: u64,
-    after: EventPlace,
+    /// Events below are read from the database, events from here on come from the tail.
+    tailed_from: u64,
+    after: EventCursor,
     catching_up: bool,
     waiting: VecDeque<Arc<StreamedEvent>>,
-    looked_at: Instant,
-    /// The reader's place is of another history: that is said first.
+    checked_at: Instant,
+    /// The client's position is from before a restore: a reset is sent first.
     is_reset: bool,
     _permit: StreamPermit,
 }
 
-impl Follow {
+impl StreamReader {
     pub async fn begin(
         broker: Arc<Broker>,
         caller: Caller,
         headers: HeaderMap,
         origin: Arc<Origin>,
-        filter: Filter,
+        filter: StreamFilter,
     ) -> Result<Self, ApiError> {
         let resume = resume(&headers)?;
-        // It may have been told by a replica that is ahead of this one.
+        // The id may come from a replica that is ahead of this one.
         let known = match resume {
             None => None,
             Some(resume) => {
@@ -104,8 +104,7 @@ impl Follow {
             }
         };
         let ticket = broker.streams.open(caller.principal()).ok_or_else(|| {
-            ApiError::new(ErrorCode::BRK2020, "this replica has as many open streams as it allows")
-                .retry_after(5)
+            ApiError::new(ErrorCode::BRK2020, "this replica has too many open streams").retry_after(5)
         })?;
         let (receiver, from) = broker.streams.subscribe();
         let known = known.filter(|known| known.epoch == from.epoch);
@@ -117,11 +116,11 @@ impl Follow {
             filter,
             epoch: from.epoch,
             receiver,
-            told_from: from.horizon,
-            after: known.map_or_else(|| EventPlace::before(from.horizon), |resume| resume.place),
+            tailed_from: from.horizon,
+            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.place),
             catching_up: known.is_some(),
             waiting: VecDeque::new(),
-            looked_at: Instant::now(),
+            checked_at: Instant::now(),
             is_reset: resume.is_some() && known.is_none(),
             _permit: ticket,
         })
@@ -131,14 +130,14 @@ impl Follow {
         self.caller.project()
     }
 
-    /// The next event that the caller still may see; none when the stream is over.
+    /// Returns the next event that the caller may still see; none when the stream ends.
     async fn next(&mut self) -> Option<Arc<StreamedEvent>> {
         loop {
-            if let Some(told) = self.waiting.pop_front() {
-                if !self.may_still().await {
+            if let Some(event) = self.waiting.pop_front() {
+                if !self.is_still_permitted().await {
                     return None;
                 }
-                return Some(told);
+                return Some(event);
             }
             if self.catching_up {
                 self.catch_up().await.ok()?;
@@ -148,44 +147,44 @@ impl Follow {
                 () = self.broker.shutdown.draining.cancelled() => return None,
                 () = self.broker.streams.history_changed(self.epoch) => return None,
                 received = self.receiver.recv() => Some(received.ok()?),
-                () = tokio::time::sleep_until(self.looked_at + RIGHT_COUNTS) => None,
+                () = tokio::time::sleep_until(self.checked_at + PERMISSION_TTL) => None,
             };
             match received {
-                Some(told) if self.is_new(told.place) && self.filter.takes(self.project(), &told) => {
-                    self.waiting.push_back(told);
+                Some(event) if self.is_new(event.place) && self.filter.takes(self.project(), &event) => {
+                    self.waiting.push_back(event);
                 }
                 Some(_) => {}
-                None if self.may_still().await => {}
+                None if self.is_still_permitted().await => {}
                 None => return None,
             }
         }
     }
 
-    /// Neither read from the database already, nor had before.
-    fn is_new(&self, place: EventPlace) -> bool {
-        place.xid >= self.told_from && place > self.after
+    /// Returns whether the event was neither read from the database nor sent before.
+    fn is_new(&self, place: EventCursor) -> bool {
+        place.xid >= self.tailed_from && place > self.after
     }
 
     async fn catch_up(&mut self) -> Result<(), ApiError> {
         let (pool, project) = (&self.broker.pool, self.caller.project());
-        let batch = event_follow(pool, Some(project), self.after, self.told_from, BATCH).await?;
+        let batch = event_follow(pool, Some(project), self.after, self.tailed_from, BATCH).await?;
         self.catching_up = batch.len() == BATCH;
         for recorded in batch {
             self.after = recorded.place;
-            let told = StreamedEvent::new(recorded);
-            if self.filter.takes(project, &told) {
-                self.waiting.push_back(Arc::new(told));
+            let event = StreamedEvent::new(recorded);
+            if self.filter.takes(project, &event) {
+                self.waiting.push_back(Arc::new(event));
             }
         }
         Ok(())
     }
 
-    /// Looks again whether the credential is what it was, unless that was done a moment ago.
-    async fn may_still(&mut self) -> bool {
-        if self.looked_at.elapsed() < RIGHT_COUNTS {
+    /// Checks whether the credential is still valid, unless it was checked a moment ago.
+    async fn is_still_permitted(&mut self) -> bool {
+        if self.checked_at.elapsed() < PERMISSION_TTL {
             return true;
         }
-        self.looked_at = Instant::now();
+        self.checked_at = Instant::now();
         match (authenticate(&self.broker, &self.headers, &self.origin).await, &self.caller) {
             (Ok(Caller::Token(now)), Caller::Token(before)) => {
                 now.token_id == before.token_id && now.role == before.role
@@ -195,25 +194,27 @@ impl Follow {
     }
 }
 
-/// The stream as it travels. `told` makes a message of an event; none is passed over.
-pub fn answer<F, R>(follow: Follow, told: F) -> Sse<impl Stream<Item = Result<Message, axum::Error>>>
+/// Responds with the stream. `to_message` makes a message of an event, or none to skip it.
+pub fn respond<F, R>(
+    reader: StreamReader,
+    to_message: F,
+) -> Sse<impl Stream<Item = Result<Message, axum::Error>>>
 where
     F: Fn(Arc<Broker>, Arc<StreamedEvent>) -> R + Send + 'static,
     R: Future<Output = Option<Result<Message, axum::Error>>> + Send,
 {
-    let state = (follow, told);
-    let stream = futures::stream::unfold(state, async |(mut follow, told)| {
-        if std::mem::take(&mut follow.is_reset) {
-            let text =
-                "the place to go on from is of another history; list what happened, then go on from here";
-            let id = format!("{}.{}", follow.epoch, EventPlace::before(follow.told_from));
-            return Some((Ok(Message::default().event("reset").id(id).data(text)), (follow, told)));
+    let state = (reader, to_message);
+    let stream = futures::stream::unfold(state, async |(mut reader, to_message)| {
+        if std::mem::take(&mut reader.is_reset) {
+            let text = "the last event id is from before a restore; list events, then continue from here";
+            let id = format!("{}.{}", reader.epoch, EventCursor::before(reader.tailed_from));
+            return Some((Ok(Message::default().event("reset").id(id).data(text)), (reader, to_message)));
         }
         loop {
-            let next = follow.next().await?;
-            let id = format!("{}.{}", follow.epoch, next.place);
-            if let Some(message) = told(Arc::clone(&follow.broker), next).await {
-                return Some((message.map(|message| message.id(id)), (follow, told)));
+            let next = reader.next().await?;
+            let id = format!("{}.{}", reader.epoch, next.place);
+            if let Some(message) = to_message(Arc::clone(&reader.broker), next).await {
+                return Some((message.map(|message| message.id(id)), (reader, to_message)));
             }
         }
     });

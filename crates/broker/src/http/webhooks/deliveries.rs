@@ -1,4 +1,4 @@
-//! Messages to a webhook: listed, sent again, and test pings.
+//! Deliveries to a webhook: list, resend, test.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::access::origin::Origin;
 use crate::domain::webhooks::happening::Happening;
 use crate::error::ApiError;
 use crate::http::change::Change;
-use crate::http::paging::{Asked, cursor, limit};
+use crate::http::paging::{QueryParams, cursor, limit};
 use crate::http::webhooks::find;
-use crate::http::write::{self, Keep};
+use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::webhook_deliveries::{webhook_delivery_list, webhook_delivery_resend_on_conn};
 use crate::store::webhooks::{WebhookRef, webhook_fetch};
@@ -29,15 +29,17 @@ use crate::store::webhooks::{WebhookRef, webhook_fetch};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryQuery {
-    /// Only those in this state; `dead` lists the dead letters.
+    /// Only deliveries in this state; `dead` lists the dead letters.
     pub state: Option<DeliveryState>,
-    /// Where to read on: `next` of the page before.
+    /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; 500 is the most.
+    /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
 }
 
-/// List messages to a webhook, newest first. Delivered ones are kept for a week, dead letters for 30 days.
+/// List deliveries to a webhook, newest first.
+///
+/// Successful deliveries are kept for a week, dead letters for 30 days.
 #[utoipa::path(get, path = "/api/v1/webhooks/{webhook}/deliveries", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id"), DeliveryQuery),
     responses((status = 200, body = Page<Delivery>)))]
@@ -45,7 +47,7 @@ pub async fn list_webhook_deliveries(
     State(broker): State<Arc<Broker>>,
     caller: Caller,
     Path(webhook): Path<String>,
-    Asked(query): Asked<DeliveryQuery>,
+    QueryParams(query): QueryParams<DeliveryQuery>,
 ) -> Result<Json<Page<Delivery>>, ApiError> {
     let webhook = find(&broker, &caller, &webhook).await?;
     let (below, limit) = (cursor(query.after.as_deref())?, limit(query.limit));
@@ -54,7 +56,9 @@ pub async fn list_webhook_deliveries(
     Ok(Json(Page::cut(found, limit, |delivery| delivery.id.to_string())))
 }
 
-/// Send a message again, with the same `webhook-id`, from the first attempt on.
+/// Send a delivery again.
+///
+/// It has the same `webhook-id` and starts with the first attempt.
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/deliveries/{delivery}/resend", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id"), ("delivery" = String, Path, description = "Id")),
     responses((status = 204)))]
@@ -64,23 +68,25 @@ pub async fn resend_webhook_delivery(
     change: Change,
 ) -> Result<Response, ApiError> {
     let project = change.caller()?.project();
-    let delivery: DeliveryId = delivery.parse().map_err(|_| ApiError::not_found("message"))?;
-    write::run(&broker, &change, Keep::Plain, async |mut write| {
+    let delivery: DeliveryId = delivery.parse().map_err(|_| ApiError::not_found("delivery"))?;
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let webhook = webhook_fetch(write.conn(), project, &WebhookRef::read(&webhook)).await?;
         let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
         if !webhook.enabled {
-            return Err(ApiError::unreadable("the webhook is switched off: switch it on first"));
+            return Err(ApiError::unreadable("the webhook is disabled: enable it first"));
         }
         if !webhook_delivery_resend_on_conn(write.conn(), project, webhook.id, delivery).await? {
-            return Err(ApiError::not_found("message"));
+            return Err(ApiError::not_found("delivery"));
         }
-        write.send_soon();
+        write.wake_webhook_sender();
         write.finish_empty().await
     })
     .await
 }
 
-/// Send a signed ping to a webhook and answer what came of it. It is not tried again.
+/// Send a signed ping to a webhook and return the result.
+///
+/// It is not retried.
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/test", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Attempt)))]
 pub async fn test_webhook(

@@ -1,5 +1,5 @@
-//! One attempt to send one message: signed, to an address that the guard let pass, without redirects or proxies, with a
-//! deadline for all of it and a limit on what is read of the answer.
+//! One attempt to send one message: signed, to an address that the policy allows, without redirects or proxies, with an
+//! overall deadline and a limit on the response.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -13,38 +13,38 @@ use jiff::Timestamp;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Response};
 
-use super::lookup::{Guarded, Lookup};
-use crate::domain::webhooks::guard::Guard;
+use super::resolver::{PolicyResolver, Resolver};
+use crate::domain::webhooks::egress_policy::EgressPolicy;
 use crate::domain::webhooks::signature::{self, WebhookSecret, signatures};
 
-/// For name, connection, handshake, request and the head of the answer together.
+/// For name resolution, connection, handshake, request and the head of the response together.
 pub const TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a receiver that has answered its status may take for the rest.
+/// How long a receiver may take for the body of its response.
 const REST: Duration = Duration::from_secs(5);
-/// What is read of an answer, so that an ordinary one ends in peace.
+/// Bytes read of a response, so that an ordinary one ends cleanly.
 const READ: usize = 64 * 1024;
-/// What is kept of it.
+/// Bytes stored of it.
 const KEPT: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    #[error("cannot read the certificates in {}", .file.display())]
+    #[error("failed to read the certificates in {}", .file.display())]
     Certificates {
         file: PathBuf,
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    #[error("cannot prepare to send webhooks")]
+    #[error("failed to create the webhook client")]
     Client(#[source] reqwest::Error),
 }
 
 #[derive(Debug)]
 pub struct Sender {
-    guard: Guard,
+    policy: EgressPolicy,
     client: Client,
 }
 
-/// What is sent, and where.
+/// A message and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     pub url: &'a str,
@@ -53,18 +53,18 @@ pub struct Message<'a> {
     pub secrets: &'a [WebhookSecret],
 }
 
-/// What came of it.
+/// The outcome of an attempt.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SendOutcome {
     pub attempt: Attempt,
-    /// The receiver asks for patience.
+    /// The `Retry-After` of the receiver.
     pub retry_after: Option<Duration>,
-    /// The receiver wants no more messages.
+    /// The receiver answered 410 Gone.
     pub gone: bool,
 }
 
-impl Sent {
-    /// Nothing was sent.
+impl SendOutcome {
+    /// Returns the outcome of an attempt that sent nothing.
     pub fn failed(error: impl Into<String>) -> Self {
         let attempt = Attempt {
             delivered: false,
@@ -78,8 +78,12 @@ impl Sent {
 }
 
 impl Sender {
-    /// `authorities` are trusted beside those of the system.
-    pub fn new(guard: Guard, lookup: Arc<dyn Lookup>, authorities: Option<&Path>) -> Result<Self, SendError> {
+    /// `authorities` are trusted in addition to those of the system.
+    pub fn new(
+        policy: EgressPolicy,
+        resolver: Arc<dyn Resolver>,
+        authorities: Option<&Path>,
+    ) -> Result<Self, SendError> {
         let mut client = Client::builder()
             .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
@@ -87,9 +91,9 @@ impl Sender {
             .no_gzip()
             .referer(false)
             .retry(reqwest::retry::never())
-            // Each message connects anew, to an address that was looked at for it.
+            // Each message uses a new connection, to an address that was checked for it.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(Guarded { guard: guard.clone(), lookup }));
+            .dns_resolver(Arc::new(PolicyResolver { policy: policy.clone(), resolver }));
         if let Some(file) = authorities {
             let unreadable = |source| SendError::Certificates { file: file.to_owned(), source };
             let pem = std::fs::read(file).map_err(|error| unreadable(error.into()))?;
@@ -97,20 +101,20 @@ impl Sender {
                 Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.into()))?;
             client = client.tls_certs_merge(certificates);
         }
-        Ok(Self { guard, client: client.build().map_err(SendError::Client)? })
+        Ok(Self { policy, client: client.build().map_err(SendError::Client)? })
     }
 
-    pub async fn send(&self, message: &Message<'_>, now: Timestamp) -> Sent {
+    pub async fn send(&self, message: &Message<'_>, now: Timestamp) -> SendOutcome {
         let started = Instant::now();
         let mut sent = self.answer(message, now).await;
         sent.attempt.millis = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
         sent
     }
 
-    async fn answer(&self, message: &Message<'_>, now: Timestamp) -> Sent {
-        let url = match self.guard.url(message.url) {
+    async fn answer(&self, message: &Message<'_>, now: Timestamp) -> SendOutcome {
+        let url = match self.policy.url(message.url) {
             Ok(url) => url,
-            Err(refusal) => return Sent::failed(refusal.to_string()),
+            Err(refusal) => return SendOutcome::failed(refusal.to_string()),
         };
         let request = self
             .client
@@ -122,14 +126,14 @@ impl Sender {
             .body(message.body.to_vec());
         match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => judge(response).await,
-            Ok(Err(error)) => Sent::failed(told(error)),
-            Err(_) => Sent::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
+            Ok(Err(error)) => SendOutcome::failed(told(error)),
+            Err(_) => SendOutcome::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
         }
     }
 }
 
-/// The status decides; a body that does not end, or breaks off, changes nothing about it.
-async fn judge(response: Response) -> Sent {
+/// Evaluates the response by its status; an incomplete body does not matter.
+async fn judge(response: Response) -> SendOutcome {
     let status = response.status();
     let retry_after = retry_after(&response);
     let error = (!status.is_success()).then(|| match status.is_redirection() {
@@ -143,7 +147,7 @@ async fn judge(response: Response) -> Sent {
         millis: 0,
         answer: first_bytes(response).await,
     };
-    Sent { attempt, retry_after, gone: status == StatusCode::GONE }
+    SendOutcome { attempt, retry_after, gone: status == StatusCode::GONE }
 }
 
 async fn first_bytes(mut response: Response) -> String {
@@ -157,7 +161,7 @@ async fn first_bytes(mut response: Response) -> String {
             }
         }
     };
-    // What there is by then is enough.
+    // What was read by then is enough.
     let _ = tokio::time::timeout(REST, reading).await;
     String::from_utf8_lossy(&kept).replace('\0', "\u{fffd}")
 }
@@ -167,7 +171,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The whole chain, without the URL: its path may be a secret.
+/// Returns the chain of causes without the URL, which may contain a secret.
 fn told(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();

@@ -1,5 +1,5 @@
-//! Everything at once, at the start of a replica: narrow columns, copied in binary. What is held is read
-//! beside the agents, on another connection with the same snapshot.
+//! All facts, at the start of a replica: narrow columns, copied in binary format. Holds are read concurrently with the
+//! agents, on another connection with the same snapshot.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::domain::labels::Labeller;
 use crate::store::copy::copy_rows;
 use crate::store::{Doing as _, StoreError, known};
 
-/// The same columns as of named agents, without what they hold.
+/// The same columns as for changed agents, without holds.
 const AGENTS: &str = "COPY (
     SELECT id, name, status, labels, labels_changed_at, public_key,
            session_count, session_instance, session_tied, rotation_asked_at IS NOT NULL
@@ -24,7 +24,7 @@ const HOLDS: &str = "COPY (
     SELECT agent_id, string_agg(uuid_send(stack_id), ''::bytea) FROM agent_holds GROUP BY agent_id
     ) TO STDOUT (FORMAT binary)";
 
-/// Every agent, as if it held nothing: see [`holds_of_all_agents_on_conn`].
+/// Returns every agent, without holds: see [`holds_of_all_agents_on_conn`].
 pub async fn facts_of_all_agents_on_conn(
     connection: &mut PgConnection,
 ) -> Result<Vec<AgentFacts>, StoreError> {
@@ -53,7 +53,7 @@ pub async fn facts_of_all_agents_on_conn(
     Ok(agents)
 }
 
-/// What every agent holds that holds anything.
+/// Returns the holds of every agent.
 pub async fn holds_of_all_agents_on_conn(
     connection: &mut PgConnection,
 ) -> Result<HashMap<AgentId, Vec<StackId>>, StoreError> {
@@ -63,11 +63,11 @@ pub async fn holds_of_all_agents_on_conn(
         holds.insert(agent, row.uuids()?.into_iter().map(StackId).collect());
         Ok(())
     });
-    read.await.doing("read what all agents hold")?;
+    read.await.doing("read the holds of all agents")?;
     Ok(holds)
 }
 
-/// Every living stack, and the deleted ones that somebody still holds.
+/// Returns every non-deleted stack, and the deleted ones that an agent still holds.
 pub async fn facts_of_all_stacks_on_conn(
     connection: &mut PgConnection,
 ) -> Result<Vec<StackFacts>, StoreError> {

@@ -1,4 +1,4 @@
-//! Loads everything anew: at the start, and when the outbox does not go on.
+//! Loads everything: at the start, and when the outbox does not continue from the cursor.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,61 +7,63 @@ use std::time::Instant;
 use brokkr_api::{AgentId, StackId};
 use sqlx::PgConnection;
 
-use super::{Cursor, OutboxTail, finished, off_thread, seen};
+use super::{Cursor, OutboxTail, finished, freshness, off_thread};
 use crate::domain::facts::AgentFacts;
-use crate::index::{Changes, Picture};
+use crate::index::{Changes, Snapshot};
 use crate::store::facts::{
     facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
 };
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
-    FROZEN, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn, outbox_snapshot_on_conn,
+    READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn,
+    outbox_snapshot_on_conn,
 };
 use crate::store::{Doing as _, StoreError};
 
 impl OutboxTail {
-    /// Loads everything in one snapshot. The tail then goes on from its horizon: what committed above the
-    /// horizon and was already loaded is simply taken in again.
+    /// Loads everything in one snapshot. The tail then continues from its horizon; changes above the horizon that are
+    /// already loaded are simply applied again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
-        let mut transaction = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
+        let mut transaction =
+            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
         let exported = outbox_export_on_conn(&mut transaction).await?;
-        let mut beside = self.pool.begin_with(FROZEN).await.doing("begin to load the index")?;
-        outbox_import_on_conn(&mut beside, &exported).await?;
+        let mut second = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
+        outbox_import_on_conn(&mut second, &exported).await?;
         let rest = tokio::spawn(async move {
-            take_your_time(&mut beside).await?;
-            let holds = holds_of_all_agents_on_conn(&mut beside).await?;
-            let stacks = facts_of_all_stacks_on_conn(&mut beside).await?;
-            let grants = facts_of_all_grants_on_conn(&mut beside).await?;
-            beside.commit().await.doing("end loading the index")?;
+            disable_statement_timeout(&mut second).await?;
+            let holds = holds_of_all_agents_on_conn(&mut second).await?;
+            let stacks = facts_of_all_stacks_on_conn(&mut second).await?;
+            let grants = facts_of_all_grants_on_conn(&mut second).await?;
+            second.commit().await.doing("end loading the index")?;
             Ok::<_, StoreError>((holds, stacks, grants))
         });
-        take_your_time(&mut transaction).await?;
+        disable_statement_timeout(&mut transaction).await?;
         let highest = outbox_highest_on_conn(&mut transaction, snapshot.horizon, None, true).await?;
         let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
         transaction.commit().await.doing("end loading the index")?;
         let (holds, stacks, grants) = finished(rest.await)?;
         let (agent_count, stack_count) = (agents.len(), stacks.len());
         let index = Arc::clone(&self.index);
-        let seen = seen(&snapshot, highest);
+        let freshness = freshness(&snapshot, highest);
         let read = started.elapsed();
         off_thread(move || {
             let agents = with_holds(agents, holds);
-            index.replace(Picture::new(Changes { agents, stacks, grants: Some(grants) }), seen);
+            index.replace(Snapshot::new(Changes { agents, stacks, grants: Some(grants) }), freshness);
         })
         .await;
         let (read, all) = (read.as_millis(), started.elapsed().as_millis());
         tracing::info!(
-            agents = agent_count, stacks = stack_count, position = %seen.position, read_millis = read, millis = all,
+            agents = agent_count, stacks = stack_count, position = %freshness.position, read_millis = read, millis = all,
             "index loaded"
         );
         Ok(Cursor::at(snapshot))
     }
 }
 
-/// Everything takes as long as it takes; a limit would only make it start over, for ever.
-async fn take_your_time(connection: &mut PgConnection) -> Result<(), StoreError> {
+/// Loading takes as long as it takes; a timeout would only make it start over, forever.
+async fn disable_statement_timeout(connection: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SET LOCAL statement_timeout = 0")
         .execute(connection)
         .await

@@ -1,8 +1,8 @@
-//! What differs between two runs of the tour becomes the same: each id, time, digest and secret gets a place in a fixed
-//! sequence, and keeps it over the whole tour, so that an id in one answer is found again in another.
+//! Normalizes values that differ between runs of the tour: each id, time, digest and secret is replaced by a value of
+//! a fixed sequence, the same one in the whole tour, so that an id in one response is found again in another.
 //!
-//! Ids and digests are numbered as they appear; times keep their order, a second apart. Whatever is far in the future,
-//! such as the end of a token, keeps its distance.
+//! Ids and digests are numbered as they appear; times keep their order, a second apart. Times far in the future, such
+//! as the expiry of a token, keep their distance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -18,34 +18,34 @@ use super::recorder::Exchange;
 
 /// When every tour begins: 2026-01-15T09:00:00Z.
 const START: i64 = 1_768_467_600;
-/// What is later than its answer by more than this is a time in the future: no part of the tour takes so long.
+/// A time later than its response by more than this is in the future: no part of the tour takes that long.
 const FUTURE: SignedDuration = SignedDuration::from_secs(150);
-/// Times in the future are told in steps of this many seconds.
+/// Times in the future are rounded to this many seconds.
 const STEP: i64 = 300;
-/// A position in the outbox of an installation that has seen something.
+/// The normalized position in the outbox.
 const HORIZON: i64 = 1042;
 
 #[derive(Debug, Default)]
 pub struct Normal {
     given: Vec<(String, String)>,
-    /// In this run, and in every run.
+    /// The values of this run and their replacements.
     times: BTreeMap<Timestamp, Timestamp>,
-    /// Digests of what the tour submits: they are the same anyway, and true.
+    /// Digests of submitted contents: they are the same in every run.
     contents: HashSet<String>,
-    /// Of entries in the audit log.
+    /// Digests of entries in the audit log.
     numbers: BTreeSet<i64>,
     ids: HashMap<Uuid, String>,
     digests: HashMap<String, String>,
     keys: HashMap<String, String>,
 }
 
-/// In which of three sequences a time is.
+/// The sequence that a time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
-    /// Before the tour: made with the database.
+    /// Before the tour: created with the database.
     Before,
     During,
-    /// So many steps after the answer that it was first in.
+    /// This many steps after the response that it was first in.
     After(i64),
 }
 
@@ -77,7 +77,7 @@ impl Normal {
             let second = match era {
                 Era::Before => before.next(),
                 Era::During => during.next(),
-                // Some are made to the second: whether two are the same is a matter of chance.
+                // Some times are truncated to the second, and may or may not be equal.
                 Era::After(steps) => Some(START + steps * STEP),
             };
             normal.times.insert(time, at(second.unwrap_or(START)));
@@ -85,7 +85,7 @@ impl Normal {
         normal
     }
 
-    /// Makes a value under a key that of every run.
+    /// Normalizes the value of a key.
     pub fn rewrite(&mut self, key: &str, value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite(key, item)),
@@ -96,7 +96,7 @@ impl Normal {
                 let number = number.as_i64().unwrap_or_default();
                 match key {
                     "millis" => *value = json!(12),
-                    // Raised to the present time, in seconds.
+                    // The epoch is the current time in seconds.
                     "epoch" | "epoch_before" if number > 1_000_000_000 => *value = json!(START),
                     "id" => *value = json!(self.numbers.range(..=number).count()),
                     _ => {}
@@ -168,13 +168,13 @@ fn era(time: Timestamp, started: Timestamp, answered: Timestamp) -> Era {
     }
 }
 
-/// Of the same version as the id was.
+/// Returns an id of the same version.
 fn numbered(id: Uuid, number: usize) -> String {
     let millis = format!("{:012x}", START.unsigned_abs() * 1000);
     format!("{}-{}-{}000-8000-{number:012}", &millis[..8], &millis[8..], id.get_version_num())
 }
 
-/// As long as a real one, and nobody takes it for one.
+/// Returns a value as long as a real secret and clearly not one.
 fn secret(prefix: &str, word: &str) -> String {
     let padding = word.matches('=').count();
     let zeros = word.len() - prefix.len() - "EXAMPLE".len() - padding;
@@ -189,7 +189,7 @@ fn each(key: &str, value: &Value, look: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// Something in a text that differs from run to run.
+/// A part of a text that differs between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Time(Timestamp),
@@ -229,7 +229,7 @@ fn begin(text: &str) -> Option<(usize, Found)> {
     if let Some(length) = text.find('Z').filter(|end| (19..30).contains(end)).map(|end| end + 1)
         && let Some(time) = text.get(..length).and_then(|word| word.parse::<Timestamp>().ok())
     {
-        // The database keeps microseconds.
+        // The database stores microseconds.
         return Timestamp::from_microsecond(time.as_microsecond())
             .ok()
             .map(|time| (length, Found::Time(time)));

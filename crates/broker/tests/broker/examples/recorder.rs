@@ -1,4 +1,4 @@
-//! Writes down what was asked and answered. Which route it was is found by the path, as the router does it.
+//! Records requests and responses by route. The route is found by the path, as in the router.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::normal::Normal;
 
-/// Where the example of a problem document is.
+/// The name of the example of a problem document.
 pub const PROBLEM: &str = "problem";
 
-/// One route's example, as it is committed.
+/// The example of one route, as it is committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Example {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,12 +24,12 @@ pub struct Example {
     pub status: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// The same answer in other media types.
+    /// The same response in other media types.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub also: BTreeMap<String, Value>,
 }
 
-/// What was asked and answered once.
+/// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {
     pub route: String,
@@ -37,7 +37,7 @@ pub struct Exchange {
     pub status: u16,
     pub media_type: String,
     pub answer: Option<Value>,
-    /// When the answer was there.
+    /// When the response arrived.
     pub at: Timestamp,
 }
 
@@ -48,27 +48,27 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins now: what the database had before is older than every example.
+    /// Starts recording: earlier times in the database are older than every example.
     pub fn start() -> Self {
         let routes = router::table().iter().map(|route| route.name).collect();
         Self { routes, started: Timestamp::now(), exchanges: Mutex::default() }
     }
 
-    /// Asks, and writes down what was answered; an error if it is no success.
+    /// Sends the request and records the response; fails if it is not a success.
     pub async fn ask(&self, request: RequestBuilder) -> Result<Value> {
         let exchange = self.exchange(request).await?;
         ensure!((200..300).contains(&exchange.status), "{exchange:?}");
         self.note(exchange)
     }
 
-    /// The same for what is to be refused; any refusal is an example for all routes.
+    /// Sends and records a request that is refused; its response is the example of a problem document for all routes.
     pub async fn ask_in_vain(&self, request: RequestBuilder) -> Result<Value> {
         let exchange = self.exchange(request).await?;
         ensure!(exchange.media_type == brokkr_api::protocol::PROBLEM_MEDIA_TYPE, "{exchange:?}");
         self.note(Exchange { route: PROBLEM.to_owned(), ..exchange })
     }
 
-    /// A message of a stream, which has no end that could be waited for.
+    /// Records the first message of a stream, which does not end.
     pub fn message(&self, path: &str, text: String) -> Result<()> {
         let route = self.route("GET", path)?;
         let media_type = "text/event-stream".to_owned();
@@ -102,7 +102,7 @@ impl Recorder {
         Ok(answer)
     }
 
-    /// The route in the table that a path belongs to; where two would do, the one that says more.
+    /// Returns the route of a path; if two match, the more specific one.
     fn route(&self, method: &str, path: &str) -> Result<String> {
         let fits = |name: &&&str| {
             let Some((of_route, template)) = name.split_once(' ') else { return false };
@@ -116,7 +116,7 @@ impl Recorder {
         route.map(ToString::to_string).with_context(|| format!("no route for {method} {path}"))
     }
 
-    /// Everything that was written down, as it would be in any run. `given` are words of this run and what they become.
+    /// Returns all records, normalized. `given` are values of this run and their replacements.
     pub fn examples(self, given: Vec<(String, String)>) -> Result<BTreeMap<String, Example>> {
         let mut exchanges = self.exchanges.into_inner()?;
         let mut normal = Normal::of(&exchanges, self.started, given);
@@ -138,7 +138,7 @@ impl Recorder {
     }
 }
 
-/// The body of a request: JSON if it says so, else text.
+/// Returns the body of a request: as JSON if its content type says so, otherwise as text.
 fn body(request: &Request) -> Result<Option<Value>> {
     let Some(bytes) = request.body().and_then(|body| body.as_bytes()) else { return Ok(None) };
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

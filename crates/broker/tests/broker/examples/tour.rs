@@ -1,15 +1,15 @@
-//! A walk through the whole API: a shop with two clusters, from its first token to the day after a restore.
+//! A tour through the whole API: a shop with two clusters, from its first token to the time after a restore.
 //!
-//! | chapter    | what happens                                                                 |
+//! | chapter    | contents                                                                     |
 //! |------------|------------------------------------------------------------------------------|
-//! | `people`   | a project, its tokens, and who one is                                        |
+//! | `people`   | a project, its tokens, and the caller's identity                             |
 //! | `fleet`    | two agents join, and the project is granted them                             |
 //! | `stacks`   | a stack is delivered, fails in a new version, and is rolled back             |
-//! | `webhooks` | somebody is told of it                                                       |
-//! | `upkeep`   | keys are changed, a stack goes, the audit log is read, a token is replaced   |
-//! | `restored` | the database lost something, and it is settled                               |
+//! | `webhooks` | a webhook receives messages about it                                         |
+//! | `upkeep`   | keys are rotated, a stack is deleted, the audit log is read                  |
+//! | `restored` | the database was restored, and stacks are settled                            |
 //!
-//! Each route is recorded once, by the calls of [`Tour`]; what else is needed is done with the house's own verbs.
+//! Each route is recorded once, by the calls of [`Tour`]; other calls use the helpers of the harness.
 
 mod fleet;
 mod people;
@@ -40,10 +40,10 @@ use crate::webhooks::receiver::{Answer, Receiver, Trust};
 const SOON: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// Who is on the tour, and what they see.
+/// The callers of the tour, and the recorder.
 struct Tour {
     house: House,
-    /// Looks after the installation.
+    /// The administrator of the installation.
     ops: Caller,
     receiver: Receiver,
     recorder: Recorder,
@@ -103,13 +103,13 @@ impl Tour {
         self.recorder.ask(caller.request(Method::DELETE, path)).await
     }
 
-    /// The present, later each time, to the microsecond: so are all times that the broker makes.
+    /// Returns the current time, later on each call, in microseconds like all times of the broker.
     fn now(&self) -> Timestamp {
         self.last.set(Timestamp::now().as_microsecond().max(self.last.get() + 1));
         Timestamp::from_microsecond(self.last.get()).expect("a time of today")
     }
 
-    /// What an agent tells of a version, with the way that it went.
+    /// Returns the report of an agent about a version, with its hops.
     fn report(&self, agent: &Agent, stack: StackId, sequence: SequenceId, transition: Transition) -> Report {
         let mut report = agent.report(stack, sequence, transition, 0);
         (report.hops.fetched, report.hops.verified) = (Some(self.now()), Some(self.now()));
@@ -123,7 +123,7 @@ impl Tour {
     }
 }
 
-/// A submission, as it is sent.
+/// Returns the request of a submission.
 fn submission(caller: &Caller, stack: &str, yaml: &str) -> RequestBuilder {
     caller
         .request(Method::POST, &format!("stacks/{stack}/deployment-objects"))

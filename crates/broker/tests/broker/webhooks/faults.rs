@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::webhooks::{DeliveryState, Webhook, WebhookWithSecret};
-use brokkr_broker::domain::webhooks::guard::Guard;
+use brokkr_broker::domain::webhooks::egress_policy::EgressPolicy;
 use brokkr_broker::domain::webhooks::signature::WebhookSecret;
-use brokkr_broker::state::webhooks::lookup::Lookup;
-use brokkr_broker::state::webhooks::send::{Message, Sender, Sent};
+use brokkr_broker::state::webhooks::resolver::Resolver;
+use brokkr_broker::state::webhooks::send::{Message, SendOutcome, Sender};
 use brokkr_broker::store::webhook_deliveries::{
-    Next, webhook_delivery_claim, webhook_delivery_finish_on_conn,
+    DeliveryOutcome, webhook_delivery_claim, webhook_delivery_finish_on_conn,
 };
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Launch, Port, Postgres, Process, Scratch};
@@ -118,7 +118,7 @@ struct Rebinding {
     answers: Mutex<VecDeque<Vec<IpAddr>>>,
 }
 
-impl Lookup for Rebinding {
+impl Resolver for Rebinding {
     fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         let answer = self.answers.lock().unwrap().pop_front();
         async move { answer.ok_or_else(|| io::Error::other("asked once more than there are answers")) }
@@ -135,12 +135,13 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
     let inside: IpAddr = "127.0.0.1".parse()?;
     // Stands for a public address; nobody listens there.
     let outside: IpAddr = "127.0.0.2".parse()?;
-    let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(Sent, usize)> {
+    let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(SendOutcome, usize)> {
         let lookup =
             Arc::new(Rebinding { answers: Mutex::new(answers.iter().map(|one| one.to_vec()).collect()) });
-        let guard = Guard { networks: vec![allowed.to_string().parse()?], any_port: true, plain_http: false };
+        let guard =
+            EgressPolicy { networks: vec![allowed.to_string().parse()?], any_port: true, plain_http: false };
         let authorities = trust.args(Duration::ZERO)?.webhook_ca;
-        let sender = Sender::new(guard, Arc::clone(&lookup) as Arc<dyn Lookup>, authorities.as_deref())?;
+        let sender = Sender::new(guard, Arc::clone(&lookup) as Arc<dyn Resolver>, authorities.as_deref())?;
         let secrets = [WebhookSecret::generate()];
         let message = Message { url: &url, id: "a", body: b"{}", secrets: &secrets };
         let sent = sender.send(&message, Timestamp::now()).await;
@@ -187,10 +188,17 @@ async fn s15_a_sender_whose_lease_has_ended_stores_nothing() -> Result<()> {
     let first = webhook_delivery_claim(&pool, &[], 10, 10, Duration::ZERO).await?.pop().context("claimed")?;
     let second = webhook_delivery_claim(&pool, &[], 10, 10, hour).await?.pop().context("claimed again")?;
     assert_eq!((first.id, second.attempts), (second.id, first.attempts + 1));
-    let attempt = Sent::failed("for the test").attempt;
-    assert!(!webhook_delivery_finish_on_conn(&mut connection, &first, &attempt, Next::GiveUp).await?);
-    assert!(webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, Next::Done).await?);
-    assert!(!webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, Next::GiveUp).await?);
+    let attempt = SendOutcome::failed("for the test").attempt;
+    assert!(
+        !webhook_delivery_finish_on_conn(&mut connection, &first, &attempt, DeliveryOutcome::GiveUp).await?
+    );
+    assert!(
+        webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::Delivered)
+            .await?
+    );
+    assert!(
+        !webhook_delivery_finish_on_conn(&mut connection, &second, &attempt, DeliveryOutcome::GiveUp).await?
+    );
     let state: String = sqlx::query_scalar("SELECT state FROM webhook_deliveries").fetch_one(&pool).await?;
     assert_eq!(state, "delivered");
     pool.close().await;

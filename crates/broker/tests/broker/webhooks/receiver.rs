@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use brokkr_broker::args::webhooks::WebhookArgs;
 use brokkr_testkit::scripted::listener;
 use brokkr_testkit::tls::Authority;
-use brokkr_testkit::{Look, Scratch, eventually};
+use brokkr_testkit::{Attempt, Scratch, eventually};
 use futures::StreamExt as _;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -138,7 +138,11 @@ impl Receiver {
     pub async fn got(&self, count: usize) -> Result<Vec<Received>> {
         eventually(SOON, "messages to a webhook", async || {
             let seen = self.seen();
-            if seen.len() >= count { Look::Yes(seen) } else { Look::NotYet(format!("{:?}", self.kinds())) }
+            if seen.len() >= count {
+                Attempt::Done(seen)
+            } else {
+                Attempt::NotYet(format!("{:?}", self.kinds()))
+            }
         })
         .await
         .with_context(|| format!("{count} messages were to come"))

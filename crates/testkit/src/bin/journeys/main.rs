@@ -1,30 +1,30 @@
-//! `journeys` types the first hour as a user would, on real parts, and counts commands and seconds. `cargo xtask journeys`
-//! builds what it needs and runs it.
+//! `journeys` types the commands of a user's first hour, and counts commands and seconds. `cargo xtask journeys` builds and
+//! runs it.
 //!
-//! Three clusters stand and PostgreSQL runs; nothing else. Pods of the agent are real processes, as a kubelet would run
-//! them. A journey that takes more commands than its target, or does not end as it should, fails the run.
+//! At the start there are three clusters and a PostgreSQL. Pods of the agent are real processes, as if a kubelet ran them. A
+//! journey that takes more commands than its target, or does not succeed, fails the run.
 
 mod typist;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use brokkr_testkit::{Cluster, Look, PodRunner, Port, Postgres, Process, eventually};
+use brokkr_testkit::{Attempt, Cluster, PodRunner, Port, Postgres, Process, eventually};
 use clap::Parser;
 use futures::future::try_join_all;
 
 use typist::{Journey, Typist};
 
-/// Types the first hour as a user would, and counts.
+/// Type the commands of a user's first hour, and count them.
 #[derive(Parser)]
 struct Args {
-    /// Print the result as JSON, and nothing of what was typed.
+    /// Print the result as JSON, without the commands.
     #[arg(long)]
     json: bool,
 }
 
 const SHOPS: [&str; 3] = ["shop-1", "shop-2", "shop-3"];
-/// What the person who joins a cluster is promised.
+/// The promised time for joining a cluster, in seconds.
 const JOINED_WITHIN: f64 = 60.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 const HELLO: [(&str, &str); 4] = [
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     let walked = walk(&mut typist, &database.url()).await;
     if walked.is_err() {
         for pod in kubelets.iter().flat_map(PodRunner::pods) {
-            eprintln!("{}", pod.told());
+            eprintln!("{}", pod.describe());
         }
     }
     let broker = walked?;
@@ -63,7 +63,7 @@ async fn main() -> Result<()> {
 async fn walk(typist: &mut Typist, database: &str) -> Result<Process> {
     for (file, contents) in HELLO {
         typist.put(&format!("hello/{file}"), contents)?;
-        // A field that cannot be changed is changed: what reviewers miss and API servers do not.
+        // This changes an immutable field, which reviewers miss and API servers reject.
         typist.put(&format!("bad/{file}"), &contents.replace("app: hello", "app: hello-2"))?;
     }
     let broker = install(typist, database).await?;
@@ -75,19 +75,19 @@ async fn walk(typist: &mut Typist, database: &str) -> Result<Process> {
     Ok(broker)
 }
 
-/// From a running PostgreSQL to a serving broker with a logged-in command line.
+/// Starts with a running PostgreSQL and ends with a broker and a logged-in command line.
 async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
     let port = Port::free()?;
     typist.begin();
     let broker =
         typist.starts(&format!("brokkr-broker up --database-url {database} --listen {}", port.address()))?;
-    // What it prints is what is typed next.
+    // The next command is the one that it prints.
     let login = eventually(PATIENCE, "the broker to say how to log in", async || {
         let log = broker.log();
         let line = log.lines().map(str::trim).find(|line| line.starts_with("brokkr login"));
         line.filter(|_| log.contains("serving"))
             .map(ToOwned::to_owned)
-            .map_or(Look::NotYet(log.clone()), Look::Yes)
+            .map_or(Attempt::NotYet(log.clone()), Attempt::Done)
     })
     .await?;
     typist.types_well(&login).await?;
@@ -98,10 +98,11 @@ async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
 async fn join(typist: &mut Typist) -> Result<()> {
     for (number, shop) in (1..).zip(SHOPS) {
         typist.begin();
-        let joined =
-            typist.types_well(&format!("brokkr agent join {shop} -l env=dev --kube-context {shop}")).await?;
+        let joined = typist
+            .types_well(&format!("brokkr agent join {shop} --label env=dev --kube-context {shop}"))
+            .await?;
         ensure!(joined.stdout.contains("has joined"), "{joined:?}");
-        // Every one of them is the same journey; the first one is told.
+        // All are the same journey; only the first one counts.
         if number == 1 {
             typist.end("join a cluster", 1);
         }
@@ -111,15 +112,15 @@ async fn join(typist: &mut Typist) -> Result<()> {
 
 async fn deploy(typist: &mut Typist) -> Result<()> {
     typist.begin();
-    let healthy = typist.types_well("brokkr apply -f hello --stack hello --to env=dev --wait").await?;
+    let healthy = typist.types_well("brokkr apply hello -f hello --to env=dev --wait").await?;
     ensure!(healthy.stderr.contains("hello is healthy on 3 agents"), "{healthy:?}");
     typist.end("first deployment, healthy on three clusters", 1);
     Ok(())
 }
 
 async fn why(typist: &mut Typist) -> Result<()> {
-    let bad = typist.happens("brokkr apply -f bad --stack hello --to env=dev --wait").await?;
-    ensure!(!bad.success(), "this cannot be delivered: {bad:?}");
+    let bad = typist.happens("brokkr apply hello -f bad --to env=dev --wait").await?;
+    ensure!(!bad.success(), "this must not be delivered: {bad:?}");
     typist.begin();
     let why = typist.types("brokkr why hello").await?;
     typist.end("why it is not in sync", 1);
@@ -132,16 +133,16 @@ async fn why(typist: &mut Typist) -> Result<()> {
 async fn roll_back(typist: &mut Typist) -> Result<()> {
     typist.begin();
     let back = typist.types_well("brokkr rollback hello --reason 'selector changed' --wait").await?;
-    typist.end("roll back, and stay so", 1);
+    typist.end("roll back and stay rolled back", 1);
     ensure!(back.stderr.contains("healthy on 3 agents"), "{back:?}");
-    let again = typist.happens("brokkr apply -f bad --stack hello --to env=dev").await?;
+    let again = typist.happens("brokkr apply hello -f bad --to env=dev").await?;
     ensure!(!again.success() && again.stderr.contains("BRK2011"), "it came back: {again:?}");
     let stays = typist.happens("brokkr wait hello --for healthy --timeout 30s").await?;
     ensure!(stays.success(), "{stays:?}");
     Ok(())
 }
 
-/// One of the three has lost its power.
+/// One of the three clusters is down.
 async fn delete(typist: &mut Typist) -> Result<()> {
     let power = |replicas| {
         format!(
@@ -152,7 +153,7 @@ async fn delete(typist: &mut Typist) -> Result<()> {
     let dark = "kubectl --context shop-3 -n brokkr-system wait pod --all --for=delete --timeout=30s";
     typist.happens(dark).await?.ok()?;
     typist.begin();
-    let deleted = typist.types("brokkr delete stack hello --yes --wait --timeout 20s").await?;
+    let deleted = typist.types("brokkr stack delete hello --yes --wait --timeout 20s").await?;
     typist.end("delete with receipts, one of three clusters being dead", 1);
     let state = |shop: &str| {
         let row = deleted.stdout.lines().find(|line| line.starts_with(shop)).unwrap_or_default();
@@ -162,7 +163,7 @@ async fn delete(typist: &mut Typist) -> Result<()> {
     ensure!(states == ["gone", "gone", "owed"], "{states:?}: {deleted:?}");
     typist.happens(&power(1)).await?.ok()?;
     let gone = typist.happens("brokkr wait hello --for deleted --timeout 90s").await?;
-    ensure!(gone.success(), "what was owed is done when it returns: {gone:?}");
+    ensure!(gone.success(), "the pending removal is done when the cluster returns: {gone:?}");
     let left = "kubectl --context shop-3 get namespace hello --ignore-not-found";
     let left = typist.happens(left).await?.ok()?;
     ensure!(left.stdout.is_empty(), "{left:?}");
@@ -185,9 +186,9 @@ fn judge(journeys: &[Journey]) -> Result<()> {
         ensure!(journey.commands <= journey.target, "too many commands: {journey:?}");
     }
     let join =
-        journeys.iter().find(|journey| journey.journey.starts_with("join")).context("nobody joined")?;
+        journeys.iter().find(|journey| journey.journey.starts_with("join")).context("no agent joined")?;
     if join.seconds > JOINED_WITHIN {
-        bail!("joining took {} s; {JOINED_WITHIN} are promised", join.seconds);
+        bail!("joining took {} s; the promise is {JOINED_WITHIN} s", join.seconds);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Somebody at a terminal: types commands as they stand, and each one counts.
+//! A user at a terminal: types commands, and counts them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use brokkr_testkit::process::run;
 use brokkr_testkit::{Cluster, Launch, Output, Process, Scratch, programs};
 use serde::Serialize;
 
-/// Nobody waits longer for a command.
+/// The longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// One journey as it went.
+/// The result of one journey.
 #[derive(Debug, Serialize)]
 pub struct Journey {
     pub journey: &'static str,
-    /// Commands that it may take.
+    /// The number of commands that it may take.
     pub target: usize,
     pub commands: usize,
     pub seconds: f64,
 }
 
-/// A home of their own, the programs on the path, and clusters that kubectl knows.
+/// A user with a home folder, the programs on the path, and a kubeconfig.
 pub struct Typist {
     scratch: Scratch,
     path: String,
@@ -42,7 +42,7 @@ impl Typist {
         Ok(Self { scratch, path, quiet, typed: 0, began: Instant::now(), journeys: Vec::new() })
     }
 
-    /// What the user has in the folder that they type in.
+    /// Writes a file into the user's current folder.
     pub fn put(&self, file: &str, contents: &str) -> Result<PathBuf> {
         let path = self.scratch.join(file);
         if let Some(folder) = path.parent() {
@@ -57,7 +57,7 @@ impl Typist {
         self.began = Instant::now();
     }
 
-    /// The journey ends here; what was typed since it began is what it took.
+    /// Ends the journey and counts the commands since it began.
     pub fn end(&mut self, journey: &'static str, target: usize) {
         let seconds = (self.began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         self.journeys.push(Journey { journey, target, commands: self.typed, seconds });
@@ -67,28 +67,28 @@ impl Typist {
         self.journeys
     }
 
-    /// Types a command and reads what it prints.
+    /// Types a command and returns its output.
     pub async fn types(&mut self, command: &str) -> Result<Output> {
         self.typed += 1;
         self.say(command);
         self.happens(command).await
     }
 
-    /// The same for one that is meant to succeed.
+    /// Types a command that must succeed.
     pub async fn types_well(&mut self, command: &str) -> Result<Output> {
         let output = self.types(command).await?;
         ensure!(output.success(), "`{command}` failed: {output:?}");
         Ok(output)
     }
 
-    /// Types a command that stays until it is told to end.
+    /// Types a command that runs until it is stopped.
     pub fn starts(&mut self, command: &str) -> Result<Process> {
         self.typed += 1;
         self.say(command);
         Process::start(self.shell(&format!("exec {command}")), self.scratch.path())
     }
 
-    /// What somebody else does meanwhile: it does not count.
+    /// Runs a command that does not count, because the user does not type it.
     pub async fn happens(&self, command: &str) -> Result<Output> {
         let output = run(self.shell(command), PATIENCE).await?;
         if !self.quiet {

@@ -12,31 +12,31 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// Plays a story, and answers what was told when. Time passes wherever the alarm asks to be looked at.
-fn play(trouble: Trouble, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
+fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
     let (mut alarm, mut told) = (Alarm::Quiet, Vec::new());
-    let mut take = |alarm: &mut Alarm, sign, second: i64| {
-        let (next, notice) = step(trouble, *alarm, sign, at(second), GRACE);
+    let mut take = |alarm: &mut Alarm, observation, second: i64| {
+        let (next, notice) = step(kind, *alarm, observation, at(second), GRACE);
         *alarm = next;
         match notice {
-            Some(Notice::Lasts(spell)) => told.push((second, "lasts", spell.count)),
-            Some(Notice::Over(spell)) => told.push((second, "over", spell.count)),
+            Some(Notice::Raised(episode)) => told.push((second, "lasts", episode.count)),
+            Some(Notice::Resolved(episode)) => told.push((second, "over", episode.count)),
             None => {}
         }
     };
-    let time_passes = |alarm: &mut Alarm, to: i64, take: &mut dyn FnMut(&mut Alarm, Sign, i64)| {
-        while let Some(look) = look_at(trouble, *alarm, GRACE) {
+    let time_passes = |alarm: &mut Alarm, to: i64, take: &mut dyn FnMut(&mut Alarm, Observation, i64)| {
+        while let Some(look) = next_check(kind, *alarm, GRACE) {
             let second = look.duration_since(at(0)).as_secs();
             if second > to {
                 break;
             }
             let before = *alarm;
-            take(alarm, Sign::Time, second);
+            take(alarm, Observation::Time, second);
             assert_ne!(before, *alarm, "a look that was asked for changes something");
         }
     };
     for (second, transition) in story {
         time_passes(&mut alarm, *second - 1, &mut take);
-        take(&mut alarm, Sign::Reported(*transition), *second);
+        take(&mut alarm, Observation::Reported(*transition), *second);
     }
     time_passes(&mut alarm, until, &mut take);
     told
@@ -46,32 +46,33 @@ fn play(trouble: Trouble, story: &[(i64, Transition)], until: i64) -> Vec<(i64, 
 fn f7_a_failure_that_lasts_is_told_once_and_its_end_once() {
     use Transition::{Applied, Degraded, Failed, Healthy};
     // Healed within the grace: nobody is told.
-    assert_eq!(play(Trouble::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
+    assert_eq!(play(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
     // Retried every minute for an hour, told once, with how often it had failed by then.
     let mut retried: Vec<_> = (0..60).map(|minute| (minute * 60, Failed)).collect();
     retried.push((3600, Applied));
-    assert_eq!(play(Trouble::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
+    assert_eq!(play(AlarmKind::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
     // Reported once, and never again.
-    assert_eq!(play(Trouble::Failure, &[(0, Degraded)], 9999), [(300, "lasts", 1)]);
+    assert_eq!(play(AlarmKind::Failure, &[(0, Degraded)], 9999), [(300, "lasts", 1)]);
     // Written is not ready.
     let story = [(0, Degraded), (400, Applied), (500, Healthy)];
-    assert_eq!(play(Trouble::Failure, &story, 9999), [(300, "lasts", 1), (500, "over", 1)]);
-    // Again after it was over: a new trouble.
+    assert_eq!(play(AlarmKind::Failure, &story, 9999), [(300, "lasts", 1), (500, "over", 1)]);
+    // Again after it was over: a new kind.
     let story = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
-    let told: Vec<_> = play(Trouble::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
+    let told: Vec<_> =
+        play(AlarmKind::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
     assert_eq!(told, [300, 400, 800, 900]);
 }
 
 #[test]
 fn f7_drift_that_repeats_is_told_once_with_the_count_and_its_end_once() {
     use Transition::{Healthy, Removed, Repaired};
-    assert_eq!(play(Trouble::Drift, &[(0, Repaired)], 9999), [], "put back once, and it stayed");
-    assert_eq!(play(Trouble::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
+    assert_eq!(play(AlarmKind::Drift, &[(0, Repaired)], 9999), [], "put back once, and it stayed");
+    assert_eq!(play(AlarmKind::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
     let fight: Vec<_> = (0..20).map(|minute| (minute * 60, Repaired)).collect();
-    assert_eq!(play(Trouble::Drift, &fight, 9999), [(300, "lasts", 6), (19 * 60 + 300, "over", 20)]);
+    assert_eq!(play(AlarmKind::Drift, &fight, 9999), [(300, "lasts", 6), (19 * 60 + 300, "over", 20)]);
     // That the stack is healthy says nothing about who changes it.
     let story = [(0, Repaired), (200, Healthy), (250, Repaired), (400, Repaired), (500, Removed)];
-    assert_eq!(play(Trouble::Drift, &story, 9999), [(400, "lasts", 3), (500, "over", 3)]);
+    assert_eq!(play(AlarmKind::Drift, &story, 9999), [(400, "lasts", 3), (500, "over", 3)]);
 }
 
 proptest! {
@@ -80,13 +81,13 @@ proptest! {
         story in prop::collection::vec((0i64..400, 0usize..7), 0..40), drift in any::<bool>(),
     ) {
         let all: Vec<Transition> = Transition::iter().collect();
-        let trouble = if drift { Trouble::Drift } else { Trouble::Failure };
+        let kind = if drift { AlarmKind::Drift } else { AlarmKind::Failure };
         let mut now = 0;
         let story: Vec<(i64, Transition)> = story
             .into_iter()
             .map(|(pause, which)| { now += pause; (now, all[which]) })
             .collect();
-        let told = play(trouble, &story, now + 10_000);
+        let told = play(kind, &story, now + 10_000);
         for (place, (_, what, _)) in told.iter().enumerate() {
             prop_assert_eq!(*what, if place % 2 == 0 { "lasts" } else { "over" });
         }

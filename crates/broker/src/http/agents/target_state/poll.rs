@@ -1,4 +1,4 @@
-//! A poll: answered at once, or when there is something else than the caller has.
+//! A poll: answered at once, or when the envelope differs from the one that the caller has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,79 +11,79 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::Ask;
+use super::PollClaims;
 use crate::access::Caller;
-use crate::domain::envelope::Answer;
+use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
 use crate::error::ApiError;
 use crate::http::headers::{has_already, text};
 use crate::index::Waiting;
 use crate::state::Broker;
 
-/// What the caller has.
-pub enum Has {
-    /// As it says.
-    Told(HeaderMap),
-    /// The tag, once it is known to be that of the answer. Headers take room while somebody waits.
-    Tag(String),
+/// The tag of the envelope that the caller has.
+pub enum KnownEtag {
+    /// In the headers of the request.
+    Headers(HeaderMap),
+    /// The tag, once it equals that of the response. Headers would take memory while the poll waits.
+    Etag(String),
 }
 
-impl Has {
+impl KnownEtag {
     fn is(&self, etag: &str) -> bool {
         match self {
-            Self::Told(headers) => has_already(headers, etag),
-            Self::Tag(tag) => tag == etag,
+            Self::Headers(headers) => has_already(headers, etag),
+            Self::Etag(tag) => tag == etag,
         }
     }
 }
 
-/// Answers at once, or waits for something else than the caller has.
+/// Responds at once, or waits for an envelope that differs from the caller's.
 ///
-/// This replica's answers may show what its horizon has not passed yet. Whoever has exactly the answer of now
-/// need not wait for that: it is told nothing until something changes. Everything else, refusals too, is told
-/// only by a replica whose horizon has reached what the caller has seen.
+/// An envelope of this replica may already show changes above its horizon. A caller that has exactly this envelope
+/// waits for the next change. Every other response, including refusals, needs a horizon at or above the caller's
+/// position.
 pub async fn poll(
     broker: &Arc<Broker>,
     caller: &Caller,
     agent: AgentId,
-    mut has: Has,
-    ask: &Ask,
+    mut known: KnownEtag,
+    claims: &PollClaims,
 ) -> Result<Response, ApiError> {
     if let Caller::Agent(agent) = caller {
-        broker.presence.seen(agent.id, ask.wait);
+        broker.presence.seen(agent.id, claims.wait);
     }
-    let deadline = Instant::now() + Duration::from_secs(ask.wait.unwrap_or_default());
+    let deadline = Instant::now() + Duration::from_secs(claims.wait.unwrap_or_default());
     let mut waiting: Option<Waiting> = None;
-    // Who does not wait is answered by the first look.
-    let mut over = ask.wait.unwrap_or_default() == 0;
+    // Without a wait, the first pass responds.
+    let mut over = claims.wait.unwrap_or_default() == 0;
     loop {
-        // Looked at after registering, and again at each wake: the answer, and the right to have it.
-        let vouched = ask.position.is_none_or(|position| broker.index.position() >= position);
+        // Checked after registering as a waiter and at each wake-up: the envelope, and the caller's key.
+        let vouched = claims.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
-            && !Box::pin(broker.access.assertions.still(&broker.index, &broker.pool, agent)).await?
+            && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
         {
             return Err(ApiError::new(ErrorCode::BRK1001, "the agent's key is no longer valid"));
         }
-        let now = current(broker, agent, ask);
-        unsettled(broker, caller, ask, now.as_ref().ok())?;
+        let now = current(broker, agent, claims);
+        check_restore_state(broker, caller, claims, now.as_ref().ok())?;
         let same = now.as_ref().is_ok_and(|now| {
-            has.is(&now.answer.etag) && ask.position.is_none_or(|position| now.position >= position)
+            known.is(&now.answer.etag) && claims.position.is_none_or(|position| now.position >= position)
         });
         if !same && !vouched {
-            Box::pin(broker.catch_up_for(caller, ask.position)).await?;
+            Box::pin(broker.catch_up_for(caller, claims.position)).await?;
             continue;
         }
         let now = now?;
-        // Somebody waits for what this agent is to give: it is not kept in a long poll.
-        let wants = matches!(caller, Caller::Agent(_)).then(|| wants(broker, agent)).flatten();
+        // An operator waits for what the agent is asked for: the long poll ends.
+        let wants = matches!(caller, Caller::Agent(_)).then(|| wanted_of(broker, agent)).flatten();
         if !same || over || wants.is_some() {
-            let mut answer = answer(broker, &now, ask, !same);
+            let mut answer = answer(broker, &now, claims, !same);
             if let Some(wants) = wants {
                 answer.headers_mut().insert(header::WANTS, text(&wants.to_string()));
             }
             return Ok(answer);
         }
-        has = Has::Tag(now.answer.etag.clone());
+        known = KnownEtag::Etag(now.answer.etag.clone());
         let Some(waiting) = &waiting else {
             waiting = Some(broker.index.wait(agent));
             continue;
@@ -99,62 +99,68 @@ pub async fn poll(
     }
 }
 
-/// Since a restore: an agent that was asked tells first what it holds; on hold, nobody is told anything new. Comes
-/// before the question who is behind, because then everybody may be.
+/// After a restore, an agent first has to report what it holds; on hold, no agent gets anything new. Comes before the
+/// check who is behind, because then everyone may be.
 ///
-/// Asked after the answer was made: an answer of a raised epoch counts only where it is known what was asked with it.
-fn unsettled(broker: &Broker, caller: &Caller, ask: &Ask, now: Option<&Current>) -> Result<(), ApiError> {
+/// Called after the envelope was read: an envelope of a raised epoch counts only if the restore state of that epoch
+/// is known.
+fn check_restore_state(
+    broker: &Broker,
+    caller: &Caller,
+    claims: &PollClaims,
+    now: Option<&Current>,
+) -> Result<(), ApiError> {
     let Caller::Agent(caller) = caller else { return Ok(()) };
-    let asks = broker.restore.for_agent(caller.id);
-    if let Some(now) = now.filter(|now| now.position.epoch > asks.epoch) {
+    let state = broker.restore.for_agent(caller.id);
+    if let Some(now) = now.filter(|now| now.position.epoch > state.epoch) {
         return Err(broker.behind(now.position));
     }
-    if !asks.held && !asks.must_report_holds {
+    if !state.held && !state.must_report_holds {
         return Ok(());
     }
     let (session, holds_digest) = {
-        let picture = broker.index.picture();
-        let facts = picture.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(caller.id).ok_or_else(|| ApiError::not_found("agent"))?;
         (facts.session, facts.holds_digest)
     };
-    if let Some(code) = ask.session.and_then(|claimed| refusal(session, claimed)) {
+    if let Some(code) = claims.session.and_then(|claimed| refusal(session, claimed)) {
         return Err(ApiError::new(code, code.title()));
     }
-    if asks.must_report_holds || ask.holds.is_some_and(|holds| holds != holds_digest) {
-        let detail = "all agents are asked what they hold, because the database was restored";
+    if state.must_report_holds || claims.holds.is_some_and(|holds| holds != holds_digest) {
+        let detail = "the database was restored: report the stacks that this agent holds";
         return Err(ApiError::new(ErrorCode::BRK3001, detail));
     }
     Err(broker.held())
 }
 
-/// What is wanted of the agent first.
-fn wants(broker: &Broker, agent: AgentId) -> Option<Want> {
-    broker.index.picture().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
+/// Returns what the broker asks the agent for.
+fn wanted_of(broker: &Broker, agent: AgentId) -> Option<Want> {
+    broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
-/// An answer and from when it is.
+/// An envelope and its position.
 struct Current {
-    answer: Arc<Answer>,
+    answer: Arc<EncodedEnvelope>,
     position: Position,
 }
 
-/// The answer as it is now, if the session may still have it.
-fn current(broker: &Broker, agent: AgentId, ask: &Ask) -> Result<Current, ApiError> {
+/// Returns the current envelope if the session may still have it.
+fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> Result<Current, ApiError> {
     {
-        let picture = broker.index.picture();
-        let facts = picture.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-        if let Some(code) = ask.session.and_then(|session| refusal(facts.session, session)) {
+        let snapshot = broker.index.snapshot();
+        let facts = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+        if let Some(code) = claims.session.and_then(|session| refusal(facts.session, session)) {
             return Err(ApiError::new(code, code.title()));
         }
-        if ask.holds.is_some_and(|holds| holds != facts.holds_digest) {
-            return Err(ApiError::new(ErrorCode::BRK3001, "the broker knows another list of held stacks"));
+        if claims.holds.is_some_and(|holds| holds != facts.holds_digest) {
+            return Err(ApiError::new(ErrorCode::BRK3001, "the broker has another list of held stacks"));
         }
     }
-    let (answer, position) = broker.index.answer(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    let (answer, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
     Ok(Current { answer, position })
 }
 
-fn answer(broker: &Broker, now: &Current, ask: &Ask, changed: bool) -> Response {
+fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) -> Response {
     let mut response = if changed {
         Body::from(now.answer.bytes.clone()).into_response()
     } else {
@@ -173,7 +179,7 @@ fn answer(broker: &Broker, now: &Current, ask: &Ask, changed: bool) -> Response 
     if let Some(seconds) = broker.stale() {
         headers.insert(header::STALE, HeaderValue::from(seconds));
     }
-    if let Some(seconds) = ask.wait {
+    if let Some(seconds) = claims.wait {
         headers.insert("preference-applied", text(&format!("wait={seconds}")));
     }
     response

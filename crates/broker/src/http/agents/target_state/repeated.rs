@@ -1,8 +1,8 @@
-//! A poll that was answered with "nothing new" and comes again on its connection, word for word.
+//! A poll that got "not modified" and is repeated on the same connection, byte for byte.
 //!
-//! A fleet at rest does nothing else. Whoever sends the same head as before is the same agent with the same claims: what
-//! was read of it need not be read again. Whether it is still right is looked at each time, as for the first one: the
-//! assertion's end, the agent's key, session, list of holds and answer. Anything but "nothing new" goes the whole way.
+//! An idle fleet sends nothing else. The same bytes come from the same agent with the same claims, which need not be
+//! parsed again. Their validity is checked each time as for the first poll: expiry of the assertion, key, session,
+//! holds and envelope. Any response but "not modified" takes the full path.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,25 +15,30 @@ use jiff::Timestamp;
 use crate::access::Caller;
 use crate::access::caller::AgentCaller;
 use crate::access::limits::{Allowance, Bucket};
-use crate::http::agents::target_state::poll::{Has, poll};
-use crate::http::agents::target_state::{Ask, ROUTE};
+use crate::http::agents::target_state::poll::{KnownEtag, poll};
+use crate::http::agents::target_state::{PollClaims, ROUTE};
 use crate::state::Broker;
 use crate::state::long_poll::RepeatPoll;
 
-/// What is known of the poll.
+/// The parsed poll.
 pub struct RepeatedPoll {
     broker: Arc<Broker>,
     caller: Caller,
     allowance: Allowance,
-    ask: Ask,
+    claims: PollClaims,
     etag: String,
 }
 
 impl RepeatedPoll {
-    pub(super) async fn new(broker: Arc<Broker>, caller: AgentCaller, ask: Ask, etag: String) -> Self {
+    pub(super) async fn new(
+        broker: Arc<Broker>,
+        caller: AgentCaller,
+        claims: PollClaims,
+        etag: String,
+    ) -> Self {
         let caller = Caller::Agent(caller);
         let allowance = broker.access.limits.allowance(Bucket::Polling, &caller).await;
-        Self { broker, caller, allowance, ask, etag }
+        Self { broker, caller, allowance, claims, etag }
     }
 }
 
@@ -45,8 +50,8 @@ impl RepeatPoll for RepeatedPoll {
         if Timestamp::now().as_second() >= agent.until || self.allowance.check().is_err() {
             return None;
         }
-        let has = Has::Tag(self.etag.clone());
-        let answer = poll(&self.broker, &self.caller, agent.id, has, &self.ask).await.ok()?;
+        let known = KnownEtag::Etag(self.etag.clone());
+        let answer = poll(&self.broker, &self.caller, agent.id, known, &self.claims).await.ok()?;
         if answer.status() != StatusCode::NOT_MODIFIED {
             return None;
         }

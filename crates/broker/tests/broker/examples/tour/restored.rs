@@ -1,4 +1,5 @@
-//! The database was set back: an agent has a newer version of one stack, and two stacks that nobody else knows.
+//! The database was restored: an agent holds a newer version of one stack, and two stacks that the database does not
+//! know.
 
 use anyhow::Result;
 use brokkr_api::agents::HeldStack;
@@ -26,9 +27,9 @@ pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
         }
     });
     eu.holds = vec![web, cart, search];
-    let told = json!({ "stacks": eu.holds, "held": held });
+    let holds = json!({ "stacks": eu.holds, "held": held });
     let itself = eu.caller();
-    let response = itself.send(Method::PUT, &eu.path("holds"), &told).await?;
+    let response = itself.send(Method::PUT, &eu.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     tour.get(ops, "system/ahead").await?;
     tour.get(ops, "system/unknown").await?;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use brokkr_api::page::Page;
 use brokkr_api::webhooks::{Delivery, DeliveryState};
-use brokkr_testkit::{Look, eventually};
+use brokkr_testkit::{Attempt, eventually};
 use reqwest::Method;
 use serde_json::json;
 
@@ -36,10 +36,10 @@ async fn delivered(owner: &Caller) -> Result<Delivery> {
     eventually(SOON, "the message to be delivered", async || {
         match owner.get_json::<Page<Delivery>>("webhooks/chat/deliveries").await {
             Ok(page) => match page.items.into_iter().next() {
-                Some(newest) if newest.state == DeliveryState::Delivered => Look::Yes(newest),
-                other => Look::NotYet(format!("{other:?}")),
+                Some(newest) if newest.state == DeliveryState::Delivered => Attempt::Done(newest),
+                other => Attempt::NotYet(format!("{other:?}")),
             },
-            Err(error) => Look::NotYet(format!("{error:#}")),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         }
     })
     .await

@@ -1,0 +1,410 @@
+//! Why something is in the state that it is in.
+//!
+//! A [`Reason`] is what programs decide on: a closed set of variants with typed details. A [`Message`] is what people
+//! read: text that no program may search or compare. Both cross the wire side by side (`reason`, `details`,
+//! `message`), because a peer that does not know a reason yet still has to show its message.
+//!
+//! | file       | contents                                               |
+//! |------------|--------------------------------------------------------|
+//! | `object`   | [`ObjectRef`]: which Kubernetes object is meant         |
+//! | `message`  | [`Message`]: text without string methods                |
+//! | `wire`     | `reason` and `details` as JSON; unknown reasons         |
+//! | `sentence` | the English sentence of each reason, made in one place  |
+
+mod message;
+mod object;
+mod sentence;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::message::Message;
+pub use self::object::ObjectRef;
+use crate::ids::Checksum;
+use crate::why::Hop;
+
+/// Why a step failed, waits, or succeeded: one word and typed details.
+///
+/// The words are part of the API. Where Kubernetes has a word for it, that word is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(remote = "Self", tag = "reason", content = "details")]
+pub enum Reason {
+    /// Nothing to explain.
+    #[default]
+    #[serde(rename = "")]
+    #[strum(serialize = "")]
+    None,
+
+    // ── The content ──
+    /// The broker did not deliver the content.
+    FetchFailed,
+    /// The content is not the one that was announced.
+    ChecksumMismatch {
+        expected: Checksum,
+        found: Checksum,
+    },
+    /// The content could not be stored in the cluster before it is applied.
+    ContentNotCached,
+    /// The agent cannot parse the content.
+    Unreadable,
+    /// Agent and broker parse the content differently.
+    ParsedDifferently,
+    /// A cluster-scoped object names a namespace.
+    NotNamespaced {
+        kind: String,
+    },
+    /// The API server did not say which kinds it serves.
+    DiscoveryFailed,
+    /// The cluster does not serve this kind.
+    UnknownKind {
+        kind: String,
+    },
+    /// The definition is established, but the API server does not serve the kind yet.
+    NotServed {
+        kind: String,
+    },
+
+    // ── Grants and rights ──
+    /// The project has no account to act as on this agent.
+    NoAccount {
+        project: String,
+    },
+    /// The grant names an account that agents may not act as.
+    AccountNotAllowed {
+        project: String,
+        account: String,
+    },
+    /// The project's grant does not cover an object.
+    NotCovered(Uncovered),
+    /// The account that the agent acts as lacks a right in the cluster.
+    Forbidden {
+        /// `system:serviceaccount:shop:brokkr-shop`; none for the agent's own account.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        verbs: Vec<String>,
+        /// `deployments.apps`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+    },
+    /// Brokkr's admission policy in the cluster refused the write.
+    Fenced,
+
+    // ── Answers of the API server ──
+    Invalid {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fields: Vec<String>,
+    },
+    /// A change to a field that cannot be changed.
+    Immutable {
+        fields: Vec<String>,
+    },
+    /// An admission webhook refused the write.
+    WebhookDenied {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        webhook: Option<String>,
+    },
+    QuotaExceeded {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quota: Option<String>,
+    },
+    NamespaceNotFound {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+    },
+    NamespaceTerminating {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+    },
+    NotFound,
+    TooLarge,
+    Conflict,
+    TooManyRequests,
+    /// An HTTP status without a Kubernetes reason.
+    HttpStatus {
+        code: u16,
+    },
+    ApiServerUnreachable,
+
+    // ── Ownership, drift ──
+    /// The object belongs to another stack or agent.
+    OwnedByOther {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<String>,
+    },
+    /// Changes by others were reverted.
+    Drift {
+        repairs: u32,
+    },
+    /// Another field manager keeps changing the same fields.
+    Contested {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        manager: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fields: Vec<String>,
+        /// Repairs within the last minute.
+        #[serde(default)]
+        repairs: u32,
+    },
+    ContestOver,
+
+    // ── Prune and removal ──
+    /// A prune is so large that it needs approval.
+    PruneNeedsApproval {
+        delete: u32,
+        total: u32,
+    },
+    /// Deleted objects still exist.
+    WaitingForDeletion,
+    /// Deleted, but still there.
+    Terminating,
+    /// Deleted, but kept by finalizers.
+    Finalizer {
+        finalizers: Vec<String>,
+    },
+    /// Another stack is about to take the object over.
+    HandOver {
+        stack: String,
+    },
+    /// Another stack's newest content is not known yet and may name the object.
+    OtherContentPending,
+    /// The content of a namespace or definition could not be listed.
+    CannotInspect,
+    /// The object was seen to be absent; `uid` is the one it had.
+    Gone {
+        uid: String,
+    },
+    /// The object was left in the cluster.
+    Left(LeftBecause),
+
+    // ── The agent itself ──
+    CannotWatch {
+        kind: String,
+    },
+    BrokerUnreachable,
+    RecordNotWritten,
+    /// A record exists that this run did not find at its start.
+    UnknownRecord,
+    /// A newer run of the agent writes this record.
+    Superseded,
+    /// This run of the agent must not write at present.
+    WritesSuspended,
+    AgentInactive,
+
+    // ── Health, in Kubernetes' own words ──
+    Missing,
+    NotReady,
+    ErrImagePull,
+    ImagePullBackOff,
+    InvalidImageName,
+    ErrImageNeverPull,
+    RegistryUnavailable,
+    ImageInspectError,
+    CreateContainerConfigError,
+    CreateContainerError,
+    RunContainerError,
+    CrashLoopBackOff,
+    OOMKilled,
+    /// A container exited with an error.
+    Error,
+    Unschedulable,
+    VolumeClaimPending,
+    StartupProbeFailing,
+    ReadinessProbeFailing,
+
+    // ── Conditions ──
+    Valid,
+    NotFetched,
+    Refused,
+    Fetching,
+    Announcing,
+    Preparing,
+    WaitingForPrerequisites,
+    Validating,
+    Applying,
+    Applied,
+    NotApplied,
+    Pruning,
+    PrunePending,
+    NothingToPrune,
+    Settling,
+    Stopped,
+    Removal,
+    Removing,
+    Ready,
+    NoDrift,
+    Changed,
+    RepairFailed,
+    Uncontested,
+    Failed,
+
+    /// A word that this program does not know: of Kubernetes, of a controller, or of a newer peer.
+    #[serde(skip)]
+    #[strum(disabled)]
+    Other(String),
+}
+
+/// What a grant does not cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Uncovered {
+    Namespace(String),
+    /// `Deployment.apps`
+    Kind(String),
+    ClusterScoped,
+}
+
+/// Why an object was not deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftBecause {
+    /// The stack was deleted without its resources.
+    Requested,
+    /// Annotation `brokkr.io/prune: keep`.
+    KeepAnnotation,
+    /// It existed before Brokkr.
+    Preexisting,
+    /// Another object of this stack stays and needs it.
+    NeededBy(Box<ObjectRef>),
+    /// Another stack needs it.
+    NeededByAnotherStack,
+    /// It contains objects of others.
+    Contains(Vec<String>),
+}
+
+/// What has to appear in the cluster before a step can succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Prerequisite {
+    Namespace,
+    Definition,
+}
+
+impl Reason {
+    /// The word for programs.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Other(word) => word,
+            known => known.into(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    /// This reason, or another one where it says nothing.
+    #[must_use]
+    pub fn or(self, otherwise: Self) -> Self {
+        if self.is_none() { otherwise } else { self }
+    }
+
+    /// The reason that Kubernetes, or one of its controllers, gives in this word.
+    #[must_use]
+    pub fn from_kubernetes(word: &str) -> Self {
+        match word {
+            "" => Self::None,
+            "ErrImagePull" => Self::ErrImagePull,
+            "ImagePullBackOff" => Self::ImagePullBackOff,
+            "InvalidImageName" => Self::InvalidImageName,
+            "ErrImageNeverPull" => Self::ErrImageNeverPull,
+            "RegistryUnavailable" => Self::RegistryUnavailable,
+            "ImageInspectError" => Self::ImageInspectError,
+            "CreateContainerConfigError" => Self::CreateContainerConfigError,
+            "CreateContainerError" => Self::CreateContainerError,
+            "RunContainerError" => Self::RunContainerError,
+            "CrashLoopBackOff" => Self::CrashLoopBackOff,
+            "OOMKilled" => Self::OOMKilled,
+            "Error" => Self::Error,
+            "Unschedulable" => Self::Unschedulable,
+            "Conflict" => Self::Conflict,
+            "NotFound" => Self::NotFound,
+            "TooManyRequests" => Self::TooManyRequests,
+            "NotReady" => Self::NotReady,
+            "Ready" => Self::Ready,
+            "Failed" => Self::Failed,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// Whether an image cannot be pulled.
+    #[must_use]
+    pub fn is_image_pull(&self) -> bool {
+        matches!(
+            self,
+            Self::ErrImagePull
+                | Self::ImagePullBackOff
+                | Self::InvalidImageName
+                | Self::ErrImageNeverPull
+                | Self::RegistryUnavailable
+                | Self::ImageInspectError
+        )
+    }
+
+    /// The hop that a delivery which failed for this reason has not passed; none if the reason does not tell.
+    #[must_use]
+    pub fn hop(&self) -> Option<Hop> {
+        match self {
+            Self::FetchFailed | Self::ChecksumMismatch { .. } | Self::ContentNotCached => Some(Hop::Fetched),
+            Self::Unreadable
+            | Self::ParsedDifferently
+            | Self::NotNamespaced { .. }
+            | Self::DiscoveryFailed => Some(Hop::Verified),
+            Self::UnknownKind { .. }
+            | Self::NotServed { .. }
+            | Self::NoAccount { .. }
+            | Self::AccountNotAllowed { .. }
+            | Self::NotCovered(_)
+            | Self::Forbidden { .. }
+            | Self::Fenced
+            | Self::Immutable { .. }
+            | Self::WebhookDenied { .. }
+            | Self::QuotaExceeded { .. }
+            | Self::NamespaceNotFound { .. }
+            | Self::NamespaceTerminating { .. }
+            | Self::OwnedByOther { .. }
+            | Self::CannotWatch { .. } => Some(Hop::Applied),
+            Self::PruneNeedsApproval { .. }
+            | Self::WaitingForDeletion
+            | Self::Terminating
+            | Self::Finalizer { .. }
+            | Self::HandOver { .. }
+            | Self::OtherContentPending
+            | Self::CannotInspect => Some(Hop::Pruned),
+            reason if reason.is_image_pull() => Some(Hop::Healthy),
+            Self::CrashLoopBackOff
+            | Self::OOMKilled
+            | Self::Error
+            | Self::Unschedulable
+            | Self::VolumeClaimPending
+            | Self::StartupProbeFailing
+            | Self::ReadinessProbeFailing
+            | Self::CreateContainerConfigError
+            | Self::CreateContainerError
+            | Self::RunContainerError
+            | Self::NotReady
+            | Self::Missing => Some(Hop::Healthy),
+            _ => None,
+        }
+    }
+
+    /// What has to appear in the cluster before a step that failed for this reason can succeed.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<Prerequisite> {
+        match self {
+            Self::NamespaceNotFound { .. } | Self::NamespaceTerminating { .. } => {
+                Some(Prerequisite::Namespace)
+            }
+            Self::UnknownKind { .. }
+            | Self::NotServed { .. }
+            | Self::NotFound
+            | Self::HttpStatus { code: 404 } => Some(Prerequisite::Definition),
+            _ => None,
+        }
+    }
+}

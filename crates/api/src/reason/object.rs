@@ -1,0 +1,45 @@
+//! Which Kubernetes object is meant.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A Kubernetes object, whatever the version of its API.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+pub struct ObjectRef {
+    /// Empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Empty where all objects of the kind are meant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// The fields as text: what a reader of reports has to bound, clean or check.
+    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        [&mut self.group, &mut self.kind, &mut self.name].into_iter().chain(self.namespace.as_mut())
+    }
+
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+}
+
+/// `Deployment shop/web`, `Namespace shop`, `Deployment in shop`.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, .. } = self;
+        match (namespace, name.is_empty()) {
+            (Some(namespace), false) => write!(formatter, "{kind} {namespace}/{name}"),
+            (Some(namespace), true) => write!(formatter, "{kind} in {namespace}"),
+            (None, false) => write!(formatter, "{kind} {name}"),
+            (None, true) => formatter.write_str(kind),
+        }
+    }
+}

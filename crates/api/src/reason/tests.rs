@@ -1,0 +1,76 @@
+use serde_json::json;
+
+use super::*;
+use crate::report::ObjectNote;
+
+fn note(reason: Reason) -> ObjectNote {
+    ObjectNote { object: ObjectRef::default(), message: reason.message(), reason }
+}
+
+#[test]
+fn a_reason_is_one_word_and_its_details() {
+    let approval = serde_json::to_value(note(Reason::PruneNeedsApproval { delete: 60, total: 100 })).unwrap();
+    assert_eq!(approval["reason"], "PruneNeedsApproval");
+    assert_eq!(approval["details"], json!({"delete": 60, "total": 100}));
+    let covered =
+        serde_json::to_value(note(Reason::NotCovered(Uncovered::Namespace("shop".into())))).unwrap();
+    assert_eq!(covered["details"], json!({"namespace": "shop"}));
+    let nothing = serde_json::to_value(note(Reason::None)).unwrap();
+    assert_eq!((&nothing["reason"], nothing.get("details")), (&json!(""), None));
+}
+
+#[test]
+fn every_reason_survives_the_wire() {
+    for reason in [
+        Reason::None,
+        Reason::Fenced,
+        Reason::OOMKilled,
+        Reason::HttpStatus { code: 404 },
+        Reason::Forbidden {
+            account: None,
+            verbs: vec!["create".into()],
+            resource: Some("pods".into()),
+            namespace: None,
+        },
+        Reason::WebhookDenied { webhook: None },
+        Reason::NotCovered(Uncovered::ClusterScoped),
+        Reason::Left(LeftBecause::NeededBy(Box::new(ObjectRef { kind: "Pod".into(), ..Default::default() }))),
+        Reason::Left(LeftBecause::Requested),
+        Reason::Other("FailedMount".into()),
+    ] {
+        let sent = note(reason);
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<ObjectNote>(&text).unwrap(), sent, "{text}");
+        assert_eq!(Reason::from_parts(sent.reason.code(), sent.reason.details()), sent.reason);
+    }
+}
+
+#[test]
+fn a_reason_of_a_newer_peer_is_shown_and_not_fatal() {
+    let text = r#"{"object": {"kind": "Pod", "name": "a"}, "reason": "MoonPhase", "details": {"phase": 3}, "message": "full"}"#;
+    let planted: ObjectNote = serde_json::from_str(text).unwrap();
+    assert_eq!(planted.reason, Reason::Other("MoonPhase".into()));
+    assert_eq!(planted.message.to_string(), "full");
+    // A known word whose details have changed.
+    let changed = Reason::from_parts("PruneNeedsApproval", Some(json!({"share": 0.6})));
+    assert_eq!(changed, Reason::Other("PruneNeedsApproval".into()));
+}
+
+#[test]
+fn a_peer_that_reads_no_details_gets_the_word() {
+    let reason = Reason::PruneNeedsApproval { delete: 60, total: 100 };
+    assert_eq!(
+        serde_json::to_value(reason.without_details()).unwrap(),
+        json!({"reason": "PruneNeedsApproval"})
+    );
+    assert_eq!(Reason::Fenced.without_details(), Reason::Fenced);
+}
+
+#[test]
+fn what_is_missing_is_waited_for() {
+    let missing = Reason::NamespaceNotFound { namespace: Some("shop".into()) };
+    assert_eq!(missing.waits_for(), Some(Prerequisite::Namespace));
+    assert_eq!(missing.sentence(), "namespace shop does not exist");
+    assert_eq!(Reason::UnknownKind { kind: "v1 Widget".into() }.waits_for(), Some(Prerequisite::Definition));
+    assert_eq!(Reason::Fenced.waits_for(), None);
+}

@@ -1,0 +1,658 @@
+-- The schema of the broker. Everything that a project owns carries its project in the key; agents belong to the
+-- installation. Later migrations expand, and contract one release later, so that two versions can run side by side.
+
+-- Installation -------------------------------------------------------------------------------------------------------
+
+-- `holds_request` counts how often all agents were asked to report what they hold.
+CREATE TABLE installation (
+    singleton     boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    id            uuid NOT NULL DEFAULT gen_random_uuid(),
+    epoch         bigint NOT NULL DEFAULT 1,
+    held_since    timestamptz,
+    held_because  text,
+    holds_request bigint NOT NULL DEFAULT 0
+);
+INSERT INTO installation DEFAULT VALUES;
+
+-- Append-only: each time the epoch was raised after a restore, and where sequence ids continued.
+CREATE TABLE epochs (
+    epoch           bigint PRIMARY KEY,
+    raised_at       timestamptz NOT NULL DEFAULT now(),
+    raised_by       text NOT NULL,
+    epoch_before    bigint NOT NULL,
+    sequence_before bigint NOT NULL,
+    sequence_after  bigint NOT NULL,
+    held_because    text
+);
+
+-- A task that one replica owns at a time. Every write of the holder carries its token: a replica that was paused and has
+-- lost the lease changes nothing any more.
+CREATE TABLE leases (
+    name       text PRIMARY KEY,
+    holder     uuid NOT NULL,
+    token      bigint NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+
+-- When a periodic task was last claimed by a replica, and since when it has run without a pause.
+CREATE TABLE task_claims (
+    name       text PRIMARY KEY,
+    claimed_at timestamptz NOT NULL DEFAULT '-infinity',
+    since      timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO task_claims (name) VALUES ('silent_agents'), ('retention');
+
+-- Projects, quotas and grants ----------------------------------------------------------------------------------------
+
+CREATE TABLE projects (
+    name                     text PRIMARY KEY,
+    created_at               timestamptz NOT NULL DEFAULT now(),
+    max_stacks               bigint NOT NULL DEFAULT 10000,
+    max_submissions_per_hour bigint NOT NULL DEFAULT 10000000,
+    max_stored_bytes         bigint NOT NULL DEFAULT 1099511627776,
+    max_tokens               bigint NOT NULL DEFAULT 1000,
+    max_webhooks             bigint NOT NULL DEFAULT 100
+);
+INSERT INTO projects (name) VALUES ('default');
+
+-- The usage of a project is the sum over its shards. A transaction adds to the shard of its own backend, so that two
+-- submissions of one project do not wait for each other.
+CREATE TABLE project_usage (
+    project      text NOT NULL REFERENCES projects (name) ON DELETE CASCADE,
+    shard        integer NOT NULL,
+    stacks       bigint NOT NULL DEFAULT 0,
+    stored_bytes bigint NOT NULL DEFAULT 0,
+    tokens       bigint NOT NULL DEFAULT 0,
+    webhooks     bigint NOT NULL DEFAULT 0,
+    hour         timestamptz NOT NULL DEFAULT '-infinity',
+    submissions  bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (project, shard)
+) WITH (fillfactor = 50);
+INSERT INTO project_usage (project, shard) VALUES ('default', 0);
+
+CREATE FUNCTION project_usage_add(
+    of_project text, stacks bigint DEFAULT 0, stored_bytes bigint DEFAULT 0, tokens bigint DEFAULT 0,
+    webhooks bigint DEFAULT 0, submissions bigint DEFAULT 0
+) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO project_usage AS u (project, shard, stacks, stored_bytes, tokens, webhooks, hour, submissions)
+    VALUES ($1, pg_backend_pid() % 64, $2, $3, $4, $5, date_trunc('hour', now()), $6)
+    ON CONFLICT (project, shard) DO UPDATE SET
+        stacks = u.stacks + excluded.stacks,
+        stored_bytes = u.stored_bytes + excluded.stored_bytes,
+        tokens = u.tokens + excluded.tokens,
+        webhooks = u.webhooks + excluded.webhooks,
+        submissions = CASE WHEN u.hour = excluded.hour THEN u.submissions ELSE 0 END + excluded.submissions,
+        hour = excluded.hour
+$$;
+
+-- What a project may do on which agents. Without a row the project `default` may do everything, any other nothing.
+CREATE TABLE grants (
+    id         uuid PRIMARY KEY,
+    name       text COLLATE "C" NOT NULL UNIQUE,
+    project    text NOT NULL REFERENCES projects (name),
+    selector   text NOT NULL,
+    namespaces text[] NOT NULL CHECK (cardinality(namespaces) > 0),
+    kinds      text[] NOT NULL CHECK (cardinality(kinds) > 0),
+    account    text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- Agents -------------------------------------------------------------------------------------------------------------
+
+-- The previous key stays valid for a while, so that an agent that did not receive the response to a rotation is not locked
+-- out. Without `key_since`, the key is as old as the agent. `version` is informational. `refused_at` and
+-- `refused_because` describe the last assertion in the agent's name that was refused; written at most every ten seconds.
+-- `holds_reported` is the `holds_request` that the agent last answered.
+CREATE TABLE agents (
+    id                uuid PRIMARY KEY,
+    name              text COLLATE "C" NOT NULL UNIQUE,
+    status            text NOT NULL CHECK (status IN ('ACTIVE', 'INACTIVE')),
+    labels            jsonb NOT NULL DEFAULT '{}',
+    annotations       jsonb NOT NULL DEFAULT '{}',
+    version           text,
+    public_key        bytea NOT NULL CHECK (length(public_key) = 32),
+    key_since         timestamptz,
+    old_public_key    bytea CHECK (length(old_public_key) = 32),
+    old_key_until     timestamptz,
+    rotation_asked_at timestamptz,
+    revoked_at        timestamptz,
+    refused_at        timestamptz,
+    refused_because   text,
+    session_count     bigint NOT NULL DEFAULT 0,
+    session_instance  uuid,
+    session_tied      boolean NOT NULL DEFAULT false,
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    labels_changed_at timestamptz NOT NULL DEFAULT now(),
+    last_seen_at      timestamptz,
+    poll_seconds      integer NOT NULL DEFAULT 30,
+    silent_since      timestamptz,
+    holds_reported    bigint NOT NULL DEFAULT 0,
+    abandoned_at      timestamptz,
+    abandoned_by      text,
+    abandoned_because text,
+    CONSTRAINT agents_abandoned_complete CHECK (num_nulls(abandoned_at, abandoned_by, abandoned_because) IN (0, 3))
+) WITH (fillfactor = 85);
+CREATE INDEX agents_silent ON agents (silent_since) WHERE silent_since IS NOT NULL;
+CREATE INDEX agents_by_holds_reported ON agents (holds_reported);
+-- Replicas compare their index with the database in slices, by the last byte of the id, which is random.
+CREATE INDEX agents_by_slice ON agents ((get_byte(uuid_send(id), 15)));
+
+-- When agents became silent and returned: one row each, whichever replica notices.
+CREATE TABLE agent_events (
+    id        uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    agent_id  uuid NOT NULL REFERENCES agents (id),
+    kind      text NOT NULL CHECK (kind IN ('silent', 'back')),
+    last_seen timestamptz NOT NULL,
+    at        timestamptz NOT NULL DEFAULT now(),
+    xid       xid8 NOT NULL DEFAULT pg_current_xact_id()
+);
+CREATE INDEX agent_events_by_agent ON agent_events (agent_id, at);
+CREATE INDEX agent_events_by_age ON agent_events (at);
+
+-- No reference to stacks: an agent may hold a stack that a restored database does not know. The columns after `stack_id`
+-- are what the agent reported after a restore; null if it was not asked.
+CREATE TABLE agent_holds (
+    agent_id         uuid NOT NULL REFERENCES agents (id),
+    project          text NOT NULL REFERENCES projects (name),
+    stack_id         uuid NOT NULL,
+    sequence_id      bigint,
+    checksum         bytea,
+    reported_project text,
+    stack_name       text,
+    removing         boolean,
+    reported_at      timestamptz,
+    PRIMARY KEY (agent_id, stack_id)
+);
+CREATE INDEX agent_holds_by_stack ON agent_holds (stack_id);
+CREATE INDEX agent_holds_reported ON agent_holds (stack_id, sequence_id) WHERE sequence_id IS NOT NULL;
+
+-- Tokens -------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE join_tokens (
+    id          uuid PRIMARY KEY,
+    hash        bytea NOT NULL UNIQUE,
+    agent_name  text NOT NULL,
+    labels      jsonb NOT NULL DEFAULT '{}',
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    expires_at  timestamptz NOT NULL,
+    revoked_at  timestamptz,
+    used_by_key bytea,
+    agent_id    uuid REFERENCES agents (id),
+    rejoins     uuid REFERENCES agents (id)
+);
+CREATE INDEX join_tokens_by_expiry ON join_tokens (expires_at);
+
+CREATE TABLE api_tokens (
+    project    text NOT NULL REFERENCES projects (name),
+    id         uuid NOT NULL,
+    name       text NOT NULL,
+    role       text NOT NULL CHECK (role IN ('viewer', 'deployer', 'owner', 'admin', 'auditor')),
+    hash       bytea NOT NULL UNIQUE,
+    created_by text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    PRIMARY KEY (project, id)
+);
+CREATE INDEX api_tokens_by_expiry ON api_tokens (expires_at);
+
+CREATE FUNCTION api_tokens_count() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' AND OLD.revoked_at IS NULL THEN
+        PERFORM project_usage_add(OLD.project, tokens => -1);
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.revoked_at IS NULL THEN
+        PERFORM project_usage_add(NEW.project, tokens => 1);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER api_tokens_count AFTER INSERT OR DELETE ON api_tokens
+    FOR EACH ROW EXECUTE FUNCTION api_tokens_count();
+CREATE TRIGGER api_tokens_count_revoked AFTER UPDATE ON api_tokens
+    FOR EACH ROW WHEN ((OLD.revoked_at IS NULL) <> (NEW.revoked_at IS NULL)) EXECUTE FUNCTION api_tokens_count();
+
+-- Stacks and deployment objects --------------------------------------------------------------------------------------
+
+CREATE TABLE stacks (
+    project            text NOT NULL REFERENCES projects (name),
+    id                 uuid NOT NULL,
+    name               text COLLATE "C" NOT NULL,
+    labels             jsonb NOT NULL DEFAULT '{}',
+    annotations        jsonb NOT NULL DEFAULT '{}',
+    newest_sequence_id bigint,
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    deleted_at         timestamptz,
+    PRIMARY KEY (project, id)
+);
+CREATE UNIQUE INDEX stacks_unique_name ON stacks (project, name) WHERE deleted_at IS NULL;
+CREATE INDEX stacks_by_name ON stacks (project, name, id);
+CREATE INDEX stacks_by_id ON stacks (id);
+CREATE INDEX stacks_by_slice ON stacks ((get_byte(uuid_send(id), 15)));
+
+CREATE FUNCTION stacks_count() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' AND OLD.deleted_at IS NULL THEN
+        PERFORM project_usage_add(OLD.project, stacks => -1);
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.deleted_at IS NULL THEN
+        PERFORM project_usage_add(NEW.project, stacks => 1);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER stacks_count AFTER INSERT OR DELETE ON stacks
+    FOR EACH ROW EXECUTE FUNCTION stacks_count();
+CREATE TRIGGER stacks_count_deleted AFTER UPDATE ON stacks
+    FOR EACH ROW WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION stacks_count();
+
+-- `kept_at` is set if an agent held a stack that the restored targets did not include: kept, so that nothing is pruned.
+CREATE TABLE stack_targets (
+    project    text NOT NULL,
+    stack_id   uuid NOT NULL,
+    agent_id   uuid NOT NULL REFERENCES agents (id),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    kept_at    timestamptz,
+    PRIMARY KEY (project, stack_id, agent_id),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+
+CREATE TABLE stack_selectors (
+    project    text NOT NULL,
+    stack_id   uuid NOT NULL,
+    selector   text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, stack_id, selector),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+
+-- One sequence over the whole installation. Gaps are normal; the row lock of a stack orders its ids.
+CREATE SEQUENCE deployment_object_sequence AS bigint;
+
+-- Retention empties `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
+-- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
+-- submitted, `git_commit` from which commit.
+CREATE TABLE deployment_objects (
+    project            text NOT NULL,
+    stack_id           uuid NOT NULL,
+    sequence_id        bigint NOT NULL,
+    checksum           bytea NOT NULL CHECK (length(checksum) = 32),
+    parsed_digest      bytea NOT NULL CHECK (length(parsed_digest) = 32),
+    is_deletion_marker boolean NOT NULL DEFAULT false,
+    keeps_resources    boolean NOT NULL DEFAULT false,
+    resources          integer NOT NULL,
+    content            bytea NOT NULL,
+    content_dropped_at timestamptz,
+    submitted_by       text NOT NULL,
+    message            text CHECK (char_length(message) BETWEEN 1 AND 1024),
+    git_commit         text CHECK (git_commit ~ '^[0-9a-f]{7,64}$'),
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, stack_id, sequence_id),
+    UNIQUE (sequence_id),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id),
+    CONSTRAINT deployment_objects_keeps_resources CHECK (is_deletion_marker OR NOT keeps_resources)
+);
+CREATE INDEX deployment_objects_by_age ON deployment_objects (created_at) WHERE content_dropped_at IS NULL;
+
+-- Immutable, except that retention may empty the content of an object that is not the newest of its stack.
+CREATE FUNCTION deployment_objects_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    allowed deployment_objects := OLD;
+BEGIN
+    IF OLD.content_dropped_at IS NULL AND NEW.content_dropped_at IS NOT NULL THEN
+        allowed.content := '';
+        allowed.content_dropped_at := NEW.content_dropped_at;
+        IF NEW IS NOT DISTINCT FROM allowed AND NOT EXISTS (
+            SELECT FROM stacks s WHERE s.project = OLD.project AND s.id = OLD.stack_id
+                                   AND s.newest_sequence_id = OLD.sequence_id) THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'deployment objects are immutable';
+END
+$$;
+CREATE TRIGGER deployment_objects_immutable BEFORE UPDATE ON deployment_objects
+    FOR EACH ROW EXECUTE FUNCTION deployment_objects_immutable();
+
+CREATE FUNCTION deployment_objects_count() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM project_usage_add(NEW.project, stored_bytes => octet_length(NEW.content), submissions => 1);
+    ELSE
+        PERFORM project_usage_add(OLD.project, stored_bytes => -octet_length(OLD.content));
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER deployment_objects_count AFTER INSERT OR DELETE ON deployment_objects
+    FOR EACH ROW EXECUTE FUNCTION deployment_objects_count();
+
+-- Contents that a rollback has barred: the same bytes are refused on that stack until the bar is removed.
+CREATE TABLE barred_contents (
+    project     text NOT NULL,
+    stack_id    uuid NOT NULL,
+    checksum    bytea NOT NULL CHECK (length(checksum) = 32),
+    sequence_id bigint NOT NULL,
+    barred_by   text NOT NULL,
+    reason      text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, stack_id, checksum),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+
+-- The number of objects that a large prune may delete, for one version and for one agent or all.
+CREATE TABLE prune_approvals (
+    project     text NOT NULL,
+    stack_id    uuid NOT NULL,
+    sequence_id bigint NOT NULL,
+    agent_id    uuid REFERENCES agents (id),
+    objects     integer NOT NULL CHECK (objects > 0),
+    approved_by text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    UNIQUE NULLS NOT DISTINCT (project, stack_id, sequence_id, agent_id),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+
+-- Requests and the outbox --------------------------------------------------------------------------------------------
+
+-- The key is stored hashed: the response of some requests is encrypted with it.
+CREATE TABLE idempotency_keys (
+    project        text NOT NULL REFERENCES projects (name),
+    principal      text NOT NULL,
+    key            bytea NOT NULL,
+    request_digest bytea NOT NULL,
+    status         smallint,
+    body           bytea,
+    xid            xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, principal, key)
+);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
+
+-- Notifications: "this agent changed", "this stack changed". Read by transaction id, never by `id > last`, because ids
+-- are assigned before the commit and a reader would skip rows that commit late.
+CREATE TABLE outbox (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid     xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    project text NOT NULL,
+    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant')),
+    key     uuid NOT NULL,
+    at      timestamptz NOT NULL DEFAULT now()
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX outbox_by_xid ON outbox (xid, id);
+CREATE INDEX outbox_by_age ON outbox (at);
+
+-- Events and status --------------------------------------------------------------------------------------------------
+
+-- Partitioned by the event's own time, so that a late repetition conflicts with its first copy. Followed by (xid,
+-- recorded), never by `recorded` alone, which is assigned before the commit.
+CREATE SEQUENCE event_recorded AS bigint;
+CREATE TABLE events (
+    project     text NOT NULL,
+    id          uuid NOT NULL,
+    at          timestamptz NOT NULL,
+    recorded    bigint NOT NULL DEFAULT nextval('event_recorded'),
+    xid         xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    stack_id    uuid NOT NULL,
+    agent_id    uuid NOT NULL,
+    sequence_id bigint NOT NULL,
+    transition  text NOT NULL,
+    reason      text NOT NULL,
+    message     text NOT NULL,
+    objects     jsonb NOT NULL,
+    hops        jsonb NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, id, at)
+) PARTITION BY RANGE (at);
+CREATE TABLE events_default PARTITION OF events DEFAULT;
+CREATE INDEX events_by_xid ON events (xid, recorded);
+CREATE INDEX events_by_project ON events (project, xid, recorded);
+CREATE INDEX events_by_stack ON events (project, stack_id, recorded);
+CREATE INDEX events_by_agent ON events (project, agent_id, recorded);
+
+-- The last report of an agent about a stack. `conditions` have their own time: a repair reports them without changing the
+-- state. `reason_key` groups errors of the fleet. `applied_sequence_id` is the newest object known to be written.
+CREATE TABLE stack_status (
+    project             text NOT NULL,
+    stack_id            uuid NOT NULL,
+    agent_id            uuid NOT NULL REFERENCES agents (id),
+    agent_name          text COLLATE "C" NOT NULL DEFAULT '',
+    sequence_id         bigint NOT NULL,
+    applied_sequence_id bigint,
+    transition          text NOT NULL,
+    reason              text NOT NULL,
+    reason_key          bytea,
+    message             text NOT NULL,
+    objects             jsonb NOT NULL,
+    hops                jsonb NOT NULL,
+    ready               integer NOT NULL,
+    total               integer NOT NULL,
+    at                  timestamptz NOT NULL,
+    conditions          jsonb NOT NULL DEFAULT '[]',
+    conditions_at       timestamptz NOT NULL DEFAULT '-infinity',
+    PRIMARY KEY (project, stack_id, agent_id)
+) WITH (fillfactor = 85);
+CREATE INDEX stack_status_by_reason ON stack_status (project, reason_key, stack_id, agent_name)
+    WHERE reason_key IS NOT NULL;
+CREATE INDEX stack_status_by_transition ON stack_status (project, stack_id, transition, agent_name);
+
+CREATE TABLE reasons (
+    project    text NOT NULL REFERENCES projects (name),
+    key        bytea NOT NULL,
+    reason     text NOT NULL,
+    message    text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, key)
+);
+
+-- Counts over stack_status, in shards: reports of a whole fleet about one stack do not wait for each other. A single shard
+-- means nothing and may be negative; only the sum counts.
+CREATE TABLE status_counts (
+    project     text NOT NULL,
+    stack_id    uuid NOT NULL,
+    sequence_id bigint NOT NULL,
+    transition  text NOT NULL,
+    reason_key  bytea NOT NULL DEFAULT '',
+    shard       smallint NOT NULL,
+    count       bigint NOT NULL,
+    PRIMARY KEY (project, stack_id, sequence_id, transition, reason_key, shard)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX status_counts_by_reason ON status_counts (project, reason_key) WHERE reason_key <> '';
+
+-- Returns the shard of this transaction: one that no other transaction uses, locked until the end. So no two transactions
+-- ever wait for each other's counts in a cycle, whatever the order in which they change them.
+CREATE FUNCTION status_shard() RETURNS smallint LANGUAGE plpgsql AS $$
+DECLARE
+    shards CONSTANT integer := 16;
+    class  CONSTANT integer := 1112690258;
+    mine   text := current_setting('brokkr.status_shard', true);
+    shard  integer := pg_backend_pid() % shards;
+BEGIN
+    IF mine <> '' THEN
+        RETURN mine::smallint;
+    END IF;
+    FOR attempt IN 1..shards LOOP
+        EXIT WHEN pg_try_advisory_xact_lock(class, shard);
+        shard := (shard + 1) % shards;
+    END LOOP;
+    -- Returns at once if the lock is already held; otherwise all shards are in use, and this waits for one.
+    PERFORM pg_advisory_xact_lock(class, shard);
+    PERFORM set_config('brokkr.status_shard', shard::text, true);
+    RETURN shard;
+END
+$$;
+
+-- A trigger, so that the counts follow every change of a status, in the same transaction.
+CREATE FUNCTION stack_status_count() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    mine CONSTANT smallint := status_shard();
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO status_counts AS counts
+        SELECT project, stack_id, sequence_id, transition, coalesce(reason_key, ''), mine, count(*)
+        FROM new_rows GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+        ON CONFLICT (project, stack_id, sequence_id, transition, reason_key, shard)
+            DO UPDATE SET count = counts.count + excluded.count;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO status_counts AS counts
+        SELECT project, stack_id, sequence_id, transition, coalesce(reason_key, ''), mine, -count(*)
+        FROM old_rows GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+        ON CONFLICT (project, stack_id, sequence_id, transition, reason_key, shard)
+            DO UPDATE SET count = counts.count + excluded.count;
+    ELSE
+        INSERT INTO status_counts AS counts
+        SELECT project, stack_id, sequence_id, transition, key, mine, sum(change)
+        FROM (SELECT project, stack_id, sequence_id, transition, coalesce(reason_key, '') AS key, 1 AS change FROM new_rows
+              UNION ALL
+              SELECT project, stack_id, sequence_id, transition, coalesce(reason_key, ''), -1 FROM old_rows) changes
+        GROUP BY 1, 2, 3, 4, 5 HAVING sum(change) <> 0 ORDER BY 1, 2, 3, 4, 5
+        ON CONFLICT (project, stack_id, sequence_id, transition, reason_key, shard)
+            DO UPDATE SET count = counts.count + excluded.count;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER stack_status_count_inserted AFTER INSERT ON stack_status
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION stack_status_count();
+CREATE TRIGGER stack_status_count_updated AFTER UPDATE ON stack_status
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION stack_status_count();
+CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION stack_status_count();
+
+-- Audit log ----------------------------------------------------------------------------------------------------------
+
+-- Append-only. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
+CREATE SEQUENCE audit_id AS bigint;
+CREATE TABLE audit (
+    id         bigint NOT NULL DEFAULT nextval('audit_id'),
+    at         timestamptz NOT NULL DEFAULT now(),
+    xid        xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    project    text NOT NULL,
+    kind       text NOT NULL CHECK (kind IN ('change', 'refused', 'secrets_read')),
+    principal  text NOT NULL,
+    name       text NOT NULL,
+    method     text NOT NULL,
+    route      text NOT NULL,
+    path       text NOT NULL,
+    address    text NOT NULL,
+    status     integer NOT NULL,
+    request_id text NOT NULL,
+    before     bytea,
+    after      bytea,
+    PRIMARY KEY (id, at)
+) PARTITION BY RANGE (at);
+CREATE TABLE audit_default PARTITION OF audit DEFAULT;
+CREATE INDEX audit_by_project ON audit (project, id);
+CREATE INDEX audit_by_xid ON audit (xid, id);
+
+-- One link per row and project: hash = SHA-256 of the previous hash and the row.
+CREATE TABLE audit_chain (
+    project  text NOT NULL,
+    number   bigint NOT NULL,
+    audit_id bigint NOT NULL UNIQUE,
+    audit_at timestamptz NOT NULL,
+    hash     bytea NOT NULL CHECK (length(hash) = 32),
+    PRIMARY KEY (project, number)
+);
+CREATE TABLE audit_heads (
+    project text PRIMARY KEY,
+    number  bigint NOT NULL,
+    hash    bytea NOT NULL
+);
+-- Up to where the rows are chained, in the order of transactions.
+CREATE TABLE audit_cursor (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    xid       xid8 NOT NULL DEFAULT '0',
+    id        bigint NOT NULL DEFAULT 0
+);
+INSERT INTO audit_cursor DEFAULT VALUES;
+
+-- Old rows are dropped with their partition.
+CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only';
+END
+$$;
+CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit
+    FOR EACH ROW EXECUTE FUNCTION audit_append_only();
+CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only();
+CREATE TRIGGER audit_chain_append_only BEFORE UPDATE OR DELETE ON audit_chain
+    FOR EACH ROW EXECUTE FUNCTION audit_append_only();
+CREATE TRIGGER audit_chain_no_truncate BEFORE TRUNCATE ON audit_chain
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only();
+
+-- Webhooks -----------------------------------------------------------------------------------------------------------
+
+CREATE TABLE webhooks (
+    project          text NOT NULL REFERENCES projects (name),
+    id               uuid NOT NULL,
+    name             text COLLATE "C" NOT NULL,
+    url              text NOT NULL,
+    filter           jsonb NOT NULL,
+    enabled          boolean NOT NULL DEFAULT true,
+    disabled_because text,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, id),
+    UNIQUE (project, name)
+);
+
+-- Several during a rotation. Encrypted with the key of the installation that key_id names.
+CREATE TABLE webhook_secrets (
+    project     text NOT NULL,
+    webhook_id  uuid NOT NULL,
+    id          uuid NOT NULL,
+    key_id      text NOT NULL,
+    sealed      bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    valid_until timestamptz,
+    PRIMARY KEY (project, webhook_id, id),
+    FOREIGN KEY (project, webhook_id) REFERENCES webhooks (project, id) ON DELETE CASCADE
+);
+
+-- Messages, written in the transaction of the change they report. A message that is being sent is due again when its lease
+-- ends.
+CREATE TABLE webhook_deliveries (
+    project         text NOT NULL,
+    webhook_id      uuid NOT NULL,
+    id              uuid NOT NULL,
+    event           text NOT NULL,
+    body            jsonb NOT NULL,
+    state           text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'dead')),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    due_at          timestamptz NOT NULL DEFAULT now(),
+    attempts        integer NOT NULL DEFAULT 0,
+    claim_token     uuid,
+    last_attempt_at timestamptz,
+    last_status     integer,
+    last_error      text,
+    last_millis     integer,
+    last_response   text,
+    PRIMARY KEY (project, webhook_id, id),
+    FOREIGN KEY (project, webhook_id) REFERENCES webhooks (project, id) ON DELETE CASCADE
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at) WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_due_by_webhook ON webhook_deliveries (project, webhook_id, due_at)
+    WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_done ON webhook_deliveries (last_attempt_at) WHERE state <> 'pending';
+
+-- Failures and drift that are pending or announced. No row: everything is fine.
+CREATE TABLE webhook_alarms (
+    project       text NOT NULL REFERENCES projects (name),
+    stack_id      uuid NOT NULL,
+    agent_id      uuid NOT NULL,
+    kind          text NOT NULL CHECK (kind IN ('failure', 'drift')),
+    announced     boolean NOT NULL,
+    since         timestamptz NOT NULL,
+    last          timestamptz NOT NULL,
+    count         integer NOT NULL,
+    cause         text NOT NULL,
+    sequence_id   bigint NOT NULL,
+    reason        text NOT NULL,
+    message       text NOT NULL,
+    next_check_at timestamptz,
+    PRIMARY KEY (project, stack_id, agent_id, kind)
+) WITH (fillfactor = 70);
+CREATE INDEX webhook_alarms_due ON webhook_alarms (next_check_at) WHERE next_check_at IS NOT NULL;

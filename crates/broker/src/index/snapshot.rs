@@ -1,0 +1,282 @@
+//! Agents, stacks and grants, with the inverted indexes that make a poll a lookup.
+//!
+//! Agents are in dense slots, so that a set of them is a bitmap. The agents that a selector matches, that hold a stack or
+//! that a change affects are a few operations on bitmaps, at any size of the fleet.
+//!
+//! | module         | the question it answers                                     |
+//! |----------------|-------------------------------------------------------------|
+//! | `reach`        | which agents does this stack, selector or grant reach       |
+//! | `affected`     | which agents have another target state after a change       |
+//! | `fingerprints` | does it match the database                                  |
+//! | `losses`       | which agents would lose which stacks                        |
+//! | `pages`        | which agents are on a page                                  |
+
+mod affected;
+mod fingerprints;
+mod losses;
+mod pages;
+mod reach;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::{AgentId, StackId};
+use roaring::RoaringBitmap;
+
+pub use losses::{Losses, Retargeting};
+pub use pages::AgentCursor;
+
+use super::labels::{AgentsByLabel, Slot, StacksBySelector};
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::grants::{GrantFacts, ProjectGrants};
+
+/// The current state of everything that changed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    pub agents: Vec<AgentFacts>,
+    pub stacks: Vec<StackFacts>,
+    /// All grants, if any of them changed.
+    pub grants: Option<Vec<GrantFacts>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    agents: Vec<AgentFacts>,
+    slots: HashMap<AgentId, Slot>,
+    /// Slots in the order of the agents' names.
+    by_name: Vec<Slot>,
+    active: RoaringBitmap,
+    /// Agents by the last byte of their ids: the slices that are compared with the database.
+    slices: Vec<RoaringBitmap>,
+    by_label: AgentsByLabel,
+    stacks: HashMap<StackId, StackFacts>,
+    by_selector: StacksBySelector,
+    explicit: HashMap<AgentId, BTreeSet<StackId>>,
+    holders: HashMap<StackId, RoaringBitmap>,
+    grants: HashMap<String, Arc<ProjectGrants>>,
+}
+
+impl Snapshot {
+    #[must_use]
+    pub fn new(changes: Changes) -> Self {
+        // Affected agents are not computed at the start: every agent is.
+        let mut snapshot = Self { agents: changes.agents, ..Self::default() };
+        snapshot.slots.reserve(snapshot.agents.len());
+        for slot in 0..slot(snapshot.agents.len()) {
+            snapshot.register_agent(slot);
+            snapshot.index_agent(slot);
+        }
+        let mut by_name: Vec<(&str, Slot)> =
+            snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
+        by_name.sort_unstable();
+        snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
+        snapshot.grants = by_project(changes.grants.unwrap_or_default());
+        changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
+        snapshot
+    }
+
+    pub fn agent(&self, id: AgentId) -> Option<&AgentFacts> {
+        self.slots.get(&id).map(|slot| self.at(*slot))
+    }
+
+    pub fn agent_named(&self, name: &str) -> Option<&AgentFacts> {
+        self.rank_of(name).ok().map(|at| self.at(self.by_name[at]))
+    }
+
+    pub fn stack(&self, id: StackId) -> Option<&StackFacts> {
+        self.stacks.get(&id)
+    }
+
+    pub fn agents(&self) -> usize {
+        self.agents.len()
+    }
+
+    pub fn stacks(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Returns every stack that may reach the agent, and every known one that it holds. May repeat.
+    pub fn candidates<'a>(&'a self, agent: &'a AgentFacts) -> impl Iterator<Item = &'a StackFacts> {
+        let explicit = self.explicit.get(&agent.id).into_iter().flatten().copied();
+        explicit
+            .chain(self.by_selector.candidates(&agent.labels))
+            .chain(agent.holds.iter().copied())
+            .filter_map(|stack| self.stacks.get(&stack))
+    }
+
+    /// Returns held stacks that are not in the snapshot: deleted ones that no agent held until now, or unknown ones.
+    pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
+        let held: BTreeSet<StackId> =
+            agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
+        held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
+    }
+
+    /// Applies the current state and returns the affected agents: exactly those with another envelope or permission.
+    pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
+        let mut affected = RoaringBitmap::new();
+        let mut released = BTreeSet::new();
+        for agent in changes.agents {
+            let before = self.agent(agent.id);
+            released.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
+            let changed = self.affected_by_agent(before, &agent);
+            let slot = self.put_agent(agent);
+            if changed {
+                affected.insert(slot);
+            }
+        }
+        if let Some(grants) = changes.grants {
+            affected |= self.put_grants(grants);
+        }
+        for mut stack in changes.stacks {
+            released.insert(stack.id);
+            stack.grants = self.grants_of(&stack.project);
+            affected |= self.affected_by_stack(self.stacks.get(&stack.id), &stack);
+            self.put_stack(stack);
+        }
+        released.into_iter().for_each(|stack| self.remove_if_unused(stack));
+        affected
+    }
+
+    pub(super) fn slot(&self, agent: AgentId) -> Option<Slot> {
+        self.slots.get(&agent).copied()
+    }
+
+    pub(super) fn at(&self, slot: Slot) -> &AgentFacts {
+        &self.agents[slot as usize]
+    }
+
+    /// Returns the rank of the name, or where it would be inserted.
+    fn rank_of(&self, name: &str) -> Result<usize, usize> {
+        self.by_name.binary_search_by(|slot| self.at(*slot).name.as_str().cmp(name))
+    }
+
+    fn put_agent(&mut self, agent: AgentFacts) -> Slot {
+        let Some(slot) = self.slot(agent.id) else {
+            let slot = slot(self.agents.len());
+            let rank = self.rank_of(&agent.name).unwrap_or_else(|rank| rank);
+            self.agents.push(agent);
+            self.by_name.insert(rank, slot);
+            self.register_agent(slot);
+            self.index_agent(slot);
+            return slot;
+        };
+        let before = &self.agents[slot as usize];
+        self.by_label.remove(slot, &before.labels);
+        for stack in &before.holds {
+            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
+                self.holders.remove(stack);
+            }
+        }
+        let renamed = before.name != agent.name;
+        if renamed {
+            self.by_name.retain(|other| *other != slot);
+        }
+        self.agents[slot as usize] = agent;
+        if renamed {
+            let rank = self.rank_of(&self.at(slot).name).unwrap_or_else(|rank| rank);
+            self.by_name.insert(rank, slot);
+        }
+        self.index_agent(slot);
+        slot
+    }
+
+    /// Registers the id and slot of an agent, which never change.
+    fn register_agent(&mut self, slot: Slot) {
+        let id = self.at(slot).id;
+        self.slots.insert(id, slot);
+        self.slices.resize_with(256, RoaringBitmap::new);
+        self.slices[usize::from(fingerprints::slice(&id.0))].insert(slot);
+    }
+
+    /// Indexes what may change, except the name.
+    fn index_agent(&mut self, slot: Slot) {
+        let agent = &mut self.agents[slot as usize];
+        self.by_label.insert(slot, &mut agent.labels);
+        if agent.status == AgentStatus::Active {
+            self.active.insert(slot);
+        } else {
+            self.active.remove(slot);
+        }
+        for stack in &agent.holds {
+            self.holders.entry(*stack).or_default().insert(slot);
+        }
+    }
+
+    fn put_stack(&mut self, mut stack: StackFacts) {
+        self.remove_stack(stack.id);
+        stack.grants = self.grants_of(&stack.project);
+        if !stack.deleted {
+            self.by_selector.insert(stack.id, stack.selectors.iter().map(|target| &target.selector));
+            for target in &stack.targets {
+                self.explicit.entry(target.agent).or_default().insert(stack.id);
+            }
+        }
+        self.stacks.insert(stack.id, stack);
+    }
+
+    fn remove_stack(&mut self, id: StackId) {
+        let Some(before) = self.stacks.remove(&id) else { return };
+        self.by_selector.remove(id, before.selectors.iter().map(|target| &target.selector));
+        for target in &before.targets {
+            if self.explicit.get_mut(&target.agent).is_some_and(|set| set.remove(&id) && set.is_empty()) {
+                self.explicit.remove(&target.agent);
+            }
+        }
+    }
+
+    /// Removes a deleted stack that no agent holds any more.
+    fn remove_if_unused(&mut self, id: StackId) {
+        if self.stacks.get(&id).is_some_and(|stack| stack.deleted) && !self.holders.contains_key(&id) {
+            self.remove_stack(id);
+        }
+    }
+
+    /// Replaces all grants and returns the affected agents.
+    fn put_grants(&mut self, grants: Vec<GrantFacts>) -> RoaringBitmap {
+        let before = std::mem::replace(&mut self.grants, by_project(grants));
+        let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
+        let mut affected = RoaringBitmap::new();
+        for project in projects {
+            let before = before.get(&project).cloned().unwrap_or_else(|| no_grants(&project));
+            let after = self.grants_of(&project);
+            if before != after {
+                affected |= self.affected_by_grants(&project, &before, &after);
+                let stacks = self.stacks.values_mut().filter(|stack| stack.project == project);
+                stacks.for_each(|stack| stack.grants = Arc::clone(&after));
+            }
+        }
+        affected
+    }
+
+    fn grants_of(&mut self, project: &str) -> Arc<ProjectGrants> {
+        if let Some(known) = self.grants.get(project) {
+            return Arc::clone(known);
+        }
+        let none = no_grants(project);
+        self.grants.insert(project.to_owned(), Arc::clone(&none));
+        none
+    }
+}
+
+fn slot(at: usize) -> Slot {
+    Slot::try_from(at).expect("there are less than four billion agents")
+}
+
+fn no_grants(project: &str) -> Arc<ProjectGrants> {
+    Arc::new(ProjectGrants::new(project, Vec::new()))
+}
+
+fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
+    let mut projects: HashMap<String, Vec<GrantFacts>> = HashMap::new();
+    for grant in grants {
+        projects.entry(grant.project.clone()).or_default().push(grant);
+    }
+    let grants = |(project, grants): (String, Vec<GrantFacts>)| {
+        let grants = Arc::new(ProjectGrants::new(&project, grants));
+        (project, grants)
+    };
+    projects.into_iter().map(grants).collect()
+}

@@ -1,0 +1,135 @@
+//! Which agents have another target state after a change: found by bitmaps and, where these cannot tell, by comparing
+//! both envelopes. All other agents keep their cached envelope and are not woken.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use brokkr_api::InstallationId;
+use brokkr_api::envelope::TargetStack;
+use roaring::RoaringBitmap;
+
+use super::Snapshot;
+use crate::domain::envelope::{desired, envelope};
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::grants::ProjectGrants;
+
+impl Snapshot {
+    /// Returns whether the agent's envelope or permission changes.
+    pub(super) fn affected_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
+        let Some(before) = before else { return true };
+        let labelled = AgentFacts {
+            name: after.name.clone(),
+            labels: after.labels.clone(),
+            labels_changed_at: after.labels_changed_at,
+            ..before.clone()
+        };
+        if labelled != *after {
+            return true;
+        }
+        before != after && self.entries(before) != self.entries(after)
+    }
+
+    fn entries(&self, agent: &AgentFacts) -> Vec<TargetStack> {
+        envelope(InstallationId(uuid::Uuid::nil()), agent, self.candidates(agent)).stacks
+    }
+
+    /// Returns exactly the agents with another entry for the stack in their envelope.
+    pub(super) fn affected_by_stack(&self, before: Option<&StackFacts>, after: &StackFacts) -> RoaringBitmap {
+        let Some(before) = before else { return self.recipients(after) };
+        if before == after {
+            return RoaringBitmap::new();
+        }
+        let mut approved = before.clone();
+        approved.approvals.clone_from(&after.approvals);
+        if approved == *after {
+            let given: Vec<_> =
+                symmetric_difference(before.approvals.iter(), after.approvals.iter()).collect();
+            let mut recipients = self.recipients(after);
+            recipients.retain(|slot| given.iter().any(|one| one.is_for(self.at(slot).id)));
+            return recipients;
+        }
+        let mut retargeted = before.clone();
+        retargeted.targets.clone_from(&after.targets);
+        retargeted.selectors.clone_from(&after.selectors);
+        if retargeted != *after {
+            return self.recipients(before) | self.recipients(after);
+        }
+        if !after.has_object() {
+            return RoaringBitmap::new();
+        }
+        // Agents that gain or lose the stack are affected. Agents that keep it, only if the entry differs.
+        let (reached_before, reached_after) = (self.reach(before), self.reach(after));
+        let mut kept = self.touched(before, after);
+        kept &= &reached_before;
+        kept &= &reached_after;
+        kept &= &self.active;
+        kept.retain(|slot| desired(self.at(slot), before) != desired(self.at(slot), after));
+        ((reached_before ^ reached_after) & &self.active) | kept
+    }
+
+    /// Returns the active agents with the stack in their envelope.
+    fn recipients(&self, stack: &StackFacts) -> RoaringBitmap {
+        if !stack.has_object() {
+            return RoaringBitmap::new();
+        }
+        let mut recipients = self.reach(stack);
+        if let Some(holders) = self.holders.get(&stack.id) {
+            recipients |= holders;
+        }
+        recipients & &self.active
+    }
+
+    /// Returns the agents of targets that only one of the two has.
+    fn touched(&self, before: &StackFacts, after: &StackFacts) -> RoaringBitmap {
+        let selectors = symmetric_difference(before.selectors.iter(), after.selectors.iter());
+        let targets = symmetric_difference(before.targets.iter(), after.targets.iter());
+        let mut touched = RoaringBitmap::new();
+        selectors.for_each(|target| touched |= self.select(&target.selector));
+        touched.extend(targets.filter_map(|target| self.slot(target.agent)));
+        touched
+    }
+
+    /// Returns exactly the agents with another entry for a stack of the project in their envelope.
+    pub(super) fn affected_by_grants(
+        &self,
+        project: &str,
+        before: &ProjectGrants,
+        after: &ProjectGrants,
+    ) -> RoaringBitmap {
+        let mut touched = match (before, after) {
+            (ProjectGrants::Listed(before), ProjectGrants::Listed(after)) => {
+                let mut touched = RoaringBitmap::new();
+                let changed = before
+                    .iter()
+                    .filter(|grant| !after.contains(grant))
+                    .chain(after.iter().filter(|grant| !before.contains(grant)));
+                changed.for_each(|grant| touched |= self.select(&grant.selector));
+                touched
+            }
+            _ => self.by_label.everyone().clone(),
+        };
+        touched &= &self.active;
+        touched.retain(|slot| before.on(self.at(slot)) != after.on(self.at(slot)));
+        if touched.is_empty() {
+            return touched;
+        }
+        let mut have_stacks = RoaringBitmap::new();
+        for stack in self.stacks.values().filter(|stack| stack.project == project && stack.has_object()) {
+            have_stacks |= self.targeted(stack);
+            if let Some(holders) = self.holders.get(&stack.id) {
+                have_stacks |= holders;
+            }
+        }
+        touched & have_stacks
+    }
+}
+
+/// Returns the items that only one of the two has.
+fn symmetric_difference<'a, T: Eq + Hash + 'a>(
+    one: impl Iterator<Item = &'a T> + Clone,
+    other: impl Iterator<Item = &'a T> + Clone,
+) -> impl Iterator<Item = &'a T> {
+    let (in_one, in_other): (HashSet<&T>, HashSet<&T>) = (one.clone().collect(), other.clone().collect());
+    let only_one: Vec<&T> = one.filter(|item| !in_other.contains(item)).collect();
+    only_one.into_iter().chain(other.filter(move |item| !in_one.contains(item)))
+}

@@ -1,0 +1,116 @@
+//! Which agents a stack, a selector or a grant reaches, as bitmaps.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::{AgentId, Selector, StackId};
+use roaring::RoaringBitmap;
+
+use super::{Snapshot, by_project, nothing_said};
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::grants::{GrantFacts, ProjectGrants};
+
+impl Snapshot {
+    /// Returns exactly the agents that the selector matches.
+    #[must_use]
+    pub fn select(&self, selector: &Selector) -> RoaringBitmap {
+        self.by_label.select(selector)
+    }
+
+    #[must_use]
+    pub fn everyone(&self) -> RoaringBitmap {
+        self.by_label.everyone().clone()
+    }
+
+    #[must_use]
+    pub fn with_status(&self, status: AgentStatus) -> RoaringBitmap {
+        match status {
+            AgentStatus::Active => self.active.clone(),
+            AgentStatus::Inactive => self.by_label.everyone() - &self.active,
+        }
+    }
+
+    /// Returns the agents with this text in their names.
+    #[must_use]
+    pub fn named_like(&self, part: &str) -> RoaringBitmap {
+        self.agents
+            .iter()
+            .zip(0..)
+            .filter(|(agent, _)| agent.name.contains(part))
+            .map(|(_, slot)| slot)
+            .collect()
+    }
+
+    #[must_use]
+    pub fn contains(&self, agents: &RoaringBitmap, agent: AgentId) -> bool {
+        self.slot(agent).is_some_and(|slot| agents.contains(slot))
+    }
+
+    /// Returns every agent that the stack reaches.
+    #[must_use]
+    pub fn reach(&self, stack: &StackFacts) -> RoaringBitmap {
+        self.targeted(stack) & &*self.covered(&stack.grants)
+    }
+
+    /// Iterates over the same agents.
+    #[must_use]
+    pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
+        self.reach(stack).into_iter().map(|slot| self.at(slot)).collect()
+    }
+
+    pub fn holders(&self, stack: StackId) -> impl Iterator<Item = &AgentFacts> {
+        self.holders.get(&stack).into_iter().flatten().map(|slot| self.at(slot))
+    }
+
+    /// Returns the grants of a project.
+    #[must_use]
+    pub fn project_grants(&self, project: &str) -> Arc<ProjectGrants> {
+        self.grants.get(project).cloned().unwrap_or_else(|| nothing_said(project))
+    }
+
+    /// Returns whether the snapshot has exactly these grants.
+    #[must_use]
+    pub fn has_grants(&self, grants: Vec<GrantFacts>) -> bool {
+        let said = |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
+        let there = by_project(grants);
+        let here = self.grants.iter().filter(|(_, grants)| said(grants));
+        here.clone().count() == there.len()
+            && here.into_iter().all(|(project, grants)| there.get(project) == Some(grants))
+    }
+
+    /// Returns the agents that are granted to a project. Others are invisible to it.
+    #[must_use]
+    pub fn granted(&self, project: &str) -> RoaringBitmap {
+        self.covered(&self.project_grants(project)).into_owned()
+    }
+
+    /// Returns the agents that the stack names or selects, regardless of grants.
+    pub(super) fn targeted(&self, stack: &StackFacts) -> RoaringBitmap {
+        if stack.deleted {
+            return RoaringBitmap::new();
+        }
+        let mut found = self.selected(stack);
+        found.extend(stack.targets.iter().filter_map(|target| self.slot(target.agent)));
+        found
+    }
+
+    /// Returns the agents that its selectors match.
+    pub(super) fn selected(&self, stack: &StackFacts) -> RoaringBitmap {
+        let mut sets = stack.selectors.iter().map(|target| self.select(&target.selector));
+        let mut found = sets.next().unwrap_or_default();
+        sets.for_each(|set| found |= set);
+        found
+    }
+
+    pub(super) fn covered(&self, grants: &ProjectGrants) -> Cow<'_, RoaringBitmap> {
+        match grants {
+            ProjectGrants::Unlimited => Cow::Borrowed(self.by_label.everyone()),
+            ProjectGrants::Listed(grants) => {
+                let mut found = RoaringBitmap::new();
+                grants.iter().for_each(|grant| found |= self.select(&grant.selector));
+                Cow::Owned(found)
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The snapshot at the sizes of the design: what does not scale shows here, long before there is such a fleet.
+
+use std::time::Instant;
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{InstallationId, Position, SequenceId};
+use jiff::Timestamp;
+
+use super::*;
+use crate::domain::envelope::{answer, envelope};
+use crate::domain::facts::{ObjectFacts, SelectorTarget, SessionFacts};
+use crate::domain::labels::Label;
+use crate::index::{Freshness, Index, Waiting};
+
+fn agent(number: usize) -> AgentFacts {
+    let labels = [("region", number % 50), ("site", number % 5_000)];
+    AgentFacts {
+        id: AgentId::generate(),
+        name: format!("agent-{number}"),
+        status: AgentStatus::Active,
+        labels: labels.into_iter().map(|(key, value)| Label::new(key, &value.to_string())).collect(),
+        labels_changed_at: Timestamp::UNIX_EPOCH,
+        public_key: [0; 32],
+        session: SessionFacts::default(),
+        new_key_wanted: false,
+        holds: Vec::new(),
+        holds_digest: Checksum([0; 32]),
+    }
+}
+
+fn stack(number: usize, sequence: i64) -> StackFacts {
+    let object = ObjectFacts {
+        sequence_id: SequenceId(sequence),
+        checksum: Checksum([1; 32]),
+        parsed_digest: Checksum([2; 32]),
+        is_deletion_marker: false,
+        keeps_resources: false,
+        resources: 1,
+        published_at: Timestamp::UNIX_EPOCH,
+    };
+    let mut stack = StackFacts::new("default".into(), StackId::generate(), format!("stack-{number}"))
+        .with_newest(Some(object));
+    let selector = format!("site={},region", number % 5_000).parse().expect("a selector");
+    stack.selectors.push(SelectorTarget { selector, since: Timestamp::UNIX_EPOCH });
+    stack
+}
+
+/// Changes `rounds` stacks one by one, and tells the time of each change and of each answer after it.
+fn measure(agents: usize, stacks: usize, rounds: usize) {
+    let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
+    let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
+    let fleet = (0..agents).map(agent).collect();
+    let started = Instant::now();
+    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: None });
+    let loaded = started.elapsed();
+    let started = Instant::now();
+    let mut affected = RoaringBitmap::new();
+    for (number, facts) in changed.into_iter().enumerate() {
+        let id = facts.id;
+        let mut facts = stack(number, (stacks + number) as i64);
+        facts.id = id;
+        let told = snapshot.apply(Changes { stacks: vec![facts], ..Changes::default() });
+        assert_eq!(told.len(), agents as u64 / 5_000, "only the agents of one site");
+        affected |= told;
+    }
+    let apply = started.elapsed() / u32::try_from(rounds).expect("few");
+    let started = Instant::now();
+    for slot in &affected {
+        let facts = snapshot.at(slot);
+        let bytes = answer(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts))).bytes;
+        assert!(bytes.len() > 100);
+    }
+    let answers = started.elapsed() / u32::try_from(affected.len()).expect("few");
+    println!(
+        "{agents} agents, {stacks} stacks: filed in {loaded:?}, a change {apply:?}, an answer {answers:?}"
+    );
+}
+
+#[test]
+fn a_change_looks_only_at_those_it_concerns() {
+    measure(10_000, 5_000, 100);
+}
+
+/// The sizes of the design, a minute unoptimised; `tests/broker/sizes.rs` has them with a real database.
+#[test]
+#[ignore = "takes a minute"]
+fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_looks_only_at_those_it_concerns() {
+    measure(1_000_000, 100_000, 20);
+}
+
+#[test]
+fn a_change_for_10_of_50_000_that_wait_wakes_10() {
+    let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+    let index = Arc::new(Index::new(InstallationId::generate()));
+    let agents: Vec<AgentFacts> = (0..50_000).map(agent).collect();
+    let ids: Vec<AgentId> = agents.iter().map(|agent| agent.id).collect();
+    let stacks = vec![stack(17, 1)];
+    let mut newer = stack(17, 2);
+    newer.id = stacks[0].id;
+    index.replace(Snapshot::new(Changes { agents, stacks, grants: None }), seen);
+    let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
+    assert_eq!((index.waiting(), index.woken()), (50_000, 0));
+    index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
+    assert_eq!(index.woken(), 10, "those of one site");
+    // A session and what it holds are its own affair.
+    let mut restarted = index.snapshot().agent(ids[3]).expect("it is there").clone();
+    restarted.session.count += 1;
+    restarted.hold(vec![StackId::generate()]);
+    index.apply(Changes { agents: vec![restarted], ..Changes::default() }, seen);
+    assert_eq!(index.woken(), 11);
+    drop(waiting);
+    assert_eq!(index.waiting(), 0);
+}

@@ -1,0 +1,23 @@
+//! Periodic tasks that one replica runs for all. Running one twice does no harm; running it once only saves work.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::{Doing as _, StoreError};
+
+/// Claims the task if no replica ran it within the time. A claim after a pause of four times that long begins a new
+/// series.
+pub async fn task_claim(pool: &PgPool, name: &str, every: Duration) -> Result<bool, StoreError> {
+    sqlx::query(
+        "UPDATE task_claims SET since = CASE WHEN claimed_at < now() - make_interval(secs => $2 * 4) THEN now() ELSE since END,
+                           claimed_at = now()
+         WHERE name = $1 AND claimed_at < now() - make_interval(secs => $2)",
+    )
+    .bind(name)
+    .bind(every.as_secs_f64())
+    .execute(pool)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .doing("claim a periodic task")
+}

@@ -1,0 +1,356 @@
+//! What the agent stores in its cluster, on a real API server: contents, its state, records and their shards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_agent::inventory::{RecordError, Records};
+use brokkr_agent::keep::{Contents, Kept};
+use brokkr_agent::link::memory::{CONFIG_MAP, Memory};
+use brokkr_agent::plan::types::{Entry, Origin, Record};
+use brokkr_agent::resource::{Kind, Served};
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use brokkr_testkit::{Cluster, unique};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use rand::RngExt as _;
+use serde_json::json;
+
+/// A namespace of its own, as the agent has one.
+async fn own_namespace() -> Result<(Client, String)> {
+    let client = Cluster::shared().await?.admin().await?;
+    let name = unique("keeping");
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    Ok((client, name))
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::from(Served {
+        group: String::new(),
+        version: "v1".into(),
+        kind: name.into(),
+        plural: format!("{}s", name.to_lowercase()),
+        namespaced: true,
+    })
+}
+
+fn parsed() -> Checksum {
+    Checksum::of(b"parsed")
+}
+
+/// Three Secrets: it does not compress.
+fn large() -> Vec<u8> {
+    let mut bytes = vec![0; 2_500_000];
+    rand::rng().fill(bytes.as_mut_slice());
+    bytes
+}
+
+/// Returns the names and versions of the stored Secrets.
+async fn kept(secrets: &Api<Secret>) -> Result<BTreeSet<(String, Option<String>)>> {
+    let list = secrets.list(&ListParams::default().labels("brokkr.io/kept-by")).await?;
+    Ok(list.items.iter().map(|secret| (secret.name_any(), secret.resource_version())).collect())
+}
+
+#[tokio::test]
+async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> Result<()> {
+    let (client, namespace) = own_namespace().await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let (agent, stack) = (AgentId::generate(), StackId::generate());
+    let contents = Contents::new(&client, &namespace, agent);
+    let bytes = large();
+    let checksum = Checksum::of(&bytes);
+    assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
+    contents.keep(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
+    let whole = Some(Kept { checksum, parsed_digest: parsed(), bytes: bytes.clone() });
+    assert_eq!(contents.load(stack, SequenceId(1)).await?, whole);
+    let first = kept(&secrets).await?;
+    assert_eq!(first.len(), 3, "{first:?}");
+
+    // Again: nothing is written. Under another sequence id: only a head is.
+    contents.keep(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
+    assert_eq!(kept(&secrets).await?, first);
+    contents.keep(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
+    let second = kept(&secrets).await?;
+    assert_eq!(second.len(), 4);
+
+    // What the newer one needs stays.
+    contents.forget(stack, &[SequenceId(2)]).await?;
+    assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
+    assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
+
+    // A damaged shard makes the content absent, until it is stored again.
+    let shard = second.iter().find(|(name, _)| name.contains("-part-")).expect("a shard").0.clone();
+    let damage = json!({"stringData": {"part": "x"}});
+    secrets.patch(&shard, &PatchParams::default(), &Patch::Merge(damage)).await?;
+    assert_eq!(contents.load(stack, SequenceId(2)).await?, None);
+    contents.keep(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
+    assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
+    secrets.delete(&shard, &DeleteParams::default()).await?;
+    assert_eq!(contents.load(stack, SequenceId(2)).await?, None);
+
+    contents.forget(stack, &[]).await?;
+    assert_eq!(kept(&secrets).await?, BTreeSet::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()> {
+    let (client, namespace) = own_namespace().await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let contents = Contents::new(&client, &namespace, AgentId::generate());
+    let others = Contents::new(&client, &namespace, AgentId::generate());
+    let (crashed, lost, alive) = (StackId::generate(), StackId::generate(), StackId::generate());
+    let (small, bytes) = (b"kind: ConfigMap".as_slice(), large());
+    contents.keep(crashed, SequenceId(1), Checksum::of(&bytes), parsed(), &bytes).await?;
+    contents.keep(alive, SequenceId(2), Checksum::of(small), parsed(), small).await?;
+    contents.keep(lost, SequenceId(3), Checksum::of(small), parsed(), small).await?;
+    others.keep(lost, SequenceId(4), Checksum::of(small), parsed(), small).await?;
+
+    // The state after a crash before the head was written.
+    for (name, _) in kept(&secrets).await?.iter().filter(|(name, _)| name.ends_with("-1")) {
+        secrets.delete(name, &DeleteParams::default()).await?;
+    }
+    assert_eq!(contents.load(crashed, SequenceId(1)).await?, None);
+    contents.forget(crashed, &[SequenceId(1)]).await?;
+    assert_eq!(kept(&secrets).await?.len(), 3, "no shard is left of it");
+
+    contents.forget_others(&[alive].into()).await?;
+    assert!(contents.load(alive, SequenceId(2)).await?.is_some());
+    assert_eq!(contents.load(lost, SequenceId(3)).await?, None);
+    assert!(others.load(lost, SequenceId(4)).await?.is_some(), "another agent's is not ours to forget");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_deletion() -> Result<()> {
+    let (client, namespace) = own_namespace().await?;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let memory = Memory::new(&client, &namespace);
+    let first = memory.start(0).await?;
+    assert_eq!((first.session.count, first.status, first.kinds.len()), (1, None, 0));
+
+    memory.keep_status(AgentStatus::Inactive).await?;
+    memory.keep_status(AgentStatus::Active).await?;
+    memory.keep_kinds(&[kind("Secret")].into()).await?;
+    memory.keep_kinds(&[kind("ConfigMap")].into()).await?;
+    let version = maps.get(CONFIG_MAP).await?.resource_version();
+    memory.keep_status(AgentStatus::Active).await?;
+    memory.keep_kinds(&[kind("Secret")].into()).await?;
+    assert_eq!(maps.get(CONFIG_MAP).await?.resource_version(), version);
+
+    maps.delete(CONFIG_MAP, &DeleteParams::default()).await?;
+    memory.keep_position("3.7".parse()?).await?;
+    let second = Memory::new(&client, &namespace).start(0).await?;
+    assert_eq!(second.session.count, 2);
+    assert_eq!(second.position, "3.7".parse()?);
+    assert_eq!(second.status, Some(AgentStatus::Active));
+    assert_eq!(second.kinds, [kind("Secret"), kind("ConfigMap")].into());
+    Ok(())
+}
+
+/// The custom resource definition of records, and a namespace for shards.
+struct Archive {
+    client: Client,
+    namespace: String,
+    agent: AgentId,
+}
+
+impl Archive {
+    async fn open() -> Result<Self> {
+        let (client, namespace) = own_namespace().await?;
+        brokkr_testkit::agent::install(&*Cluster::shared().await?, &namespace, &[] as &[&str]).await?;
+        Ok(Self { client, namespace, agent: AgentId::generate() })
+    }
+
+    /// Returns the records as one run of the agent uses them.
+    fn records(&self) -> Records {
+        Records::new(self.client.clone(), &self.namespace, self.agent)
+    }
+
+    fn objects(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &brokkr_agent::inventory::wire::api_resource())
+    }
+
+    async fn ours(&self) -> Result<Vec<DynamicObject>> {
+        let ours = ListParams::default().labels(&format!("brokkr.io/kept-by={}", self.agent));
+        Ok(self.objects().list(&ours).await?.items)
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn shards(&self) -> Result<BTreeSet<String>> {
+        let shards = ListParams::default().labels("brokkr.io/inventory-of");
+        Ok(self.maps().list(&shards).await?.iter().map(ResourceExt::name_any).collect())
+    }
+
+    async fn delete_by_hand(&self, name: &str) -> Result<()> {
+        self.objects().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+fn record(session: i64, entries: u32) -> Record {
+    let line = |number: u32| {
+        let key: Key = format!("/ConfigMap/shop/web-{number}").parse().expect("a key");
+        let entry = Entry {
+            kind: kind("ConfigMap"),
+            origin: Origin::Created,
+            uid: Some(unique("uid").into()),
+            digest: Some(Checksum::of(&number.to_be_bytes())),
+            fields: None,
+        };
+        (key, entry)
+    };
+    Record {
+        made: Default::default(),
+        grant: None,
+        project: "default".into(),
+        stack: StackId::generate(),
+        stack_name: "shop".into(),
+        sequence: SequenceId(session),
+        removal: None,
+        checksum: None,
+        stamp: SequenceId(1),
+        applied: None,
+        inventory: (0..entries).map(line).collect::<BTreeMap<_, _>>(),
+        hops: Default::default(),
+        outcome: None,
+        conditions: Vec::new(),
+        ready: 0,
+        total: entries,
+        reports: Vec::new(),
+        session,
+        version: None,
+    }
+}
+
+#[tokio::test]
+async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_one_shard() -> Result<()> {
+    let archive = Archive::open().await?;
+    let records = archive.records();
+    let mut record = record(1, 30_000);
+    record.version = Some(records.write(&record).await?);
+    let written = archive.shards().await?;
+    assert_eq!(written.len(), 32);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+
+    // A report writes no shard; a changed entry writes one and removes the old one.
+    record.ready = 5;
+    record.version = Some(records.write(&record).await?);
+    assert_eq!(archive.shards().await?, written);
+    record.inventory.pop_first();
+    record.version = Some(records.write(&record).await?);
+    let now = archive.shards().await?;
+    assert_eq!((now.len(), now.difference(&written).count()), (32, 1));
+
+    // The next run changes one more, and shares all the others.
+    let next = archive.records();
+    let mut again = next.load().await?.remove(0);
+    again.session = 2;
+    again.inventory.pop_first();
+    again.version = Some(next.write(&again).await?);
+    assert!(archive.shards().await?.difference(&now).count() <= 1);
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+
+    // The earlier run can neither write nor delete, and its unused shards are removed.
+    record.inventory.pop_last();
+    assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
+    assert!(matches!(records.delete("shop", record.stack).await, Err(RecordError::Stale)));
+    assert_eq!(archive.shards().await?.len(), 33);
+    next.sweep(2, Duration::ZERO).await?;
+    assert_eq!(archive.shards().await?.len(), 32);
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+
+    // With few entries they are stored in the record itself.
+    again.inventory = again.inventory.into_iter().take(10).collect();
+    again.version = Some(next.write(&again).await?);
+    assert_eq!(archive.shards().await?, BTreeSet::new());
+    assert_eq!(archive.records().load().await?, [again.clone()]);
+    next.delete("shop", again.stack).await?;
+    assert_eq!(archive.records().load().await?, []);
+    assert_eq!(archive.ours().await?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_looks_empty() -> Result<()> {
+    let archive = Archive::open().await?;
+    let (broken, whole) = (record(1, 3_000), record(1, 3));
+    let records = archive.records();
+    records.write(&broken).await?;
+    let version = records.write(&whole).await?;
+    let shard = archive.shards().await?.pop_first().expect("a shard");
+    archive.maps().delete(&shard, &DeleteParams::default()).await?;
+
+    let next = archive.records();
+    let whole = Record { version: Some(version), ..whole };
+    assert_eq!(next.load().await?, std::slice::from_ref(&whole));
+    assert_eq!(next.stacks(), [broken.stack, whole.stack].into(), "both are held");
+    let error = next.fetch("shop", broken.stack).await.expect_err("no empty inventory");
+    assert!(error.to_string().contains(&shard), "{error}");
+    // It is not overwritten by an empty record.
+    let empty = Record { inventory: BTreeMap::new(), session: 2, ..broken };
+    assert!(matches!(next.write(&empty).await, Err(RecordError::Stale)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> Result<()> {
+    let archive = Archive::open().await?;
+    let records = archive.records();
+    let mut record = record(1, 3_000);
+    record.version = Some(records.write(&record).await?);
+    let name = archive.ours().await?[0].name_any();
+
+    // Deleted by hand: the finalizer holds it, the next write is refused once, and it is under its other name.
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 1, "held by its finalizer");
+    assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
+    record.version = records.fetch("shop", record.stack).await?.and_then(|found| found.version);
+    record.ready = 7;
+    record.version = Some(records.write(&record).await?);
+    let ours = archive.ours().await?;
+    assert_eq!(ours.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [format!("{name}-2")]);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+
+    // As a crash leaves it: the copy is there, the old one still held.
+    archive.delete_by_hand(&format!("{name}-2")).await?;
+    let mut copy = archive.ours().await?.remove(0);
+    copy.metadata = kube::api::ObjectMeta {
+        name: Some(name.clone()),
+        labels: copy.metadata.labels,
+        finalizers: copy.metadata.finalizers,
+        ..Default::default()
+    };
+    archive.objects().create(&PostParams::default(), &copy).await?;
+    // And the copy is deleted, too: both are on their way out, and still one stays.
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 2);
+    let next = archive.records();
+    let mut found = next.load().await?;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].inventory, record.inventory);
+    let ours = archive.ours().await?;
+    assert_eq!(ours.len(), 1);
+    assert!(ours[0].metadata.deletion_timestamp.is_none());
+
+    // Its finalizer torn off, it is gone for a moment; the next write makes it again, its shards are there.
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let name = ours[0].name_any();
+    archive.objects().patch(&name, &PatchParams::default(), &patch).await?;
+    archive.delete_by_hand(&name).await?;
+    assert_eq!(archive.ours().await?.len(), 0);
+    let mut record = found.remove(0);
+    record.version = Some(next.write(&record).await?);
+    assert_eq!(archive.records().load().await?, [record.clone()]);
+    next.delete("shop", record.stack).await?;
+    assert_eq!((archive.ours().await?.len(), archive.shards().await?.len()), (0, 0));
+    Ok(())
+}

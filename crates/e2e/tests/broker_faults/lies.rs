@@ -1,0 +1,79 @@
+//! Row 47, without signatures: a compromised broker serves altered, truncated or other agents' responses. Clients reject them
+//! and keep their state.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_api::Position;
+use brokkr_client::{Client, Credential, Poll};
+use brokkr_testkit::proxy::{Action, Matcher};
+use brokkr_testkit::{Attempt, FaultProxy, eventually};
+use bytes::Bytes;
+
+use crate::WAIT_TIMEOUT;
+use crate::broker_pair::BrokerPair;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> Result<()> {
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    let pem = pair.authority.pem();
+    let liar = FaultProxy::in_front_of(&pair.replicas[0].url(), &pem, &pair.authority).await?;
+    let (agent, other) = (&pair.agents[0], &pair.agents[1]);
+    let ask = agent.ask(Position::default(), None, Duration::ZERO);
+    let client = Client::builder(liar.url().parse()?)
+        .ca_pem(pem)
+        .credential(Credential::Agent(agent.identity.clone()))
+        .build()?;
+    let Poll::Changed { position, .. } = client.target_state(agent.id, &ask).await? else {
+        anyhow::bail!("the truth is taken")
+    };
+    let foreign = Bytes::from(other_answer(&pair, other.id).await?);
+    let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
+    let lies = [
+        ("altered", Action::change_body(|_, body| flipped(&body))),
+        ("empty", Action::change_body(|_, _| Bytes::from_static(b"{}"))),
+        ("another agent's", Action::change_body(move |_, _| foreign.clone())),
+        ("endless", Action::change_body(move |_, _| endless.clone())),
+        ("cut off", Action::Truncate),
+    ];
+    for (what, lie) in lies {
+        let rule = liar.when(Matcher::path("target-state"), lie);
+        let response = client.target_state(agent.id, &ask).await;
+        ensure!(response.is_err(), "S2, S8: an answer that is {what} was taken: {response:?}");
+        rule.release();
+    }
+    liar.heal();
+    pair.wait_for_progress(3).await?;
+    // An agent that is ahead of the database gets nothing older: the broker goes on hold until an operator raises the
+    // epoch.
+    let future = Position { horizon: position.horizon + 1_000_000, ..position };
+    eventually(WAIT_TIMEOUT, "an agent from the future to be held", async || {
+        let response = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
+        assert!(!matches!(response, Ok(Poll::Changed { .. })), "S2: {response:?}");
+        if matches!(response, Ok(Poll::Held { .. })) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{response:?}"))
+        }
+    })
+    .await?;
+    pair.raise_epoch().await?;
+    pair.wait_for_progress(3).await?;
+    pair.finish().await
+}
+
+async fn other_answer(pair: &BrokerPair, other: brokkr_api::AgentId) -> Result<Vec<u8>> {
+    let request = pair.caller.request(0, reqwest::Method::GET, &format!("agents/{other}/target-state"));
+    let answer = request.header("accept", brokkr_api::protocol::ENVELOPE_MEDIA_TYPE).send().await?;
+    Ok(answer.bytes().await.context("the answer of another agent")?.to_vec())
+}
+
+/// One digit of a sequence id or checksum becomes another.
+fn flipped(body: &Bytes) -> Bytes {
+    let mut bytes = body.to_vec();
+    if let Some(digit) = bytes.iter_mut().rev().find(|byte| byte.is_ascii_digit()) {
+        *digit = if *digit == b'1' { b'2' } else { b'1' };
+    }
+    Bytes::from(bytes)
+}

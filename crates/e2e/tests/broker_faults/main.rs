@@ -1,0 +1,28 @@
+//! The broker's fault matrix: rows 1 to 18 and 45 to 50 of the reliability report, on two replicas with a PostgreSQL of their
+//! own with fsync, and a proxy that recognises statements in front of each.
+//!
+//! A row starts a load (writers and agents at both replicas), injects its fault, heals, requires progress of both replicas
+//! within a deadline, and ends with `finish`: every client knows its outcome, every replica serves every agent the same, and the
+//! history of every call is consistent with the database.
+//! `BROKKR_FAULTS=all` runs each row in full; without it, rows take fewer rounds.
+
+mod agents;
+mod broker_pair;
+mod clients;
+
+mod clock;
+mod database;
+mod fleet;
+mod leaders;
+mod lies;
+mod migrations;
+mod pairs;
+mod restore;
+mod submissions;
+
+use std::time::Duration;
+
+/// The longest time that a row waits for an expected change.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest time until both replicas make progress after a fault has ended.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);

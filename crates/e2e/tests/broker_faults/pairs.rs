@@ -1,0 +1,219 @@
+//! Random pairs of faults: two at the same time under load; then everything heals, both replicas make progress, and the history
+//! has to be consistent. Faults that are harmless alone are not always harmless together.
+//!
+//! `BROKKR_FAULT_PAIRS` says how many, `BROKKR_SEED` replays.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
+use brokkr_testkit::seed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use sqlx::Connection as _;
+
+use crate::WAIT_TIMEOUT;
+use crate::broker_pair::BrokerPair;
+
+/// The default number, which keeps an ordinary run short.
+const FIXED: usize = 2;
+/// The duration of a fault that does not end by itself.
+const WHILE: Duration = Duration::from_secs(3);
+const WRITES: [&str; 4] = [
+    "insert into deployment_objects",
+    "insert into events",
+    "insert into outbox",
+    "insert into idempotency_keys",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InjectedFault {
+    KillReplica,
+    PauseReplica,
+    CutAfterCommit,
+    CutBeforeCommit,
+    CutStatement,
+    SilentConnection,
+    SilentLink,
+    NoLink,
+    SlowStatements,
+    KillBackend,
+    TerminateBackends,
+    CrashServer,
+    ReadOnly,
+    OpenTransaction,
+    LockedStack,
+}
+
+const ALL: [InjectedFault; 15] = [
+    InjectedFault::KillReplica,
+    InjectedFault::PauseReplica,
+    InjectedFault::CutAfterCommit,
+    InjectedFault::CutBeforeCommit,
+    InjectedFault::CutStatement,
+    InjectedFault::SilentConnection,
+    InjectedFault::SilentLink,
+    InjectedFault::NoLink,
+    InjectedFault::SlowStatements,
+    InjectedFault::KillBackend,
+    InjectedFault::TerminateBackends,
+    InjectedFault::CrashServer,
+    InjectedFault::ReadOnly,
+    InjectedFault::OpenTransaction,
+    InjectedFault::LockedStack,
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_pairs_by_seed() -> Result<()> {
+    let seed = seed();
+    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
+    let mut failed = Vec::new();
+    let mut pair = BrokerPair::start().await?;
+    for number in 0..pairs {
+        let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
+        let one = ALL[random.random_range(0..ALL.len())];
+        let two = ALL[random.random_range(0..ALL.len())];
+        let what = format!("pair {number}: {one:?} + {two:?}");
+        println!("{what}");
+        if let Err(error) = withstand(&mut pair, one, two, &mut random).await {
+            failed.push(format!("{what}: {error:#}"));
+            // Otherwise the violation would be found again in every later history.
+            pair = BrokerPair::start().await?;
+        }
+    }
+    println!("pairs: {pairs}, violations: {}", failed.len());
+    anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
+    Ok(())
+}
+
+async fn withstand(
+    pair: &mut BrokerPair,
+    one: InjectedFault,
+    two: InjectedFault,
+    random: &mut StdRng,
+) -> Result<()> {
+    pair.start_load().await?;
+    let (here, there) = (random.random_range(0..2), random.random_range(0..2));
+    let nth = random.random_range(1..4);
+    // One fault may prevent the other, for instance a crashed server. Only the state afterwards counts.
+    let (first, second) = tokio::join!(bring(pair, one, here, nth), bring(pair, two, there, nth));
+    for (fault, outcome) in [(one, first), (two, second)] {
+        if let Err(error) = outcome {
+            println!("  {fault:?}: {error:#}");
+        }
+    }
+    for proxy in &pair.proxies {
+        proxy.heal();
+    }
+    for replica in 0..2 {
+        pair.wait_until_ready(replica, WAIT_TIMEOUT).await?;
+    }
+    pair.wait_for_progress_within(3, WAIT_TIMEOUT).await?;
+    pair.check_history().await
+}
+
+/// Injects one fault at a replica, and ends it.
+async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
+    let proxy = &pair.proxies[at];
+    let write = Matcher::statement(WRITES[nth]);
+    match fault {
+        InjectedFault::KillReplica => {
+            pair.replicas[at].kill9();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            pair.replicas[at].start_again().await?;
+        }
+        InjectedFault::PauseReplica => {
+            pair.replicas[at].pause()?;
+            tokio::time::sleep(WHILE).await;
+            pair.replicas[at].resume()?;
+        }
+        InjectedFault::CutAfterCommit => {
+            proxy
+                .when(Matcher::commit_of(WRITES[0]).first(nth), When::After, Fault::Cut)
+                .wait_for_hits(1, WAIT_TIMEOUT)
+                .await?;
+        }
+        InjectedFault::CutBeforeCommit => {
+            proxy
+                .when(Matcher::commit_of(WRITES[0]).first(nth), When::Before, Fault::Cut)
+                .wait_for_hits(1, WAIT_TIMEOUT)
+                .await?;
+        }
+        InjectedFault::CutStatement => {
+            proxy.when(write.first(nth), When::After, Fault::Cut).wait_for_hits(1, WAIT_TIMEOUT).await?;
+        }
+        InjectedFault::SilentConnection => {
+            proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, WAIT_TIMEOUT).await?;
+        }
+        InjectedFault::SilentLink => {
+            proxy.set_link(Link::Blackhole);
+            tokio::time::sleep(WHILE).await;
+            proxy.set_link(Link::Up);
+        }
+        InjectedFault::NoLink => {
+            proxy.set_link(Link::Refusing);
+            proxy.cut_all();
+            tokio::time::sleep(WHILE).await;
+            proxy.set_link(Link::Up);
+        }
+        InjectedFault::SlowStatements => {
+            proxy.when(Matcher::any().first(50), When::Before, Fault::Delay(Duration::from_millis(60)));
+            tokio::time::sleep(WHILE).await;
+        }
+        InjectedFault::KillBackend => {
+            let victim: i32 = sqlx::query_scalar(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'brokkr-broker' ORDER BY random() LIMIT 1",
+            )
+            .fetch_one(&mut pair.connect_directly().await?)
+            .await?;
+            kill(Pid::from_raw(victim), Signal::SIGKILL)?;
+        }
+        InjectedFault::TerminateBackends => {
+            sqlx::query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'brokkr-broker'",
+            )
+            .execute(&mut pair.connect_directly().await?)
+            .await?;
+        }
+        InjectedFault::CrashServer => {
+            pair.server()?.kill9().await?;
+            pair.server()?.start_again().await?;
+        }
+        InjectedFault::ReadOnly => {
+            let mut beside = pair.connect_directly().await?;
+            sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut beside).await?;
+            sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
+            tokio::time::sleep(WHILE).await;
+            writable(pair).await?;
+        }
+        InjectedFault::OpenTransaction => {
+            let mut beside = pair.connect_directly().await?;
+            let mut open = beside.begin().await?;
+            sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
+            tokio::time::sleep(WHILE).await;
+            open.commit().await?;
+        }
+        InjectedFault::LockedStack => {
+            let mut beside = pair.connect_directly().await?;
+            let mut lock = beside.begin().await?;
+            sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
+            tokio::time::sleep(WHILE * 2).await;
+            lock.rollback().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends read-only mode, with retries.
+async fn writable(pair: &BrokerPair) -> Result<()> {
+    brokkr_testkit::eventually(WAIT_TIMEOUT, "the database to be writable", async || {
+        let mut beside = pair.connect_directly().await?;
+        sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
+        sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut beside).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
+        anyhow::Ok(())
+    })
+    .await
+}

@@ -1,0 +1,111 @@
+//! Rows 8 and 9: a database that has lost acknowledged changes, because a standby or a backup replaced it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use brokkr_api::{AgentId, Position, SequenceId, StackId};
+use brokkr_client::Poll;
+use brokkr_testkit::eventually;
+
+use crate::broker_pair::BrokerPair;
+use crate::clients::{ChangeRequest, object};
+use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
+
+type Known = HashMap<AgentId, (Position, HashMap<StackId, SequenceId>)>;
+
+/// Returns the position and the stacks that each agent has seen.
+async fn known(pair: &BrokerPair) -> Result<Known> {
+    let mut known = Known::new();
+    for agent in &pair.agents {
+        match agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await? {
+            Poll::Changed { envelope, position, .. } => {
+                let stacks =
+                    envelope.stacks.iter().map(|stack| (stack.stack_id, stack.sequence_id)).collect();
+                known.insert(agent.id, (position, stacks));
+            }
+            other => bail!("{other:?}"),
+        }
+    }
+    Ok(known)
+}
+
+/// Requires that no agent gets older stacks; returns an error if an agent is not put on hold.
+async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> Result<()> {
+    let polls = pair.agents.iter().map(|agent| async move {
+        let (position, stacks) = &known[&agent.id];
+        match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
+            Ok(Poll::Changed { envelope, .. }) => {
+                for stack in &envelope.stacks {
+                    let before = stacks.get(&stack.stack_id);
+                    assert!(
+                        before.is_none_or(|before| *before <= stack.sequence_id),
+                        "S2: replica {replica} sends {} from {before:?} back to {}",
+                        agent.name,
+                        stack.sequence_id
+                    );
+                }
+                bail!("{} at {position} is served {:?}", agent.name, envelope.stacks.len())
+            }
+            Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
+            Ok(Poll::HoldsWanted) => {
+                agent.report_holds(replica).await?;
+                bail!("{} was asked what it holds", agent.name)
+            }
+            other => bail!("{} at {position} gets {other:?}", agent.name),
+        }
+    });
+    // Concurrently, because each poll waits for a replica that might only be behind.
+    futures::future::try_join_all(polls).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_08_a_failover_that_lost_transactions_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
+    goes_back(true).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_09_a_restored_database_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
+    goes_back(false).await
+}
+
+/// The replicas either keep running while the database is replaced, or are restarted on it.
+async fn goes_back(serving: bool) -> Result<()> {
+    let mut pair = BrokerPair::start().await?;
+    pair.start_load().await?;
+    pair.check_history().await?;
+    let backup = pair.server()?.back_up().await?;
+    pair.start_load().await?;
+    pair.wait_for_progress(10).await?;
+    pair.check_history().await?;
+    let known = known(&pair).await?;
+    let highest = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
+
+    if serving {
+        pair.server()?.restore(&backup).await?;
+    } else {
+        pair.replicas.iter().for_each(|replica| replica.kill9());
+        pair.server()?.restore(&backup).await?;
+        for replica in &pair.replicas {
+            replica.start_again().await?;
+        }
+    }
+    for replica in 0..2 {
+        let what = format!("replica {replica} to hold everybody");
+        eventually(WAIT_TIMEOUT, &what, async || nobody_goes_back(&pair, &known, replica).await).await?;
+    }
+    pair.raise_epoch().await?;
+    eventually(RECOVERY_TIMEOUT, "both replicas to serve again", async || {
+        for agent in &pair.agents {
+            for replica in 0..2 {
+                agent.view(replica).await?;
+            }
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    let next = object(&pair.caller.send_until_known(1, ChangeRequest::submit("web", 100)).await)?;
+    ensure!(Some(next) > highest, "A4: {next} was given out although agents know {highest:?}");
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! What an administrator asks before an upgrade and hands to whoever helps, on a real broker with real trouble.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use brokkr_testkit::process::run;
+use brokkr_testkit::programs::program;
+use brokkr_testkit::{Attempt, Cluster, Fleet, Launch, Port, Scratch, eventually, unique};
+use serde_json::Value;
+
+use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
+
+/// Messages to webhooks go to an address where nobody listens.
+const WEBHOOKS: &[&str] = &[
+    "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    "--webhook-networks=127.0.0.0/8",
+    "--webhook-http",
+    "--webhook-any-port",
+];
+
+/// Verdict and reason by check.
+type Checks = BTreeMap<String, (String, String)>;
+
+/// What it found, and what it exits with.
+async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, Checks)> {
+    let arguments = ["admin", "preflight", "-o", "json"].iter().chain(more);
+    let output = fleet.brokkr(arguments).await?;
+    let document: Value = output.json()?;
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    let items = document["items"].as_array().context("checks")?;
+    let checks =
+        items.iter().map(|check| (text(check, "check"), (text(check, "verdict"), text(check, "reason"))));
+    Ok((output.code, checks.collect()))
+}
+
+/// Waits until it exits with this and finds that. A machine that stood still for a moment is in the way of an upgrade as well.
+async fn finds(fleet: &Fleet, more: &[&str], code: i32, is_so: impl Fn(&Checks) -> bool) -> Result<()> {
+    eventually(WAIT_TIMEOUT, "a preflight that finds it", async || {
+        let (exits, checks) = preflight(fleet, more).await?;
+        ensure!(exits == code && is_so(&checks), "it exits with {exits}: {checks:?}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let fleet = Fleet::start_with(WEBHOOKS).await?;
+    let shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
+    let space = unique("space");
+    let manifest = namespace_yaml(&space) + &config_map_yaml(&space, "one", "1");
+    fleet.apply("web", "env=prod", &manifest).await?;
+    finds(&fleet, &[], 0, |well| {
+        well.values().all(|(verdict, _)| verdict == "ok") && well["agents-version"].1.starts_with("all are ")
+    })
+    .await?;
+
+    // So large a prune that it waits.
+    let many = |number: usize| -> String {
+        (0..number).map(|at| config_map_yaml(&space, &format!("many-{at}"), "1")).collect()
+    };
+    fleet.apply("many", "env=prod", &many(60)).await?;
+    fleet.submit("many", "env=prod", &many(1)).await?;
+    finds(&fleet, &[], 0, |checks| checks["prunes"].0 == "look" && checks["prunes"].1.contains("of many"))
+        .await?;
+
+    // A token that expires, a stack that goes while its agent is away, the one message that nobody takes.
+    shop.kill9();
+    fleet.brokkr(["token", "create", "ci", "--role", "viewer", "--ttl", "2d"]).await?.ok()?;
+    let url = ["--url", "http://127.0.0.1:9/hook"];
+    fleet.brokkr(["webhook", "create", "ops"].iter().chain(&url)).await?.ok()?;
+    fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
+    eventually(WAIT_TIMEOUT, "a message that waits", async || {
+        match fleet.get("/api/v1/webhooks/ops/deliveries").await {
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    fleet.brokkr(["webhook", "disable", "ops"]).await?.ok()?;
+    eventually(WAIT_TIMEOUT, "a dead letter", async || {
+        match fleet.get("/api/v1/webhooks/ops/deliveries?state=dead").await {
+            Ok(page) if page["items"].as_array().is_some_and(|items| !items.is_empty()) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    let troubles = [
+        ("tokens", "expires: ci in"),
+        ("deletions", "agents still hold web since"),
+        ("webhooks", "ops has 1 dead"),
+    ];
+    finds(&fleet, &[], 0, |troubled| {
+        troubles.iter().all(|(check, reason)| {
+            let (verdict, text) = &troubled[*check];
+            verdict == "look" && text.contains(reason)
+        })
+    })
+    .await?;
+
+    // Whoever may not ask is told so, and not that all is well.
+    let viewer = fleet.brokkr(["token", "create", "eye", "--role", "viewer"]).await?.ok()?.stdout;
+    let file = fleet.cli.file("viewer", &viewer)?.display().to_string();
+    finds(&fleet, &["--token-file", &file], 0, |seen| {
+        let hidden = ["version", "hold", "restore", "tokens", "audit"];
+        let is_hidden =
+            |check: &&str| seen[*check].0 == "look" && seen[*check].1.starts_with("you may not ask");
+        hidden.iter().all(is_hidden) && seen["broker"].0 == "ok"
+    })
+    .await?;
+
+    let hold = ["epoch", "hold", "--because", "rehearsal", "--database-url"];
+    let launch =
+        Launch::new("brokkr-broker", program("brokkr-broker")?).args(hold).arg(fleet.database().url());
+    run(launch, WAIT_TIMEOUT).await?.ok()?;
+    finds(&fleet, &[], 1, |held| held["hold"].0 == "bad" && held["hold"].1.contains("rehearsal")).await?;
+    Ok(())
+}
+
+/// The files of a bundle by name, unpacked as anybody would.
+async fn unpacked(bundle: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
+    fs::create_dir_all(folder)?;
+    let launch = Launch::new("tar", "/bin/tar").arg("-xzf").arg(bundle).arg("-C").arg(folder);
+    run(launch, WAIT_TIMEOUT).await?.ok()?;
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.join("brokkr-support")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.file_name().context("a name")?.to_string_lossy().into_owned();
+                found.insert(name, fs::read_to_string(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
+    let (cluster, port, scratch) = (Cluster::shared().await?, Port::free()?, Scratch::new("bundle")?);
+    let address = port.address();
+    let fleet = Fleet::start_with(&[WEBHOOKS, &["--admin-listen", &address]].concat()).await?;
+    let _shop = fleet.join("shop-1", &[("env", "prod")], &cluster).await?;
+    let space = unique("space");
+    let [secret, plain, quoted, path] =
+        ["secret", "plain", "quoted", "path"].map(|what| unique(&format!("hunter-{what}")));
+    let manifest = namespace_yaml(&space)
+        + &config_map_yaml(&space, "one", &plain)
+        + &format!(
+            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: {space}}}\nstringData: {{password: {secret}}}\n"
+        );
+    fleet.apply("web", "env=prod", &manifest).await?;
+    // The API server quotes what it complains of.
+    let service = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: {space}}}\n\
+         spec: {{type: {quoted}, ports: [{{port: 80}}]}}\n"
+    );
+    let refused = fleet.try_apply("bad", "env=prod", &service, "60s").await?;
+    assert!(refused.stderr.contains(&quoted), "the broker knows it: {refused:?}");
+    let token = fleet.brokkr(["token", "create", "ci", "--role", "viewer"]).await?.ok()?.stdout;
+    let join = fleet.join_token("later", &[]).await?;
+    let url = format!("http://127.0.0.1:9/{path}");
+    let hook = fleet.brokkr(["webhook", "create", "ops", "--url", &url]).await?.ok()?.stdout;
+
+    let file = scratch.join("bundle.tar.gz");
+    let (named, metrics) = (file.display().to_string(), format!("http://{address}"));
+    let make = ["admin", "support-bundle", "--file", &named, "--metrics", &metrics];
+    fleet.brokkr(make).await?.ok()?;
+    assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    let found = unpacked(&file, &scratch.join("admin")).await?;
+    let encoded = STANDARD.encode(&secret);
+    let hidden =
+        [secret.as_str(), &encoded, &plain, &quoted, &path, fleet.admin_token(), &token, &join, &hook];
+    for (name, text) in &found {
+        for hidden in hidden {
+            assert!(!text.contains(hidden.trim()), "{hidden:?} is in {name}:\n{text}");
+        }
+        for prefix in ["brk_", "brj_", "whsec_"] {
+            assert!(!text.contains(prefix), "a {prefix} is in {name}:\n{text}");
+        }
+    }
+    for (name, text) in [
+        ("agents.json", "shop-1"),
+        ("stacks.json", "\"web\""),
+        ("errors.json", "\"bad\""),
+        ("events.json", "healthy"),
+        ("audit.json", "POST"),
+        ("webhooks.json", "ops"),
+        ("preflight.json", "agents-silent"),
+        ("versions.json", env!("CARGO_PKG_VERSION")),
+        ("context.json", "https://"),
+    ] {
+        let contents = found.get(name).with_context(|| format!("no {name}"))?;
+        assert!(contents.contains(text), "{text:?} is not in {name}:\n{contents}");
+    }
+    assert!(found.values().any(|text| text.contains("brokkr_on_hold 0")), "{:?}", found.keys());
+    assert_eq!(found["missing.json"].trim(), "[]");
+
+    // Whoever may see less gets less, and is told what.
+    let viewer = fleet.cli.file("viewer", &token)?.display().to_string();
+    let less = scratch.join("less.tar.gz").display().to_string();
+    let make = ["admin", "support-bundle", "--file", &less, "--token-file", &viewer];
+    fleet.brokkr(make).await?.ok()?;
+    let found = unpacked(Path::new(&less), &scratch.join("viewer")).await?;
+    for name in ["system.json", "audit.json"] {
+        assert!(!found.contains_key(name) && found["missing.json"].contains(name), "{found:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The nearest cause of an unready workload, read from a real cluster: a scheduler that finds no node, a quota that
+//! refuses Pods, and, since nothing pulls images here, Pods whose status says what kubelets would.
+
+use anyhow::Result;
+use brokkr_agent::diagnose::{self, Cause};
+use brokkr_agent::execute;
+use brokkr_agent::resource::{Kind, Served};
+use brokkr_testkit::{Attempt, Cluster, eventually, unique};
+use kube::Api;
+use serde_json::{Value, json};
+
+use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_container_status};
+
+/// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
+struct Fixture {
+    client: kube::Client,
+    eyes: execute::Cluster,
+    space: String,
+}
+
+impl Fixture {
+    /// `first` is applied before the Deployment is; `change` makes it ill.
+    async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
+        let cluster = Cluster::shared().await?;
+        let space = unique("causes");
+        cluster.apply(&format!("{}{}", namespace_yaml(&space), first(&space))).await?;
+        cluster.apply(&change(deployment_yaml(&space, "web", 1))).await?;
+        let client = cluster.admin().await?;
+        Ok(Self { eyes: execute::Cluster::new(client.clone(), 4), client, space })
+    }
+
+    async fn look(&self) -> Result<Option<Cause>> {
+        let kind = Kind::from(Served {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            plural: "deployments".into(),
+            namespaced: true,
+        });
+        let key = format!("apps/Deployment/{}/web", self.space).parse()?;
+        let body = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        let found = diagnose::look(&self.eyes, &kind, &key, &body).await;
+        found.map_err(|failure| anyhow::anyhow!("{failure:?}"))
+    }
+
+    async fn tells(&self, reason: &str) -> Result<Cause> {
+        eventually(WAIT_TIMEOUT, &format!("the cause {reason}"), async || match self.look().await {
+            Ok(Some(cause)) if cause.reason == reason => Attempt::Done(cause),
+            other => Attempt::NotYet(format!("{other:?}")),
+        })
+        .await
+    }
+
+    async fn set_container_status(&self, container: Value) -> Result<()> {
+        set_container_status(&self.client, &self.space, "registry.example/web:1", container).await
+    }
+}
+
+fn nothing(_: &str) -> String {
+    String::new()
+}
+
+fn in_template(yaml: &str, lines: &str) -> String {
+    let changed =
+        yaml.replace("    spec:\n      containers:", &format!("    spec:\n{lines}      containers:"));
+    assert_ne!(changed, yaml);
+    changed
+}
+
+/// No node for it: kwok must not touch it either, so that only what the test writes is there.
+fn nowhere(yaml: String) -> String {
+    in_template(&yaml, "      schedulerName: nobody\n")
+}
+
+#[tokio::test]
+async fn f6_the_scheduler_is_quoted_where_no_node_fits() -> Result<()> {
+    let fixture =
+        Fixture::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
+    let cause = fixture.tells("Unschedulable").await?;
+    assert!(cause.message.contains("nodes are available"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
+    let quota = |space: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: none-left\n  namespace: {space}\n\
+             spec:\n  hard: {{pods: \"0\"}}\n"
+        )
+    };
+    let fixture = Fixture::admit(quota, |yaml| yaml).await?;
+    let cause = fixture.tells("QuotaExceeded").await?;
+    assert!(cause.message.contains("none-left"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages() -> Result<()> {
+    let fixture = Fixture::admit(nothing, nowhere).await?;
+    let words = "no such manifest: registry.example/web:1";
+    fixture
+        .set_container_status(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}))
+        .await?;
+    let cause = fixture.tells("ErrImagePull").await?;
+    assert!(cause.message.contains("registry.example/web:1") && cause.message.contains(words), "{cause:?}");
+
+    let crashed = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
+    fixture
+        .set_container_status(json!({
+            "restartCount": 4,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": crashed},
+        }))
+        .await?;
+    let cause = fixture.tells("CrashLoopBackOff").await?;
+    assert!(cause.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{cause:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn f6_a_healthy_workload_has_no_cause() -> Result<()> {
+    let fixture = Fixture::admit(nothing, |yaml| yaml).await?;
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+        Api::namespaced(fixture.client.clone(), &fixture.space);
+    eventually(WAIT_TIMEOUT, "the Deployment to be ready", async || {
+        let live = deployments.get("web").await.ok().and_then(|live| live.status);
+        live.and_then(|status| status.ready_replicas) == Some(1)
+    })
+    .await?;
+    assert_eq!(fixture.look().await?, None);
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Agents that leave, in good order and without it.
+
+use anyhow::Result;
+
+use brokkr_testkit::world::World;
+
+#[tokio::test]
+async fn a_retired_agent_has_removed_everything_that_it_delivered() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    let retired = world.fleet.brokkr(["agent", "retire", "shop-1", "--yes"]).await?.ok()?;
+    assert!(retired.stdout.contains("agent shop-1 is retired"), "{retired:?}");
+    // Agents live wherever they were installed.
+    assert!(retired.stderr.contains("kubectl get deployments -A -l app.kubernetes.io/name=brokkr-agent"));
+    assert!(!retired.stderr.contains("brokkr-system"), "{retired:?}");
+    assert!(world.config_map("one").await?.is_none() && world.live_namespace().await?.is_none());
+    let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
+    assert!(shown.stdout.contains("ABANDONED") && shown.stdout.contains("seen to be gone"), "{shown:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandoned() -> Result<()> {
+    let world = World::start().await?;
+    world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
+    world.agent.kill9();
+    let owed = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
+    let owed = world.fleet.brokkr(owed).await?;
+    assert!(owed.code == 124 && owed.stdout.contains("owed"), "{owed:?}");
+
+    let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
+    world.fleet.brokkr(reason).await?.ok()?;
+    world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "60s"]).await?.ok()?;
+    assert!(world.config_map("one").await?.is_some(), "what is there stays there");
+    let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
+    assert!(shown.stdout.contains("given up") && shown.stdout.contains("the shop burnt down"), "{shown:?}");
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! Asking `why` in every way there is, holding the answers against each other and against the page, and doing what they say.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::process::run;
+use brokkr_testkit::{Attempt, Cluster, Fleet, Launch, Output, eventually, programs};
+use serde_json::Value;
+
+use brokkr_testkit::world::{WAIT_TIMEOUT, World};
+
+const TYPING: Duration = Duration::from_secs(180);
+/// In under a second: the question itself, not the time until there is something to tell.
+const PROMPTLY: Duration = Duration::from_secs(1);
+
+/// What is broken, as everybody was told it.
+#[derive(Debug)]
+pub struct Explanation {
+    pub hop: String,
+    pub message: String,
+    pub next: String,
+    pub command: Option<String>,
+    pub evidence: String,
+}
+
+impl Explanation {
+    /// The command to type; the situation has one.
+    pub fn command(&self) -> Result<&str> {
+        self.command.as_deref().with_context(|| format!("no command: {self:?}"))
+    }
+}
+
+/// Waits until the cause is told for the stack on shop-1, then asks in every way and compares with row `number` of the page.
+pub async fn explained(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Result<Explanation> {
+    explained_in(fleet, number, "default", stack, cause).await
+}
+
+pub async fn explained_in(
+    fleet: &Fleet,
+    number: &str,
+    project: &str,
+    stack: &str,
+    cause: &str,
+) -> Result<Explanation> {
+    let ask = async || of_api(fleet, project, stack).await;
+    let why = eventually(WAIT_TIMEOUT, &format!("the cause of {stack} to be {cause}"), async || {
+        match ask().await {
+            Ok(why) if why["broken"]["cause"] == cause => Attempt::Done(why),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    // The machine is small and shared: one of three.
+    let mut quickest = Duration::MAX;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        ask().await?;
+        quickest = quickest.min(begun.elapsed());
+    }
+    ensure!(quickest < PROMPTLY, "the API took {quickest:?} to say why");
+
+    let arguments = ["why", stack, "--agent", "shop-1", "--project", project];
+    // Counts in a message may move on between two questions.
+    let broken = eventually(WAIT_TIMEOUT, "command line and API to say the same", async || {
+        let (api, cli) = (ask().await?, fleet.brokkr_json(&arguments).await?);
+        ensure!(api["broken"] == cli["broken"], "{api} {cli}");
+        Ok::<_, anyhow::Error>(api["broken"].clone())
+    })
+    .await?;
+    let text = |field: &str| broken[field].as_str().unwrap_or_default().to_owned();
+    let explanation = Explanation {
+        hop: text("hop"),
+        message: text("message"),
+        next: text("next"),
+        command: broken["command"].as_str().map(str::to_owned),
+        evidence: why["evidence"].to_string(),
+    };
+    ensure!(!explanation.message.is_empty() && !explanation.next.is_empty(), "{explanation:?}");
+
+    let page = fleet.brokkr(arguments).await?.ok()?.stdout;
+    ensure!(page.contains(&format!("✖ {}", explanation.hop)), "{page}");
+    ensure!(page.contains(&format!("next: {}\n", explanation.next)), "{page}");
+    if let Some(command) = &explanation.command {
+        ensure!(page.ends_with(&format!("\n  {command}\n")), "{page}");
+    }
+    row(number)?.fits(
+        &explanation.hop,
+        cause,
+        &explanation.message,
+        explanation.command.as_deref().unwrap_or(&explanation.next),
+    )?;
+    Ok(explanation)
+}
+
+/// Waits until nothing is wrong with the stack on shop-1 any more.
+pub async fn well(fleet: &Fleet, stack: &str) -> Result<Value> {
+    well_in(fleet, "default", stack).await
+}
+
+pub async fn well_in(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
+    eventually(WAIT_TIMEOUT, &format!("{stack} to be as it should be"), async || {
+        match of_api(fleet, project, stack).await {
+            Ok(why) if why["state"] == "healthy" && why["broken"].is_null() => Attempt::Done(why),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await
+}
+
+async fn of_api(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
+    let path = format!("/api/v1/stacks/{stack}/agents/shop-1/why");
+    let request = fleet.request(http::Method::GET, &path).header("brokkr-project", project);
+    let answer = request.send().await?;
+    let (status, body) = (answer.status(), answer.text().await?);
+    ensure!(status.is_success(), "GET {path} was answered with {status}: {body}");
+    Ok(serde_json::from_str(&body)?)
+}
+
+/// Types a line as an operator would who reaches broker, database and cluster.
+pub async fn types(fleet: &Fleet, cluster: &Cluster, line: &str) -> Result<Output> {
+    types_with(fleet, cluster, line, &[]).await
+}
+
+pub async fn types_with(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    line: &str,
+    environment: &[(&str, &str)],
+) -> Result<Output> {
+    let (own, kubectl) = (programs::folder()?, programs::kubectl_folder()?);
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{inherited}", own.display(), kubectl.display());
+    let launch = Launch::new("bash", "/bin/bash")
+        .args(["-c", line])
+        .env("PATH", &path)
+        .env("XDG_CONFIG_HOME", fleet.cli.config_home())
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .env("KUBECACHEDIR", fleet.cli.config_home().join("kubectl-cache"))
+        .env("BROKKR_DATABASE_URL", fleet.database().url())
+        .envs(environment.iter().copied());
+    run(launch, TYPING).await
+}
+
+/// Types what `why` gave as a command, exactly, and waits until nothing is wrong any more.
+pub async fn follow(world: &World, explanation: &Explanation, stack: &str) -> Result<()> {
+    let command = explanation.command()?;
+    types(&world.fleet, &world.cluster, command).await?.ok().with_context(|| format!("$ {command}"))?;
+    well(&world.fleet, stack).await.map(|_| ())
+}
+
+/// One row of docs/why.md.
+#[derive(Debug)]
+pub struct Row {
+    hop: String,
+    cause: String,
+    says: String,
+    next: String,
+}
+
+/// The row with this number.
+pub fn row(number: &str) -> Result<Row> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.md");
+    let page = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
+    let start = format!("| {number} | ");
+    let line =
+        page.lines().find(|line| line.starts_with(&start)).with_context(|| format!("no row {number}"))?;
+    let cells: Vec<String> =
+        line.trim_matches('|').split(" | ").map(|cell| cell.trim().replace('`', "")).collect();
+    let [_, _, hop, cause, says, next] = cells.as_slice() else {
+        anyhow::bail!("row {number} has {} cells: {line}", cells.len());
+    };
+    let [hop, cause, says, next] = [hop, cause, says, next].map(Clone::clone);
+    Ok(Row { hop, cause, says, next })
+}
+
+impl Row {
+    /// `…` in the page stands for what differs from one to the other.
+    pub fn fits(&self, hop: &str, cause: &str, says: &str, next: &str) -> Result<()> {
+        let explanation = (hop, cause, says, next);
+        ensure!(
+            self.hop == hop && self.cause == cause && fits(&self.says, says) && fits(&self.next, next),
+            "docs/why.md has {self:?}, and this was explanation: {explanation:?}"
+        );
+        Ok(())
+    }
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut rest = text;
+    let pieces: Vec<&str> = pattern.split('…').collect();
+    for (place, piece) in pieces.iter().enumerate() {
+        let found = match place {
+            0 => rest.starts_with(piece).then_some(0),
+            last if last + 1 == pieces.len() && !piece.is_empty() => {
+                rest.ends_with(piece).then(|| rest.len() - piece.len())
+            }
+            _ => rest.find(piece),
+        };
+        let Some(at) = found else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.is_empty() || pattern.ends_with('…')
+}
+
+/// As if the agents had last been seen two hours ago.
+pub async fn two_hours_later(fleet: &Fleet) -> Result<()> {
+    // What a replica has seen itself, it remembers.
+    fleet.broker.kill9();
+    let mut connection = fleet.database().connect().await?;
+    sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours'")
+        .execute(&mut connection)
+        .await?;
+    fleet.broker.start_again().await
+}

@@ -1,0 +1,121 @@
+//! `brokkr.io/yield`: a field that is set at creation and then left to an autoscaler, without a fight.
+
+use anyhow::Result;
+use brokkr_testkit::audit::{Mark, Request};
+use brokkr_testkit::{Attempt, eventually};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml};
+
+struct Scaled {
+    world: World,
+    deployments: Api<Deployment>,
+}
+
+impl Scaled {
+    /// A Deployment `web` of two replicas that yields them.
+    async fn start() -> Result<Self> {
+        let world = World::start().await?;
+        let deployments = Api::namespaced(world.client.clone(), &world.namespace);
+        let scaled = Self { world, deployments };
+        scaled.deliver(2, "registry.example/web:1").await?;
+        assert_eq!(scaled.replicas().await?, Some(2), "set at creation");
+        Ok(scaled)
+    }
+
+    async fn deliver(&self, replicas: u32, image: &str) -> Result<()> {
+        let space = &self.world.namespace;
+        let yaml = deployment_yaml(space, "web", replicas)
+            .replace(
+                "metadata:\n  name: web\n",
+                "metadata:\n  name: web\n  annotations: {brokkr.io/yield: spec.replicas}\n",
+            )
+            .replace("registry.example/web:1", image);
+        assert!(yaml.contains("brokkr.io/yield"));
+        self.world.fleet.apply("web", "env=prod", &format!("{}{yaml}", namespace_yaml(space))).await?;
+        Ok(())
+    }
+
+    /// As an autoscaler does it.
+    async fn scale(&self, replicas: i32) -> Result<()> {
+        let scale = json!({"spec": {"replicas": replicas}});
+        let parameters = PatchParams { field_manager: Some("autoscaler".into()), ..PatchParams::default() };
+        self.deployments.patch_scale("web", &parameters, &Patch::Merge(scale)).await?;
+        Ok(())
+    }
+
+    async fn live(&self) -> Result<Value> {
+        Ok(serde_json::to_value(self.deployments.get("web").await?)?)
+    }
+
+    async fn replicas(&self) -> Result<Option<i64>> {
+        Ok(self.live().await?["spec"]["replicas"].as_i64())
+    }
+
+    async fn sees(&self, pointer: &str, wanted: &Value) -> Result<()> {
+        eventually(WAIT_TIMEOUT, &format!("{pointer} to be {wanted}"), async || match self.live().await {
+            Ok(live) if live.pointer(pointer) == Some(wanted) => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        })
+        .await
+    }
+
+    /// What the agent has written to the Deployment since the mark.
+    fn writes(&self, mark: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.world.agent.requests(mark)?;
+        requests.retain(|request| request.is_write() && request.resource == "deployments");
+        requests.retain(|request| !request.uri.contains("dryRun"));
+        Ok(requests)
+    }
+}
+
+#[tokio::test]
+async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -> Result<()> {
+    let scaled = Scaled::start().await?;
+    scaled.scale(7).await?;
+    // A new deployment object, which even names another number.
+    scaled.deliver(4, "registry.example/web:2").await?;
+    assert_eq!(scaled.replicas().await?, Some(7));
+    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+
+    // A repair of another field.
+    let wrong = json!({"spec": {"template": {"metadata": {"labels": {"app": "web", "team": "red"}}, "spec": {
+        "containers": [{"name": "web", "image": "registry.example/web:wrong"}],
+    }}}});
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Strategic(wrong)).await?;
+    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+    assert_eq!(scaled.replicas().await?, Some(7));
+    Ok(())
+}
+
+/// Only we have ever set it: a new number in the manifest does not change it, and it does not fall back to one.
+#[tokio::test]
+async fn b3_yielded_replicas_without_a_scaler_stay_as_they_were_created() -> Result<()> {
+    let scaled = Scaled::start().await?;
+    scaled.deliver(5, "registry.example/web:2").await?;
+    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+    assert_eq!(scaled.replicas().await?, Some(2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
+    let scaled = Scaled::start().await?;
+    let mark = scaled.world.cluster.audit().mark()?;
+    for replicas in 3..23 {
+        scaled.scale(replicas).await?;
+    }
+    // Something that is put back, as a sign that everything before it was seen.
+    let wrong = json!({"metadata": {"annotations": {"brokkr.io/yield": "spec.paused"}}});
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    scaled.sees("/metadata/annotations/brokkr.io~1yield", &json!("spec.replicas")).await?;
+    assert_eq!(scaled.replicas().await?, Some(22));
+    let writes = scaled.writes(mark)?;
+    // One when the field passes over to the scaler, and the repair; each may meet a scaler's write and look again.
+    let done = writes.iter().filter(|request| request.code < 300).count();
+    assert!(done <= 3, "{writes:#?}");
+    Ok(())
+}

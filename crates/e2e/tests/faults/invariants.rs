@@ -1,0 +1,131 @@
+//! Invariants that hold in spite of every fault, read from the proxy's trace of the agent's requests and from the API server's
+//! audit log.
+//!
+//! The numbers are those of the reliability report: S1 no foreign object is written, S2 no object goes back to an older
+//! deployment object, S7 a delete names the UID of its object, S9 nothing is written before its intention is recorded.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use brokkr_testkit::proxy::Exchange;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::world::{FaultWorld, summary};
+
+const SEQUENCE: &str = "brokkr.io/sequence";
+const STACK: &str = "brokkr.io/stack-id";
+
+pub async fn assert_all(world: &FaultWorld) -> Result<()> {
+    let trace = world.api_proxy.trace();
+    only_ours_is_written(world, &trace)?;
+    deletes_carry_a_uid(world, &trace);
+    sequences_never_go_back(&trace);
+    intentions_come_first(&trace);
+    Ok(())
+}
+
+fn is_record(exchange: &Exchange) -> bool {
+    exchange.request.resource.as_ref().is_some_and(|path| path.group == "brokkr.io")
+}
+
+/// S1
+fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
+    let ours = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
+    for exchange in trace.iter().filter(|exchange| exchange.request.is_write() && exchange.succeeded()) {
+        let Some(path) = &exchange.request.resource else { continue };
+        let own = path.namespace.as_deref() == Some(world.agent.namespace());
+        let name = path.name.as_deref().unwrap_or_default();
+        assert!(
+            own || is_record(exchange) || ours(&exchange.request.path, name),
+            "S1: the agent wrote a foreign object: {}",
+            summary(exchange)
+        );
+        assert!(
+            exchange.request.method != http::Method::DELETE || !name.is_empty(),
+            "S1: a whole collection"
+        );
+    }
+    for request in world.agent.requests(world.started)? {
+        let own = request.namespace == world.agent.namespace() || request.group == "brokkr.io";
+        let changed = request.is_write() && request.code < 300 && !request.resource.is_empty();
+        let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
+        assert!(
+            !changed || own || reviews || ours(&request.uri, &request.name),
+            "S1: according to the audit log the agent wrote a foreign object: {request:?}"
+        );
+    }
+    Ok(())
+}
+
+/// S7: another object under the same name is never hit.
+fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
+    // The agent's own namespace has contents and shards with unique names.
+    let own = |exchange: &Exchange| {
+        let path = exchange.request.resource.as_ref();
+        path.is_some_and(|path| path.namespace.as_deref() == Some(world.agent.namespace()))
+    };
+    let deletes = trace.iter().filter(|exchange| exchange.request.method == http::Method::DELETE);
+    for exchange in deletes.filter(|exchange| !is_record(exchange) && !own(exchange)) {
+        let options = exchange.request.json();
+        assert!(
+            options["preconditions"]["uid"].is_string(),
+            "S7: a delete that would hit whatever has that name: {} {options}",
+            summary(exchange)
+        );
+    }
+}
+
+/// S2, in the order in which the API server executed the requests.
+fn sequences_never_go_back(trace: &[Exchange]) {
+    let mut applied: Vec<&Exchange> = trace
+        .iter()
+        .filter(|exchange| exchange.request.is_apply() && exchange.succeeded() && !is_record(exchange))
+        .collect();
+    applied.sort_by_key(|exchange| exchange.order);
+    let mut highest: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for exchange in applied {
+        let body = exchange.request.json();
+        let annotations = &body["metadata"]["annotations"];
+        let sequence = number(&annotations[SEQUENCE]);
+        let stack = annotations[STACK].as_str().unwrap_or_default().to_owned();
+        let before = highest.entry((exchange.request.path.clone(), stack)).or_default();
+        assert!(*before <= sequence, "S2: {} went from {before} back to {sequence}", summary(exchange));
+        *before = sequence;
+    }
+}
+
+/// S9: after a crash, the record shows what the agent was about to do.
+fn intentions_come_first(trace: &[Exchange]) {
+    let records: Vec<Intention> = trace.iter().filter_map(Intention::of).collect();
+    for apply in trace.iter().filter(|exchange| exchange.request.is_apply() && !is_record(exchange)) {
+        let body = apply.request.json();
+        let annotations = &body["metadata"]["annotations"];
+        let sequence = number(&annotations[SEQUENCE]);
+        let recorded = records.iter().any(|record| {
+            record.stack == annotations[STACK] && record.stamp >= sequence && record.written <= apply.at
+        });
+        assert!(recorded, "S9: written before its intention was recorded: {}", summary(apply));
+    }
+}
+
+/// A record that the API server has stored.
+struct Intention {
+    stack: Value,
+    stamp: i64,
+    written: Timestamp,
+}
+
+impl Intention {
+    fn of(exchange: &Exchange) -> Option<Self> {
+        let stored = is_record(exchange) && exchange.request.is_write() && exchange.succeeded();
+        let spec = exchange.request.json()["spec"].take();
+        let written = exchange.finished.filter(|_| stored)?;
+        Some(Self { stack: spec["stackId"].clone(), stamp: number(&spec["stamp"]), written })
+    }
+}
+
+/// Sequence ids are text in some places and numbers in others.
+fn number(value: &Value) -> i64 {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,295 @@
+//! The simulator matches the real API server: the same requests with the same preconditions get the same responses from
+//! kube-apiserver, through the agent's own `execute::Cluster` and `inventory::Records`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use brokkr_agent::execute::{Cluster as Requests, Writes};
+use brokkr_agent::grant;
+use brokkr_agent::inventory::{RecordError, Records, wire};
+use brokkr_agent::plan::steps::Answer;
+use brokkr_agent::plan::types::{FailureClass, Record, Seen, Uid};
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use brokkr_sim::broker::Broker;
+use brokkr_sim::corpus::{Ask, Entry, Given, Verdict, corpus, play, stamp, verdict};
+use brokkr_sim::objects::{Item, kind_of, namespace_key};
+use brokkr_sim::records::Records as Pretended;
+use brokkr_sim::server::Server;
+use brokkr_testkit::{Attempt, Cluster, eventually, unique};
+use jiff::Timestamp;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::json;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Real {
+    admin: kube::Client,
+    requests: Requests,
+    writes: Writes,
+}
+
+/// As the agent writes for the default project.
+fn as_itself(requests: &Requests) -> Result<Writes> {
+    let mut broker = Broker::default();
+    broker.submit(stamp().stack, "any", &[], Timestamp::now());
+    let acting = grant::acting(&broker.envelope()[0]).map_err(|refusal| anyhow!(refusal.message))?;
+    Ok(requests.acting_as(&acting))
+}
+
+impl Real {
+    async fn of(cluster: &Cluster) -> Result<Self> {
+        let admin = cluster.admin().await?;
+        let requests = Requests::new(admin.clone(), 4);
+        requests.let_write(true);
+        let writes = as_itself(&requests)?;
+        Ok(Self { admin, requests, writes })
+    }
+
+    fn api(&self, key: &Key) -> Api<DynamicObject> {
+        let kind = kind_of(key);
+        let name = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+        let resource = ApiResource::from_gvk_with_plural(&name, &kind.plural);
+        match &key.namespace {
+            Some(namespace) => Api::namespaced_with(self.admin.clone(), namespace, &resource),
+            None => Api::all_with(self.admin.clone(), &resource),
+        }
+    }
+
+    /// A user creates the object, without ownership metadata.
+    async fn create(&self, item: &Item) -> Result<()> {
+        let object = serde_json::from_value(item.body())?;
+        self.api(&item.key).create(&PostParams::default(), &object).await.context("create")?;
+        Ok(())
+    }
+
+    async fn merge(&self, key: &Key, patch: serde_json::Value) -> Result<()> {
+        self.api(key)
+            .patch(&key.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("patch")?;
+        Ok(())
+    }
+
+    async fn seen(&self, key: &Key) -> Result<Option<Seen>> {
+        match self.requests.look(&kind_of(key), key).await {
+            Answer::Looked(seen) => Ok(seen),
+            other => bail!("look at {key}: {other:?}"),
+        }
+    }
+
+    async fn arrange(&self, given: &Given) -> Result<()> {
+        match given {
+            Given::Foreign(item) => self.create(item).await?,
+            Given::Applied(item) => match self.writes.apply(&item.wanted(), None, &stamp()).await {
+                Answer::Applied { .. } => {}
+                other => bail!("apply {}: {other:?}", item.key),
+            },
+            Given::Served(item) => {
+                self.create(item).await?;
+                let (plural, group) = item.key.name.split_once('.').context("a definition's name")?;
+                let path = format!("/apis/{group}/v1/{plural}");
+                eventually(PATIENCE, "the kind to be served", async || {
+                    let request = http::Request::get(&path).body(Vec::new()).expect("a request");
+                    match self.admin.request_text(request).await {
+                        Ok(_) => Attempt::Done(()),
+                        Err(error) => Attempt::NotYet(error.to_string()),
+                    }
+                })
+                .await?;
+            }
+            Given::Child(child, owner) => {
+                self.create(&Item { key: child.clone(), ..Item::new("/ConfigMap/any/any", 1) }).await?;
+                let uid = self.seen(owner).await?.context("the owner")?.uid;
+                let kind = kind_of(owner);
+                let reference = json!({
+                    "apiVersion": kind.api_version(), "kind": kind.kind, "name": owner.name, "uid": uid,
+                });
+                self.merge(child, json!({"metadata": {"ownerReferences": [reference]}})).await?;
+            }
+            Given::Held(key) => {
+                self.merge(key, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await?;
+            }
+            Given::Deleted(key) => {
+                self.api(key).delete(&key.name, &DeleteParams::default()).await.context("delete")?;
+                if kind_of(key).kind == "CustomResourceDefinition" {
+                    self.known_to_end(key).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// That a definition ends is marked by a controller and heard of by whoever serves its kind, both a little later.
+    async fn known_to_end(&self, definition: &Key) -> Result<()> {
+        let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
+        let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
+        let one_more =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "probe"}});
+        let one_more = serde_json::to_vec(&one_more)?;
+        eventually(PATIENCE, "the kind to be on its way out", async || {
+            let request = http::Request::post(&path).header("content-type", "application/json");
+            match self.admin.request_text(request.body(one_more.clone()).expect("a request")).await {
+                Err(kube::Error::Api(status)) if status.message.contains("terminating") => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    async fn play(&self, entry: &Entry) -> Result<Verdict> {
+        let home = namespace_key(&entry.home);
+        self.create(&Item { key: home.clone(), ..Item::new("/Namespace//any", 1) }).await?;
+        for given in &entry.given {
+            self.arrange(given).await.with_context(|| format!("{given:?}"))?;
+        }
+        let key = entry.ask.key();
+        let kind = kind_of(key);
+        let before = self.seen(key).await?;
+        let uid = entry.ask.uid(before.as_ref());
+        let named = uid.clone().unwrap_or_else(|| Uid::from(""));
+        let answer = match &entry.ask {
+            Ask::Apply(item, _) => self.writes.apply(&item.wanted(), uid.as_ref(), &stamp()).await,
+            Ask::DryRun(item, _) => self.writes.dry_run(&item.wanted(), uid.as_ref(), &stamp()).await,
+            Ask::Look(key) => self.requests.look(&kind, key).await,
+            Ask::LookInside(key) => self.requests.look_inside(key).await,
+            Ask::Delete(key, _) => self.writes.delete(&kind, key, &named).await,
+            Ask::Release(key, _) => self.writes.release(&kind, key, &named).await,
+        };
+        Ok(verdict(&answer, before.as_ref(), self.seen(key).await?.as_ref()))
+    }
+
+    /// Removes all finalizers, so that the cluster is left as it was.
+    async fn clear(&self, entry: &Entry) -> Result<()> {
+        for given in &entry.given {
+            if let Given::Held(key) = given
+                && self.seen(key).await?.is_some()
+            {
+                self.merge(key, json!({"metadata": {"finalizers": null}})).await?;
+            }
+        }
+        for given in &entry.given {
+            if let Given::Served(item) = given {
+                let _ = self.api(&item.key).delete(&item.key.name, &DeleteParams::default()).await;
+            }
+        }
+        let _ = self.api(&namespace_key(&entry.home)).delete(&entry.home, &DeleteParams::default()).await;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_simulated_server_answers_as_the_real_one_does() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let real = Real::of(&cluster).await?;
+    let entries = corpus(&unique("sim"));
+    let (mut lies, count) = (Vec::new(), entries.len());
+    for entry in entries {
+        let truth = real.play(&entry).await.with_context(|| entry.name)?;
+        let mut server = Server::new(Timestamp::now());
+        let pretended = play(&mut server, &entry);
+        if truth != pretended {
+            lies.push(format!("{}\n  real:      {truth:?}\n  simulated: {pretended:?}", entry.name));
+        }
+        real.clear(&entry).await?;
+    }
+    assert!(lies.is_empty(), "{} of {count} differ:\n{}", lies.len(), lies.join("\n"));
+    println!("{count} requests, the same answers");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_simulated_server_forbids_as_the_real_one_does() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let (admin, home) = (Real::of(&cluster).await?, unique("sim-rights"));
+    admin.create(&Item { key: namespace_key(&home), ..Item::new("/Namespace//any", 1) }).await?;
+    let account = serde_json::from_value(json!({"metadata": {"name": "nobody"}}))?;
+    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+        Api::namespaced(admin.admin.clone(), &home);
+    accounts.create(&PostParams::default(), &account).await?;
+    let nobody = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
+    nobody.let_write(true);
+    let item = Item::new(&format!("/ConfigMap/{home}/one"), 1);
+    let truth = as_itself(&nobody)?.apply(&item.wanted(), None, &stamp()).await;
+    let mut server = Server::new(Timestamp::now());
+    server.forbidden.insert(brokkr_agent::resource::KindName::of(&item.key));
+    let pretended = server.apply(&item.wanted(), None, &stamp());
+    assert_eq!(verdict(&truth, None, None), verdict(&pretended, None, None));
+    let Answer::Failed(failure) = truth else { panic!("{truth:?}") };
+    assert_eq!(failure.class, FailureClass::Permanent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let namespace = unique("sim-records");
+    Real::of(&cluster)
+        .await?
+        .create(&Item { key: namespace_key(&namespace), ..Item::new("/Namespace//any", 1) })
+        .await?;
+    brokkr_testkit::agent::install(&cluster, &namespace, &[] as &[&str]).await?;
+    let (agent, stack) = (AgentId::generate(), StackId::generate());
+    let real = Records::new(cluster.admin().await?, &namespace, agent);
+    eventually(PATIENCE, "the record kind to be served", async || match real.load().await {
+        Ok(_) => Attempt::Done(()),
+        Err(error) => Attempt::NotYet(error.to_string()),
+    })
+    .await?;
+    let mut pretended = Pretended::default();
+    let mut record = blank(stack);
+    // The result of each write, beside that of the simulated one.
+    let mut versions: Vec<(String, String)> = Vec::new();
+    // Created; created again; replaced; replaced with the version before; deleted by hand and written again.
+    for (round, back) in [None, None, Some(0), Some(1), Some(0)].into_iter().enumerate() {
+        if round == 4 {
+            let name = wire::record_name(&record.stack_name, stack);
+            let objects: Api<DynamicObject> = Api::all_with(cluster.admin().await?, &wire::api_resource());
+            let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            objects.patch(&name, &PatchParams::default(), &bare).await?;
+            objects.delete(&name, &DeleteParams::default()).await?;
+            pretended.drop_record(stack);
+        }
+        let known = back.and_then(|back| versions.iter().rev().nth(back).cloned());
+        record.sequence = SequenceId(i64::try_from(round)?);
+        record.version = known.as_ref().map(|(version, _)| version.clone());
+        let truth = real.write(&record).await;
+        record.version = known.map(|(_, version)| version);
+        match (truth, pretended.write(&record)) {
+            (Ok(new), Ok(pretended_new)) => versions.push((new, pretended_new)),
+            (Err(RecordError::Stale), Err(_)) => {}
+            (truth, answer) => panic!("round {round}: real {truth:?}, simulated {answer:?}"),
+        }
+    }
+    assert_eq!(versions.len(), 3);
+    let sequence = real.fetch(&record.stack_name, stack).await?.map(|record| record.sequence);
+    assert_eq!(sequence, pretended.get(stack).map(|record| record.sequence));
+    real.delete(&record.stack_name, stack).await?;
+    real.delete(&record.stack_name, stack).await?;
+    Ok(())
+}
+
+fn blank(stack: StackId) -> Record {
+    Record {
+        project: "default".into(),
+        stack,
+        stack_name: unique("sim"),
+        sequence: SequenceId(0),
+        removal: None,
+        checksum: None,
+        stamp: SequenceId(0),
+        applied: None,
+        inventory: Default::default(),
+        grant: None,
+        made: Default::default(),
+        hops: Default::default(),
+        outcome: None,
+        conditions: Vec::new(),
+        ready: 0,
+        total: 0,
+        reports: Vec::new(),
+        session: 1,
+        version: None,
+    }
+}
