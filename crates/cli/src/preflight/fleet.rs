@@ -1,14 +1,12 @@
 //! Checks of the fleet: agents that are not connected, and pending deletions and prunes.
 
+use brokkr_api::reason::Reason;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::ErrorGroup;
 use jiff::Timestamp;
 
 use super::{Check, Group, PreflightData, check, failed, listed, ok, warning};
 use crate::view::text::{age, count};
-
-/// The reason of a prune that waits for approval.
-const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
 
 /// Older agents work with a newer broker, so this is only a warning.
 pub fn versions(data: &PreflightData) -> Check {
@@ -99,7 +97,7 @@ pub fn deletions(data: &PreflightData, now: Timestamp) -> Check {
 pub fn prunes(data: &PreflightData) -> Check {
     check("prunes", &data.errors, |groups| {
         let waiting: Vec<&ErrorGroup> =
-            groups.iter().filter(|group| group.reason == NEEDS_APPROVAL).collect();
+            groups.iter().filter(|group| matches!(group.reason, Reason::PruneNeedsApproval { .. })).collect();
         let number: u64 = waiting.iter().map(|group| group.count).sum();
         if number == 0 {
             return ok("none waits for approval");

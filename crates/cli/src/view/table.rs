@@ -169,6 +169,7 @@ pub fn style_of(state: State) -> Style {
         State::Degraded | State::Blocked => CAREFUL,
         State::Pending | State::Applied | State::Removing => UNDER_WAY,
         State::Removed => FAINT,
+        State::Unknown => Style::new(),
     }
 }
 

@@ -75,7 +75,7 @@ fn a_prune_is_approved_only_with_its_number() {
     let mut newest = stack(&["env=dev"]);
     newest["sequence_id"] = 42.into();
     let mut held = row("eu-1", 42, 42, "blocked");
-    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "x", "sequence_id": 42, "since": TIME,
+    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "PruneNeedsApproval", "details": {"delete": 120, "total": 130}, "sequence_id": 42, "since": TIME,
         "message": "would delete 120 of 130 objects: so it waits for approval"}]);
     let broker = FakeBroker::start()
         .on("GET /api/v1/stacks/web", 200, newest.clone())
