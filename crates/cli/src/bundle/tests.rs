@@ -54,7 +54,7 @@ fn data() -> BundleData {
             replicas: Vec::new(),
             system: Err(not_allowed()),
             fleet: Ok(Fleet::default()),
-            owed: Ok(Vec::new()),
+            pending_deletions: Ok(Vec::new()),
             errors: Ok(vec![group]),
             tokens: Err(not_allowed()),
             hooks: Ok(vec![WebhookHealth {

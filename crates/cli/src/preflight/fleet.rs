@@ -11,7 +11,7 @@ use crate::view::text::{age, count};
 /// Older agents work with a newer broker, so this is only a warning.
 pub fn versions(data: &PreflightData) -> Check {
     check("agents-version", &data.system, |system| {
-        let told: Vec<String> = system
+        let described: Vec<String> = system
             .agent_versions
             .iter()
             .map(|version| format!("{} {}", version.agents, version.version.as_deref().unwrap_or("unknown")))
@@ -22,7 +22,11 @@ pub fn versions(data: &PreflightData) -> Check {
                 ok(format!("all agents have version {}", system.version))
             }
             _ => warning(
-                format!("the broker has version {}; agents by version: {}", system.version, told.join(", ")),
+                format!(
+                    "the broker has version {}; agents by version: {}",
+                    system.version,
+                    described.join(", ")
+                ),
                 "brokkr agent list -o wide; to upgrade them: docs/how-to/upgrade.md",
             ),
         }
@@ -31,7 +35,7 @@ pub fn versions(data: &PreflightData) -> Check {
 
 pub fn silent(data: &PreflightData) -> Check {
     check("agents-silent", &data.fleet, |fleet| {
-        let told = |group: &Group, what: &str| {
+        let described = |group: &Group, what: &str| {
             let names = listed(group.names.iter().map(String::as_str), group.number);
             format!("{} {what} ({names})", group.number)
         };
@@ -39,15 +43,19 @@ pub fn silent(data: &PreflightData) -> Check {
         match (fleet.silent.number, fleet.never.number) {
             (0, 0) => ok(format!("none {of}")),
             (0, _) => warning(
-                format!("{} {of}", told(&fleet.never, "never connected")),
+                format!("{} {of}", described(&fleet.never, "never connected")),
                 "brokkr agent list --presence never",
             ),
             (_, 0) => warning(
-                format!("{} {of}", told(&fleet.silent, "silent")),
+                format!("{} {of}", described(&fleet.silent, "silent")),
                 "brokkr agent list --presence silent",
             ),
             _ => warning(
-                format!("{}, {} {of}", told(&fleet.silent, "silent"), told(&fleet.never, "never connected")),
+                format!(
+                    "{}, {} {of}",
+                    described(&fleet.silent, "silent"),
+                    described(&fleet.never, "never connected")
+                ),
                 "brokkr agent list --presence silent",
             ),
         }
@@ -82,15 +90,15 @@ pub fn revoked(data: &PreflightData) -> Check {
 }
 
 pub fn deletions(data: &PreflightData, now: Timestamp) -> Check {
-    check("deletions", &data.owed, |owed| {
-        let Some(first) = owed.first() else { return ok("none pending") };
-        let told = |stack: &Stack| match stack.deleted_at {
+    check("deletions", &data.pending_deletions, |pending| {
+        let Some(first) = pending.first() else { return ok("none pending") };
+        let described = |stack: &Stack| match stack.deleted_at {
             Some(at) => format!("{} since {}", stack.name, age(at, now)),
             None => stack.name.to_string(),
         };
-        let told: Vec<String> = owed.iter().map(told).collect();
-        let told = listed(told.iter().map(String::as_str), owed.len() as u64);
-        warning(format!("agents still have {told}"), format!("brokkr status {}", first.id))
+        let described: Vec<String> = pending.iter().map(described).collect();
+        let described = listed(described.iter().map(String::as_str), pending.len() as u64);
+        warning(format!("agents still have {described}"), format!("brokkr status {}", first.id))
     })
 }
 

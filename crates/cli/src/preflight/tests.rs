@@ -42,7 +42,7 @@ fn well() -> PreflightData {
             agent_versions: vec![of(Some("0.1.0"), 42)],
         }),
         fleet: Ok(Fleet { agents: 42, ..Fleet::default() }),
-        owed: Ok(Vec::new()),
+        pending_deletions: Ok(Vec::new()),
         errors: Ok(Vec::new()),
         tokens: Ok(Vec::new()),
         hooks: Ok(vec![hook("ops", 0)]),
@@ -215,7 +215,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
         ("deletions", Verdict::Warning, "agents still have web since 5m", "brokkr status 0190", |data| {
             let mut stack = stack("web", Some(7));
             stack.deleted_at = Some(ago(300));
-            data.owed = Ok(vec![stack]);
+            data.pending_deletions = Ok(vec![stack]);
         }),
         ("prunes", Verdict::Warning, "2 prunes, for example of web", "brokkr stack approve web", |data| {
             data.errors = Ok(vec![waiting_prune()]);
@@ -280,7 +280,7 @@ fn a_broker_that_cannot_be_reached_is_bad_once_and_the_rest_is_not_ok() {
         replicas: Vec::new(),
         system: Err(nothing()),
         fleet: Err(nothing()),
-        owed: Err(nothing()),
+        pending_deletions: Err(nothing()),
         errors: Err(nothing()),
         tokens: Err(nothing()),
         hooks: Err(nothing()),

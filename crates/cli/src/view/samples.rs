@@ -43,8 +43,8 @@ pub fn rendered(shown: &impl Show) -> String {
     let mut last = String::new();
     for (name, options) in looks {
         let shown = anstream::adapter::strip_str(&shown.text(&options)).to_string();
-        let told = if shown == last { "(the same)".to_owned() } else { shown.clone() };
-        text.push_str(&format!("# {name}\n{told}\n"));
+        let rendered = if shown == last { "(the same)".to_owned() } else { shown.clone() };
+        text.push_str(&format!("# {name}\n{rendered}\n"));
         last = shown;
     }
     let coloured = shown.text(&narrow(160));

@@ -47,14 +47,14 @@ fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
     );
     // The fake broker lists the one agent whatever presence is asked for.
     let ran = well.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
-    ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    look");
+    ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    warning");
     let asked: Vec<String> = well.asked().into_iter().map(|asked| asked.line).collect();
     assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
     assert!(asked.iter().any(|line| line.contains("/api/v1/stacks?deleted=true")), "{asked:?}");
     let document = well.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     let hold = json!({"check": "hold", "verdict": "ok", "reason": "not on hold", "next": null});
     assert_eq!(check(&document, "hold"), &hold);
-    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: look");
+    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: warning");
     well.brokkr(&["admin", "preflight", "-o", "name"]).exits(0).prints("check/audit\n");
 
     let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});
