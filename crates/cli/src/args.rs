@@ -1,4 +1,4 @@
-//! What can be asked: only types, with the words of `--help`.
+//! The command line's grammar: types and help texts only, one file per noun.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,65 +12,44 @@ use url::Url;
 
 mod admin;
 mod agent;
-mod apply;
-mod approve;
 mod audit;
-mod bar;
-mod content;
 mod context;
-mod delete;
-mod diff;
-mod events;
+mod deliver;
 mod grant;
-mod join;
-mod login;
-mod preview;
+mod help;
+mod observe;
 mod project;
-mod rollback;
-mod status;
-mod targeting;
+mod stack;
 mod token;
-mod wait;
 mod webhook;
-mod why;
 
 pub use admin::{AdminCommand, Settle, SupportBundle};
 pub use agent::{
-    Abandon, AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Retire, Revoke, Rotate,
+    Abandon, AgentCommand, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Retire,
+    Revoke, Rotate,
 };
-pub use apply::Apply;
-pub use approve::Approve;
 pub use audit::{AuditCommand, AuditList};
-pub use bar::{BarCommand, LiftBar};
-pub use content::Content;
-pub use context::{Complete, Completion, ContextCommand, Man, Shell};
-pub use delete::{DeleteCommand, DeleteStack};
-pub use diff::DiffVersions;
-pub use events::Events;
+pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
+pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions};
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
-pub use join::Join;
-pub use login::Login;
-pub use preview::Preview;
+pub use help::command;
+pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas};
-pub use rollback::Rollback;
-pub use status::{Errors, History, ShowVersion, Status, Targets};
-pub use targeting::{Retarget, Targeting};
+pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
 pub use token::{CreateToken, RotateToken, TokenCommand};
-pub use wait::{For, Wait, Waiting};
-pub use webhook::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
-pub use why::{Subject, Why};
+pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
 
-/// Deliver to many Kubernetes clusters, and see that it arrived.
+/// Deploy to many Kubernetes clusters and see the result
 #[derive(Debug, Parser)]
 #[command(
     name = "brokkr",
     version,
     propagate_version = false,
     max_term_width = 100,
-    after_help = "Exit status: 0 ok, 1 the answer is no (it differs, it does not hold), 2 usage, 3 operation failed,\n\
-                  4 not authenticated or not allowed, 5 not found, 6 conflict or a guard, 7 broker unreachable,\n\
+    after_help = "Exit status: 0 success, 1 negative result (a difference, a failed check), 2 usage error, 3 operation failed,\n\
+                  4 not authenticated or not allowed, 5 not found, 6 conflict or refused by a guard, 7 broker unreachable,\n\
                   124 timeout, 130 interrupted.\n\n\
-                  Environment: BROKKR_TOKEN (an API token; never a flag), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
+                  Environment: BROKKR_TOKEN (an API token; there is no flag for it), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -82,7 +61,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// How results are printed: table and wide for people, the others for programs
+    /// Output format
     #[arg(
         short,
         long,
@@ -94,22 +73,22 @@ pub struct Global {
         hide_env_values = true
     )]
     pub output: Output,
-    /// Leave out the titles of tables
+    /// Do not print table headers
     #[arg(long, global = true)]
     pub no_headers: bool,
-    /// Which stored login to use
+    /// Use this context instead of the current one
     #[arg(long, global = true, value_name = "CONTEXT", env = "BROKKR_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
-    /// The broker to talk to, instead of the context's
-    #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true, value_parser = address)]
+    /// Use this broker instead of the context's
+    #[arg(long, global = true, value_name = "URL", env = "BROKKR_SERVER", hide_env_values = true, value_parser = server_url)]
     pub server: Option<Url>,
-    /// Certificate authorities (PEM) to trust beside those of the system
+    /// Trust the certificate authorities in this PEM file, in addition to the system's
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_CA_FILE", hide_env_values = true)]
     pub ca_file: Option<PathBuf>,
-    /// Read the token from this file (- is stdin) instead of using a stored one
+    /// Read the token from this file (- for stdin) instead of using the stored one
     #[arg(long, global = true, value_name = "FILE", env = "BROKKR_TOKEN_FILE", hide_env_values = true)]
     pub token_file: Option<PathBuf>,
-    /// The project to act in, for admins and auditors; everybody else acts in that of their token
+    /// Act in this project (admins and auditors only; other tokens act in their own project)
     #[arg(long, global = true, value_name = "PROJECT", env = "BROKKR_PROJECT", hide_env_values = true)]
     pub project: Option<Name>,
     /// Print only results and errors
@@ -122,77 +101,76 @@ pub enum Output {
     /// Columns, cut to the width of the terminal
     #[default]
     Table,
-    /// More columns, and nothing is cut
+    /// More columns, not cut
     Wide,
-    /// One document; with --watch one a line
+    /// One JSON document; with --watch, one per line
     Json,
-    /// The same as YAML
+    /// The same document as YAML
     Yaml,
-    /// Only names, such as stack/web
+    /// Names only, such as stack/web
     Name,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    Login(Login),
-    Apply(Apply),
-    Diff(DiffVersions),
+    Apply(Box<Apply>),
     Status(Status),
     Why(Why),
-    Wait(Wait),
-    Errors(Errors),
-    Events(Events),
-    History(History),
-    Show(ShowVersion),
+    Diff(Diff),
     Rollback(Rollback),
-    /// Contents that a roll-back barred
+    Wait(Wait),
+    Events(Events),
+    Errors(Errors),
+    /// Manage stacks and their versions
     #[command(subcommand)]
-    Bar(BarCommand),
-    Approve(Approve),
-    Retarget(Retarget),
-    Targets(Targets),
-    Preview(Preview),
-    /// Delete a stack and, on every agent, what it brought
-    #[command(subcommand)]
-    Delete(DeleteCommand),
-    /// Agents: one for each cluster
+    Stack(StackCommand),
+    /// Manage agents, one per cluster
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Projects: who owns stacks, tokens and webhooks
-    #[command(subcommand)]
-    Project(ProjectCommand),
-    /// API tokens, for people and machines
-    #[command(subcommand)]
-    Token(TokenCommand),
-    /// Grants: which agents a project may use, for what, and as whom
-    #[command(subcommand)]
-    Grant(GrantCommand),
-    /// Webhooks: who is told of what happens
+    /// Manage webhooks
     #[command(subcommand)]
     Webhook(WebhookCommand),
-    /// The audit log: who did what, and whether nobody rewrote it
+    /// Manage projects and their quotas
+    #[command(subcommand)]
+    Project(ProjectCommand),
+    /// Manage grants, which let projects use agents
+    #[command(subcommand)]
+    Grant(GrantCommand),
+    /// Manage API tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// View and verify the audit log
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// What an administrator of the broker looks at and does, before an upgrade and after a restore
-    #[command(subcommand, alias = "system")]
+    /// Check the installation, and settle stacks after a restore
+    #[command(subcommand)]
     Admin(AdminCommand),
-    /// Who the broker takes you for
+    Login(Login),
+    /// Remove the stored token of the current context
+    ///
+    /// The context itself stays, and the token stays valid until it is revoked or expires.
+    Logout,
+    /// Show your identity and role
     Whoami,
-    /// Stored logins
+    /// Manage contexts, which store logins
     #[command(subcommand)]
     Context(ContextCommand),
+    Version(Version),
     Completion(Completion),
     Man(Man),
     #[command(name = "__complete", hide = true)]
     Complete(Complete),
-    /// The version of this program
-    Version,
 }
 
 impl Command {
-    /// Whether something may go on when the command is interrupted.
+    /// Returns whether work continues on the broker and the agents if the command is interrupted.
     pub fn submits(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Rollback(_) | Self::Delete(_))
+        matches!(
+            self,
+            Self::Apply(_)
+                | Self::Rollback(_)
+                | Self::Stack(StackCommand::Apply(_) | StackCommand::Rollback(_) | StackCommand::Delete(_))
+        )
     }
 }
 
@@ -201,21 +179,20 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "use a whole number, such as 120".to_owned())
+    text.parse().map_err(|_| "expected a whole number, such as 120".to_owned())
 }
 
-/// Where a broker is.
-fn address(text: &str) -> Result<Url, String> {
+fn server_url(text: &str) -> Result<Url, String> {
     let url = text.parse::<Url>().ok().filter(Url::has_host);
-    url.ok_or_else(|| "write the whole address, such as https://brokkr.example:8780".to_owned())
+    url.ok_or_else(|| "expected a complete URL, such as https://brokkr.example:8780".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
-        .map_err(|_| "use a number and a unit, such as 90s, 5m or 1h30m".to_owned())
+        .map_err(|_| "expected a number and a unit, such as 90s, 5m or 1h30m".to_owned())
 }
 
-/// A time, or how long ago.
+/// Parses a time, or a duration before now.
 fn time(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
@@ -224,23 +201,25 @@ fn time(text: &str) -> Result<Timestamp, String> {
         .ok()
         .and_then(|ago| jiff::SignedDuration::try_from(ago).ok())
         .and_then(|ago| Timestamp::now().checked_sub(ago).ok());
-    ago.ok_or_else(|| "use a time such as 2026-03-01T12:00:00Z, or how long ago, such as 2h".to_owned())
+    ago.ok_or_else(|| {
+        "expected a time such as 2026-03-01T12:00:00Z, or a duration before now such as 2h".to_owned()
+    })
 }
 
-/// How much of a list is shown.
+/// Limits the rows of a list.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Most {
-    /// How many at most, 0 for all; if not given, 100 on a terminal and all elsewhere
+pub struct RowLimit {
+    /// Show at most this many, 0 for all [default: 100 on a terminal, otherwise all]
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<usize>,
 }
 
-/// How many items a page may have.
+/// Parses the size of a page.
 fn limit() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(LARGEST_PAGE))
 }
 
-/// A name, also as `-o name` prints it.
+/// Parses a stack's name or id, also as `-o name` prints it.
 fn stack(text: &str) -> Result<Name, String> {
     text.strip_prefix("stack/")
         .unwrap_or(text)
@@ -248,7 +227,7 @@ fn stack(text: &str) -> Result<Name, String> {
         .map_err(|error: brokkr_api::names::BadName| error.to_string())
 }
 
-/// A name, also as `-o name` prints it.
+/// Parses an agent's name or id, also as `-o name` prints it.
 fn agent(text: &str) -> Result<Name, String> {
     text.strip_prefix("agent/")
         .unwrap_or(text)
@@ -258,19 +237,20 @@ fn agent(text: &str) -> Result<Name, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 
-    /// The help of every command: a public surface, so a change of it shows. What every command has is shown once.
+    /// Snapshots the help of every command. Global options are shown once.
     #[test]
     fn help() {
         let mut text = String::new();
-        let mut brokkr = Args::command().term_width(100);
+        let mut brokkr = command().term_width(100);
         brokkr.build();
         write_help(&mut brokkr, "brokkr", &mut text);
         insta::assert_snapshot!(text);
@@ -279,10 +259,10 @@ mod tests {
     #[test]
     fn the_reference_page_of_the_command_line_is_current() {
         let introduction = brokkr_reference::made_from("crates/cli/src/args")
-            + "# brokkr\n\nThe command line for people and pipelines. Results are on stdout, everything else on stderr; \
-               what it exits with is in [exit codes](../exit-codes.md). `brokkr man DIR` writes the same as manual \
-               pages, `brokkr completion SHELL` completes it.\n";
-        let command = Args::command().term_width(100);
+            + "# brokkr\n\nThe command line for people and pipelines. Results go to stdout, everything else to stderr. \
+               The exit status is described in [exit codes](../exit-codes.md). `brokkr man DIR` writes the same text as \
+               manual pages; `brokkr completion SHELL` prints a completion script.\n";
+        let command = command().term_width(100);
         brokkr_reference::check("cli.md", &brokkr_reference::program(command, &introduction));
     }
 
@@ -293,29 +273,86 @@ mod tests {
         let after = command.get_after_help().filter(|_| path != "brokkr");
         let after = after.map(|after| format!("\n\n{after}")).unwrap_or_default();
         text.push_str(&format!("### {path}\n\n{}{after}\n\n", own.trim_end()));
-        let is_shown = |inner: &&mut clap::Command| inner.get_name() != "help" && !inner.is_hide_set();
-        for inner in command.get_subcommands_mut().filter(is_shown) {
+        for inner in command.get_subcommands_mut().filter(|inner| is_shown(inner)) {
             let path = format!("{path} {}", inner.get_name());
             write_help(inner, &path, text);
         }
     }
 
+    fn is_shown(command: &clap::Command) -> bool {
+        command.get_name() != "help" && !command.is_hide_set()
+    }
+
+    /// Calls `visit` with the path of every visible command.
+    fn walk(command: &clap::Command, path: &str, visit: &mut impl FnMut(&str, &clap::Command)) {
+        visit(path, command);
+        for inner in command.get_subcommands().filter(|inner| is_shown(inner)) {
+            walk(inner, &format!("{path} {}", inner.get_name()), visit);
+        }
+    }
+
+    fn built() -> clap::Command {
+        let mut brokkr = command();
+        brokkr.build();
+        brokkr
+    }
+
+    #[test]
+    fn a_short_flag_means_the_same_everywhere() {
+        let mut meanings: BTreeMap<char, (String, String)> = BTreeMap::new();
+        walk(&built(), "brokkr", &mut |path, command| {
+            for arg in command.get_arguments() {
+                let (Some(short), Some(long)) = (arg.get_short(), arg.get_long()) else { continue };
+                let first = meanings.entry(short).or_insert_with(|| (long.to_owned(), path.to_owned()));
+                assert_eq!(first.0, long, "-{short} of `{path}` is --{} in `{}`", first.0, first.1);
+            }
+        });
+        assert!(meanings.len() > 10, "{meanings:?}");
+    }
+
+    /// Help lines start with a verb in the imperative; this is the vocabulary.
+    const VERBS: &[&str] = &[
+        "Abandon", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete", "Deploy",
+        "Disable", "Enable", "End", "Explain", "Install", "List", "Log", "Manage", "Pause", "Preview",
+        "Print", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate", "Send",
+        "Set", "Settle", "Show", "Switch", "Unbar", "Verify", "View", "Wait", "Write",
+    ];
+
+    #[test]
+    fn every_help_line_starts_with_a_verb_and_fits_on_one_line() {
+        walk(&built(), "brokkr", &mut |path, command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let verb = about.split_whitespace().next().unwrap_or_default();
+            assert!(VERBS.contains(&verb), "the help of `{path}` starts with {verb:?}: {about}");
+            assert!(about.chars().count() <= 80, "the help of `{path}` is too long: {about}");
+            assert!(!about.ends_with('.'), "the help of `{path}` ends with a full stop");
+        });
+    }
+
     #[test]
     fn an_empty_selector_and_a_token_as_a_flag_are_refused() {
-        assert!(Args::try_parse_from(["brokkr", "apply", "-f", "x", "--stack", "web", "--to", ""]).is_err());
+        assert!(Args::try_parse_from(["brokkr", "apply", "web", "-f", "x", "--to", ""]).is_err());
         assert!(Args::try_parse_from(["brokkr", "login", "https://b", "--token", "brk_x"]).is_err());
     }
 
     #[test]
-    fn admin_is_also_found_by_the_name_that_it_had() {
-        let args = Args::try_parse_from(["brokkr", "system", "status"]).unwrap();
-        assert!(matches!(args.command, Command::Admin(AdminCommand::Status)));
+    fn everyday_commands_are_also_in_the_stack_group() {
+        let brokkr = built();
+        let stack = brokkr.find_subcommand("stack").unwrap();
+        for name in ["apply", "status", "why", "diff", "rollback", "wait"] {
+            let about = |command: &clap::Command| {
+                command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string)
+            };
+            assert!(about(&brokkr).is_some() && about(&brokkr) == about(stack), "{name}");
+        }
     }
 
     #[test]
-    fn names_are_taken_as_they_are_printed() {
-        let args = Args::try_parse_from(["brokkr", "history", "stack/web"]).unwrap();
-        assert!(matches!(args.command, Command::History(History { stack, .. }) if stack.as_str() == "web"));
-        assert!(Args::try_parse_from(["brokkr", "history", "agent/web"]).is_err());
+    fn names_are_accepted_as_they_are_printed() {
+        let args = Args::try_parse_from(["brokkr", "stack", "history", "stack/web"]).unwrap();
+        assert!(
+            matches!(args.command, Command::Stack(StackCommand::History(History { stack, .. })) if stack.as_str() == "web")
+        );
+        assert!(Args::try_parse_from(["brokkr", "stack", "history", "agent/web"]).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! What somebody who helps gets to see: pure, from what was answered to the files of an archive.
+//! The files of a support bundle, built from fetched data without I/O.
 //!
-//! Answers of the broker are not copied but told anew, field by field, so that nothing comes in that nobody thought of.
-//! What an API server says of an object can quote its manifest, and an annotation or the address of a webhook can hold
-//! anything: none of these is in here.
+//! Responses of the broker are not copied: each field is listed, so that a new field does not end up in the bundle by
+//! accident. Messages of an API server can quote a manifest, and annotations and webhook addresses can contain secrets; they
+//! are left out.
 
 use brokkr_api::audit::AuditEntry;
 use brokkr_api::events::Event;
@@ -14,24 +14,24 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tar::{Builder, Header};
 
-use crate::preflight::{Answers, Asked, checks};
+use crate::preflight::{Fetched, PreflightData, checks};
 
-mod told;
+mod entries;
 
-pub use told::{AgentTold, StackTold};
+pub use entries::{BundledAgent, BundledStack};
 
-/// Everything that was read for it.
+/// The data of the bundle.
 #[derive(Debug)]
-pub struct Gathered {
-    pub answers: Answers,
-    /// Host and port of the proxy that the environment names.
+pub struct BundleData {
+    pub preflight: PreflightData,
+    /// Host and port of the proxy from the environment.
     pub proxy: Option<String>,
-    pub agents: Asked<Page<AgentTold>>,
-    pub stacks: Asked<Page<StackTold>>,
-    pub events: Asked<Page<Event>>,
-    pub audit: Asked<Page<AuditEntry>>,
-    /// By the place where they were asked for.
-    pub metrics: Vec<(String, Asked<String>)>,
+    pub agents: Fetched<Page<BundledAgent>>,
+    pub stacks: Fetched<Page<BundledStack>>,
+    pub events: Fetched<Page<Event>>,
+    pub audit: Fetched<Page<AuditEntry>>,
+    /// By address.
+    pub metrics: Vec<(String, Fetched<String>)>,
 }
 
 /// One file of the archive.
@@ -41,7 +41,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Something that is not in the archive, or not whole.
+/// Data that is missing or incomplete in the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
     pub what: String,
@@ -49,54 +49,54 @@ pub struct Missing {
 }
 
 const README: &str = "\
-What `brokkr admin support-bundle` read from a broker, as far as whoever made it may see it.
+Diagnostic data of a Brokkr installation, written by `brokkr admin support-bundle` with the permissions of its user.
 
-preflight.json   what was checked, what was found, and what to do next
-versions.json    of the broker and of the command line
-context.json     where the broker is, and who asked
-system.json      the installation: epoch, hold, what a restore left to settle
-agents.json      by name, with labels, status and presence
-stacks.json      by name, with targets, and how far their newest version is
-errors.json      each mistake once, with how often it is there
-events.json      the last that agents reported, the newest first
-audit.json       the last of the project's audit log, the newest first
-webhooks.json    by name, with how many messages were given up
-metrics/         of each replica that was named with --metrics
-missing.json     what could not be had, and why
+preflight.json   results of `brokkr admin preflight`
+versions.json    versions of the broker and of the command line
+context.json     address of the broker, and the user
+system.json      the installation: epoch, hold, state after a restore
+agents.json      agents with labels, status and presence
+stacks.json      stacks with targets and the progress of their newest version
+errors.json      current errors, grouped
+events.json      latest events of agents, newest first
+audit.json       latest audit entries of the project, newest first
+webhooks.json    webhooks with their number of dead letters
+metrics/         metrics of each replica given with --metrics
+missing.json     data that could not be read, and why
 
-Not in here: manifests, what API servers said of an object, values of Secrets, annotations, tokens, join tokens,
+Not included: manifests, messages of API servers about an object, Secret values, annotations, tokens, join tokens,
 secrets and addresses of webhooks.
 ";
 
-/// The files, and what is missing among them.
-pub fn files(gathered: &Gathered, now: Timestamp) -> (Vec<File>, Vec<Missing>) {
+/// Returns the files, and what is missing.
+pub fn files(data: &BundleData, now: Timestamp) -> (Vec<File>, Vec<Missing>) {
     let mut archive = Archive::default();
-    let answers = &gathered.answers;
+    let preflight = &data.preflight;
     archive.text("README.txt", README.to_owned());
-    archive.json("preflight.json", &checks(answers, now));
-    archive.json("versions.json", &versions(answers));
-    archive.json("context.json", &context(gathered, now));
-    match &answers.system {
+    archive.json("preflight.json", &checks(preflight, now));
+    archive.json("versions.json", &versions(preflight));
+    archive.json("context.json", &context(data, now));
+    match &preflight.system {
         Ok(system) => archive.json("system.json", system),
-        Err(unanswered) => archive.misses("system.json", &unanswered.why()),
+        Err(error) => archive.miss("system.json", &error.why()),
     }
-    archive.paged("agents.json", &gathered.agents, |agent| agent);
-    archive.paged("stacks.json", &gathered.stacks, |stack| stack);
-    archive.listed("errors.json", &answers.errors, told::error);
-    archive.paged("events.json", &gathered.events, told::event);
-    archive.paged("audit.json", &gathered.audit, |entry| entry);
-    archive.listed("webhooks.json", &answers.hooks, told::hook);
-    if gathered.metrics.is_empty() {
-        archive.misses(
+    archive.paged("agents.json", &data.agents, |agent| agent);
+    archive.paged("stacks.json", &data.stacks, |stack| stack);
+    archive.listed("errors.json", &preflight.errors, entries::error);
+    archive.paged("events.json", &data.events, entries::event);
+    archive.paged("audit.json", &data.audit, |entry| entry);
+    archive.listed("webhooks.json", &preflight.hooks, entries::hook);
+    if data.metrics.is_empty() {
+        archive.miss(
             "metrics",
-            "no replica was named: --metrics http://HOST:PORT, as its --admin-listen says",
+            "no replica was given; use --metrics http://HOST:PORT with its --admin-listen address",
         );
     }
-    for (place, metrics) in &gathered.metrics {
-        let name = format!("metrics/{}.txt", place.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    for (address, metrics) in &data.metrics {
+        let name = format!("metrics/{}.txt", address.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
         match metrics {
             Ok(text) => archive.text(&name, text.clone()),
-            Err(unanswered) => archive.misses(&name, &unanswered.why()),
+            Err(error) => archive.miss(&name, &error.why()),
         }
     }
     let missing = archive.missing.clone();
@@ -104,24 +104,24 @@ pub fn files(gathered: &Gathered, now: Timestamp) -> (Vec<File>, Vec<Missing>) {
     (archive.files, missing)
 }
 
-fn versions(answers: &Answers) -> Value {
-    let broker = answers.system.as_ref().ok().map(|system| {
+fn versions(preflight: &PreflightData) -> Value {
+    let broker = preflight.system.as_ref().ok().map(|system| {
         json!({"version": system.version, "protocol": system.protocol, "oldest_protocol": system.oldest_protocol})
     });
     json!({
-        "brokkr": {"version": answers.version, "system": std::env::consts::OS, "machine": std::env::consts::ARCH},
+        "brokkr": {"version": preflight.version, "system": std::env::consts::OS, "machine": std::env::consts::ARCH},
         "broker": broker,
     })
 }
 
-fn context(gathered: &Gathered, now: Timestamp) -> Value {
-    let caller = gathered.answers.caller.as_ref().ok();
-    let replicas = gathered.answers.replicas.iter().map(|replica| &replica.address);
+fn context(data: &BundleData, now: Timestamp) -> Value {
+    let caller = data.preflight.caller.as_ref().ok();
+    let replicas = data.preflight.replicas.iter().map(|replica| &replica.address);
     json!({
         "made_at": now,
-        "server": gathered.answers.server,
+        "server": data.preflight.server,
         "addresses": replicas.collect::<Vec<_>>(),
-        "proxy": gathered.proxy,
+        "proxy": data.proxy,
         "project": caller.map(|caller| &caller.project),
         "caller": caller.map(|caller| json!({"name": caller.name, "role": caller.role})),
     })
@@ -141,40 +141,40 @@ impl Archive {
     fn json(&mut self, name: &str, document: &impl Serialize) {
         match serde_json::to_string_pretty(document) {
             Ok(text) => self.text(name, text + "\n"),
-            Err(error) => self.misses(name, &format!("it cannot be written as JSON: {error}")),
+            Err(error) => self.miss(name, &format!("cannot be written as JSON: {error}")),
         }
     }
 
-    fn misses(&mut self, what: &str, why: &str) {
+    fn miss(&mut self, what: &str, why: &str) {
         self.missing.push(Missing { what: what.to_owned(), why: why.to_owned() });
     }
 
-    fn listed<T, U: Serialize>(&mut self, name: &str, asked: &Asked<Vec<T>>, told: impl Fn(&T) -> U) {
-        match asked {
-            Ok(items) => self.json(name, &items.iter().map(told).collect::<Vec<_>>()),
-            Err(unanswered) => self.misses(name, &unanswered.why()),
+    fn listed<T, U: Serialize>(&mut self, name: &str, fetched: &Fetched<Vec<T>>, entry: impl Fn(&T) -> U) {
+        match fetched {
+            Ok(items) => self.json(name, &items.iter().map(entry).collect::<Vec<_>>()),
+            Err(error) => self.miss(name, &error.why()),
         }
     }
 
     fn paged<'a, T, U: Serialize>(
         &mut self,
         name: &str,
-        asked: &'a Asked<Page<T>>,
-        told: impl Fn(&'a T) -> U,
+        fetched: &'a Fetched<Page<T>>,
+        entry: impl Fn(&'a T) -> U,
     ) {
-        match asked {
+        match fetched {
             Ok(page) => {
-                self.json(name, &page.items.iter().map(told).collect::<Vec<_>>());
+                self.json(name, &page.items.iter().map(entry).collect::<Vec<_>>());
                 if page.next.is_some() {
-                    self.misses(name, &format!("there are more than the {} in it", page.items.len()));
+                    self.miss(name, &format!("truncated after {}", page.items.len()));
                 }
             }
-            Err(unanswered) => self.misses(name, &unanswered.why()),
+            Err(error) => self.miss(name, &error.why()),
         }
     }
 }
 
-/// The archive itself, readable by whoever unpacks it and by nobody else.
+/// Returns the archive. Its files are readable only by their owner.
 pub fn packed(files: &[File], now: Timestamp) -> std::io::Result<Vec<u8>> {
     let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in files {

@@ -1,6 +1,6 @@
-//! In GitHub Actions and GitLab: groups of lines, an annotation for what failed, a summary, outputs for later steps.
+//! Integration with GitHub Actions and GitLab: log groups, an annotation for failures, a summary, and step outputs.
 //!
-//! Each speaks by lines that it looks for in the log, GitHub also by files that it names in the environment.
+//! Both parse special lines of the log. GitHub also reads files that are named in the environment.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ pub enum Ci {
     GitLab,
 }
 
-/// Sections of GitLab need a name that is the same at both ends.
+/// The name of GitLab's log section, the same at its start and end.
 const SECTION: &str = "brokkr";
 
 impl Ci {
@@ -44,7 +44,7 @@ impl Ci {
         }
     }
 
-    /// Shown beside the run, where there is such a place.
+    /// Returns an annotation for the run, if the system supports them.
     pub fn annotation(self, what: &str, lines: &[String]) -> Option<String> {
         let text = [&[what.to_owned()], lines].concat().join("\n");
         (self == Self::GitHub).then(|| format!("::error title=brokkr::{}", escaped(&text)))
@@ -54,7 +54,7 @@ impl Ci {
         self.append("GITHUB_STEP_SUMMARY", markdown)
     }
 
-    /// `value` has one line.
+    /// Sets a step output. `value` must be a single line.
     pub fn output(self, name: &str, value: &str) -> std::io::Result<()> {
         self.append("GITHUB_OUTPUT", &format!("{name}={value}"))
     }
@@ -67,7 +67,7 @@ impl Ci {
     }
 }
 
-/// In GitHub's commands, a line ends where the command does.
+/// Escapes line breaks, which end a command of GitHub.
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_annotation_is_one_line_whatever_it_says() {
+    fn an_annotation_is_a_single_line() {
         let lines = ["100% of a\r\nb".to_owned()];
         assert_eq!(
             Ci::GitHub.annotation("42 failed", &lines).unwrap(),

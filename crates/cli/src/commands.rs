@@ -1,62 +1,55 @@
-//! What each command does: one file a verb, only behaviour.
+//! The behaviour of each command, one file per noun or everyday verb.
 
 use brokkr_client::Client;
 
-use crate::args::{AdminCommand, AgentCommand, Args, Command, DeleteCommand};
+use crate::args::{AdminCommand, AgentCommand, Args, Command, StackCommand};
 use crate::connect::{connect, connect_at_once};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 
 mod admin;
 mod agent;
 mod apply;
-mod approve;
 mod audit;
-mod bar;
 mod completion;
 mod confirm;
 mod context;
 mod delete;
 mod deliver;
 mod diff;
-mod errors;
 mod events;
 mod grant;
-mod history;
 mod join;
 mod login;
 mod man;
-mod preview;
 mod project;
-mod retarget;
 mod rollback;
-mod show;
 mod similar;
+mod stack;
 mod status;
-mod targets;
 mod token;
 mod version;
 mod wait;
 mod webhook;
-mod whoami;
 mod why;
 
-pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
+pub async fn run(args: Args, printer: Printer) -> Result<Outcome, Failure> {
     let Args { global, command } = args;
-    match command {
-        Command::Version => version::run(printer).map(yes),
-        Command::Context(context) => context::run(context, &global, printer).map(yes),
-        Command::Completion(completion) => completion::script(&completion, printer).map(yes),
-        Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(yes),
-        Command::Man(man) => man::run(&man, printer).map(yes),
-        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(yes),
-        // What is wrong with the files is told before anybody is asked.
-        Command::Apply(apply) => Box::pin(apply::run(apply, &global, printer)).await.map(yes),
+    match everyday(command) {
+        Command::Version(args) => Box::pin(version::run(args, &global, printer)).await.map(success),
+        Command::Context(context) => context::run(context, &global, printer).map(success),
+        Command::Logout => login::logout(&global, printer).map(success),
+        Command::Completion(completion) => completion::script(&completion, printer).map(success),
+        Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(success),
+        Command::Man(man) => man::run(&man, printer).map(success),
+        Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(success),
+        // Errors in the manifests are shown before the broker is contacted.
+        Command::Apply(apply) => Box::pin(apply::run(*apply, &global, printer)).await.map(success),
         Command::Agent(AgentCommand::Join(join)) => {
-            Box::pin(join::run(*join, &global, printer)).await.map(yes)
+            Box::pin(join::run(*join, &global, printer)).await.map(success)
         }
         Command::Admin(AdminCommand::SupportBundle(args)) => {
-            Box::pin(admin::support_bundle::run(args, &global, printer)).await.map(yes)
+            Box::pin(admin::support_bundle::run(args, &global, printer)).await.map(success)
         }
         Command::Admin(AdminCommand::Preflight) => Box::pin(admin::preflight::run(&global, printer)).await,
         command => {
@@ -64,7 +57,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
                 Command::Why(_) => connect_at_once(&global, printer)?,
                 _ => connect(&global, printer)?,
             };
-            match Box::pin(ask(command, &client, printer)).await {
+            match Box::pin(with_client(command, &client, printer)).await {
                 Err(failure) => Err(similar::suggest(failure, &client).await),
                 answer => answer,
             }
@@ -72,8 +65,21 @@ pub async fn run(args: Args, printer: Printer) -> Result<Answer, Failure> {
     }
 }
 
-/// Commands that begin with the broker.
-async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+/// Maps commands of the stack group that are also at top level to those.
+fn everyday(command: Command) -> Command {
+    match command {
+        Command::Stack(StackCommand::Apply(args)) => Command::Apply(args),
+        Command::Stack(StackCommand::Status(args)) => Command::Status(args),
+        Command::Stack(StackCommand::Why(args)) => Command::Why(args),
+        Command::Stack(StackCommand::Wait(args)) => Command::Wait(args),
+        Command::Stack(StackCommand::Diff(args)) => Command::Diff(args),
+        Command::Stack(StackCommand::Rollback(args)) => Command::Rollback(args),
+        command => command,
+    }
+}
+
+/// Runs the commands that only need a client.
+async fn with_client(command: Command, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
     match command {
         Command::Diff(args) => return diff::run(args, client, printer).await,
         Command::Webhook(args) => return webhook::run(args, client, printer).await,
@@ -81,35 +87,50 @@ async fn ask(command: Command, client: &Client, printer: Printer) -> Result<Answ
         Command::Status(args) => status::run(args, client, printer).await,
         Command::Why(args) => why::run(args, client, printer).await,
         Command::Wait(args) => wait::run(args, client, printer).await,
-        Command::Errors(args) => errors::run(args, client, printer).await,
+        Command::Errors(args) => events::errors(args, client, printer).await,
         Command::Events(args) => events::run(args, client, printer).await,
-        Command::History(args) => history::run(args, client, printer).await,
-        Command::Show(args) => show::run(args, client, printer).await,
-        Command::Retarget(args) => retarget::run(args, client, printer).await,
         Command::Rollback(args) => rollback::run(args, client, printer).await,
-        Command::Bar(args) => bar::run(args, client, printer).await,
-        Command::Approve(args) => approve::run(args, client, printer).await,
-        Command::Preview(args) => preview::run(args, client, printer).await,
-        Command::Targets(args) => targets::run(args, client, printer).await,
-        Command::Delete(DeleteCommand::Stack(args)) => delete::run(args, client, printer).await,
+        Command::Stack(args) => manage_stack(args, client, printer).await,
         Command::Agent(args) => agent::run(args, client, printer).await,
         Command::Project(args) => project::run(args, client, printer).await,
         Command::Token(args) => token::run(args, client, printer).await,
         Command::Grant(args) => grant::run(args, client, printer).await,
         Command::Admin(args) => admin::run(args, client, printer).await,
-        Command::Whoami => whoami::run(client, printer).await,
-        // Answered before anybody was asked.
-        Command::Version
+        Command::Whoami => login::whoami(client, printer).await,
+        // Handled by `run`.
+        Command::Version(_)
         | Command::Login(_)
+        | Command::Logout
         | Command::Apply(_)
         | Command::Context(_)
         | Command::Completion(_)
         | Command::Complete(_)
         | Command::Man(_) => Ok(()),
     }
-    .map(yes)
+    .map(success)
 }
 
-fn yes((): ()) -> Answer {
-    Answer::Yes
+async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+    match command {
+        StackCommand::List(args) => stack::list(args, client, printer).await,
+        StackCommand::Show { stack } => stack::show(&stack, client, printer).await,
+        StackCommand::History(args) => stack::history(args, client, printer).await,
+        StackCommand::Manifest(args) => stack::manifest(args, client, printer).await,
+        StackCommand::Barred { stack } => stack::barred(&stack, client, printer).await,
+        StackCommand::Unbar(args) => stack::unbar(args, client, printer).await,
+        StackCommand::Retarget(args) => stack::retarget(args, client, printer).await,
+        StackCommand::Approve(args) => stack::approve(args, client, printer).await,
+        StackCommand::Delete(args) => delete::run(args, client, printer).await,
+        // Mapped by `everyday`.
+        StackCommand::Apply(_)
+        | StackCommand::Status(_)
+        | StackCommand::Why(_)
+        | StackCommand::Wait(_)
+        | StackCommand::Diff(_)
+        | StackCommand::Rollback(_) => Ok(()),
+    }
+}
+
+fn success((): ()) -> Outcome {
+    Outcome::Success
 }

@@ -1,24 +1,23 @@
-//! What could come next on a command line: a function of the definition of all commands and of the words so far.
+//! Completion of a command line, from the definition of the commands and the words so far.
 //!
-//! The scripts for shells (`completion/`) only ask and show; so every shell knows the same, and nothing is out of step with
-//! the program.
+//! The shell scripts (`completion/`) only call this, so that all shells complete the same way.
 
 use clap::{Arg, ArgAction, Command};
 
-/// What may stand in a place.
+/// What is expected at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// One of these words, each with what it means.
+pub enum Expected {
+    /// One of these words, each with its description.
     Words(Vec<(String, String)>),
-    /// A name that the broker or the login knows, behind `prefix`.
+    /// The name of a resource or context, after `prefix`.
     Names { noun: Names, prefix: String },
-    /// A file: shells know best.
+    /// A file, which the shell completes.
     Files,
-    /// Something that nobody can guess.
+    /// A value that cannot be completed.
     Anything,
 }
 
-/// Things with names, by the word that stands for them in help texts.
+/// Resources with names, identified by their value name in help texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     Stacks,
@@ -30,59 +29,59 @@ pub enum Names {
     Webhooks,
 }
 
-/// `words` are those behind the program's name, up to the cursor: the last one is being typed, and may be empty.
-pub fn wanted(brokkr: &Command, words: &[String]) -> Wanted {
-    let Some((typed, before)) = words.split_last() else { return Wanted::Anything };
-    let place = Place::behind(brokkr, before);
-    if let Some(option) = place.option {
+/// Returns what is expected after `words`, which follow the program's name. The last one is being typed and may be empty.
+pub fn expected(brokkr: &Command, words: &[String]) -> Expected {
+    let Some((typed, before)) = words.split_last() else { return Expected::Anything };
+    let cursor = Cursor::at_end(brokkr, before);
+    if let Some(option) = cursor.option {
         return value_of(option, "");
     }
-    if !place.only_values && typed.starts_with('-') {
+    if !cursor.only_values && typed.starts_with('-') {
         return match typed.split_once('=') {
-            Some((name, _)) => option_named(place.command, name)
-                .map_or(Wanted::Anything, |option| value_of(option, &format!("{name}="))),
-            None => options(place.command),
+            Some((name, _)) => option_named(cursor.command, name)
+                .map_or(Expected::Anything, |option| value_of(option, &format!("{name}="))),
+            None => options(cursor.command),
         };
     }
-    if place.command.has_subcommands() {
-        return subcommands(place.command);
+    if cursor.command.has_subcommands() {
+        return subcommands(cursor.command);
     }
-    let mut values = place.command.get_positionals();
+    let mut values = cursor.command.get_positionals();
     let is_list = |arg: &&Arg| matches!(arg.get_action(), ArgAction::Append);
-    let value = values.nth(place.values).or_else(|| place.command.get_positionals().last().filter(is_list));
-    value.map_or(Wanted::Anything, |value| value_of(value, ""))
+    let value = values.nth(cursor.values).or_else(|| cursor.command.get_positionals().last().filter(is_list));
+    value.map_or(Expected::Anything, |value| value_of(value, ""))
 }
 
-/// Where a command line is behind some words.
-struct Place<'a> {
+/// The state of a command line after some words.
+struct Cursor<'a> {
     command: &'a Command,
-    /// That waits for its value.
+    /// The option that needs a value.
     option: Option<&'a Arg>,
-    /// Values without an option, so far.
+    /// Number of positional values so far.
     values: usize,
-    /// `--` came.
+    /// After `--`.
     only_values: bool,
 }
 
-impl<'a> Place<'a> {
-    fn behind(brokkr: &'a Command, words: &[String]) -> Self {
-        let mut place = Self { command: brokkr, option: None, values: 0, only_values: false };
+impl<'a> Cursor<'a> {
+    fn at_end(brokkr: &'a Command, words: &[String]) -> Self {
+        let mut cursor = Self { command: brokkr, option: None, values: 0, only_values: false };
         for word in words {
-            if place.option.take().is_some() {
+            if cursor.option.take().is_some() {
                 continue;
             }
-            if place.only_values || !word.starts_with('-') || word == "-" {
-                match place.command.find_subcommand(word) {
-                    Some(inner) if !place.only_values => (place.command, place.values) = (inner, 0),
-                    _ => place.values += 1,
+            if cursor.only_values || !word.starts_with('-') || word == "-" {
+                match cursor.command.find_subcommand(word) {
+                    Some(inner) if !cursor.only_values => (cursor.command, cursor.values) = (inner, 0),
+                    _ => cursor.values += 1,
                 }
             } else if word == "--" {
-                place.only_values = true;
+                cursor.only_values = true;
             } else if !word.contains('=') {
-                place.option = option_named(place.command, word).filter(|option| takes_value(option));
+                cursor.option = option_named(cursor.command, word).filter(|option| takes_value(option));
             }
         }
-        place
+        cursor
     }
 }
 
@@ -102,26 +101,26 @@ fn first_line(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-fn options(command: &Command) -> Wanted {
+fn options(command: &Command) -> Expected {
     let options = command.get_arguments().filter(|option| !option.is_hide_set());
     let named = options.filter_map(|option| {
         option.get_long().map(|long| (format!("--{long}"), first_line(option.get_help())))
     });
-    Wanted::Words(named.collect())
+    Expected::Words(named.collect())
 }
 
-fn subcommands(command: &Command) -> Wanted {
+fn subcommands(command: &Command) -> Expected {
     let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
-    Wanted::Words(inner.map(|inner| (inner.get_name().to_owned(), first_line(inner.get_about()))).collect())
+    Expected::Words(inner.map(|inner| (inner.get_name().to_owned(), first_line(inner.get_about()))).collect())
 }
 
-fn value_of(arg: &Arg, prefix: &str) -> Wanted {
+fn value_of(arg: &Arg, prefix: &str) -> Expected {
     let possible = arg.get_possible_values();
     if !possible.is_empty() && takes_value(arg) {
         let words = possible.iter().filter(|value| !value.is_hide_set());
         let words =
             words.map(|value| (format!("{prefix}{}", value.get_name()), first_line(value.get_help())));
-        return Wanted::Words(words.collect());
+        return Expected::Words(words.collect());
     }
     let name = arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
     let noun = match name.unwrap_or_default() {
@@ -132,67 +131,67 @@ fn value_of(arg: &Arg, prefix: &str) -> Wanted {
         "PROJECT" => Names::Projects,
         "GRANT" => Names::Grants,
         "WEBHOOK" => Names::Webhooks,
-        "PATH" | "FILE" | "DIR" => return Wanted::Files,
-        _ => return Wanted::Anything,
+        "PATH" | "FILE" | "DIR" => return Expected::Files,
+        _ => return Expected::Anything,
     };
-    Wanted::Names { noun, prefix: prefix.to_owned() }
+    Expected::Names { noun, prefix: prefix.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::args::Args;
+    use crate::args;
 
-    fn wants(line: &str) -> Wanted {
-        let mut brokkr = Args::command();
+    fn after(line: &str) -> Expected {
+        let mut brokkr = args::command();
         brokkr.build();
         let words: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
-        wanted(&brokkr, &words)
+        expected(&brokkr, &words)
     }
 
     fn words(line: &str) -> Vec<String> {
-        match wants(line) {
-            Wanted::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
-            other => panic!("{line:?} wants {other:?}"),
+        match after(line) {
+            Expected::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
+            other => panic!("{line:?} expects {other:?}"),
         }
     }
 
     #[test]
-    fn commands_and_options_are_known_and_hidden_ones_are_not_shown() {
+    fn commands_and_options_are_completed_except_hidden_ones() {
         assert!(words("").contains(&"apply".to_owned()) && words("").contains(&"agent".to_owned()));
         assert!(!words("").iter().any(|word| word.starts_with('_')));
         assert!(words("agent ").contains(&"label".to_owned()));
-        assert!(!words("agent ").contains(&"set-status".to_owned()));
         assert!(words("status --").contains(&"--watch".to_owned()));
-        assert!(words("status --").contains(&"--output".to_owned()), "what every command has");
+        assert!(words("status --").contains(&"--output".to_owned()), "global options");
         assert!(words("-o ").contains(&"yaml".to_owned()));
         assert!(words("--output=").contains(&"--output=wide".to_owned()));
         assert!(words("--quiet wait web --for ").contains(&"deleted".to_owned()));
     }
 
     #[test]
-    fn names_are_asked_for_where_they_belong() {
-        let names = |noun| Wanted::Names { noun, prefix: String::new() };
+    fn names_are_completed_where_they_are_expected() {
+        let names = |noun| Expected::Names { noun, prefix: String::new() };
         for (line, noun) in [
             ("status ", Names::Stacks),
-            ("history ", Names::Stacks),
-            ("delete stack ", Names::Stacks),
+            ("stack history ", Names::Stacks),
+            ("stack delete ", Names::Stacks),
+            ("apply ", Names::Stacks),
+            ("events ", Names::Stacks),
+            ("agent preview env=prod ", Names::Stacks),
             ("agent show ", Names::Agents),
             ("events --agent ", Names::Agents),
-            ("apply --to-agent ", Names::Agents),
+            ("apply web --to-agent ", Names::Agents),
             ("why ", Names::StacksAndAgents),
             ("why web -a ", Names::Agents),
             ("--context ", Names::Contexts),
             ("--project ", Names::Projects),
         ] {
-            assert_eq!(wants(line), names(noun), "{line:?}");
+            assert_eq!(after(line), names(noun), "{line:?}");
         }
-        assert_eq!(wants("apply -f "), Wanted::Files);
-        assert_eq!(wants("apply --to "), Wanted::Anything, "a selector");
-        assert_eq!(wants("history web "), Wanted::Anything, "one stack is enough");
+        assert_eq!(after("apply web -f "), Expected::Files);
+        assert_eq!(after("apply web --to "), Expected::Anything, "a selector");
+        assert_eq!(after("stack history web "), Expected::Anything, "one stack is enough");
         let prefix = "--agent=".to_owned();
-        assert_eq!(wants("events --agent="), Wanted::Names { noun: Names::Agents, prefix });
+        assert_eq!(after("events --agent="), Expected::Names { noun: Names::Agents, prefix });
     }
 }

@@ -1,7 +1,7 @@
-//! What is remembered between commands: contexts, and apart from them the tokens.
+//! Stored contexts and, separately, their tokens.
 //!
-//! `$XDG_CONFIG_HOME/brokkr/config.toml` can be shown to anybody; `credentials.toml` beside it holds the tokens and is
-//! readable only by its owner. Both are replaced as a whole, so that a crash leaves the old one.
+//! `$XDG_CONFIG_HOME/brokkr/config.toml` contains no secrets; `credentials.toml` contains the tokens and is readable only by
+//! its owner. Files are replaced atomically.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     pub server: Url,
-    /// Trusted beside those of the system, in PEM form: a copy, because files move.
+    /// Additional certificate authorities in PEM form: a copy, because files move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<String>,
 }
@@ -44,12 +44,12 @@ pub enum ConfigError {
     Read(PathBuf, std::io::Error),
     #[error("cannot write {0}: {1}")]
     Write(PathBuf, std::io::Error),
-    // No quote of the text: the file with the tokens is read by the same lines.
-    #[error("{0} is not the TOML that brokkr writes; correct it, or remove it and log in again")]
+    // Does not quote the text, because it may be the file with the tokens.
+    #[error("{0} is not valid; fix it, or remove it and log in again")]
     Malformed(PathBuf),
 }
 
-/// The folder that holds both files.
+/// The folder of both files.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
@@ -69,42 +69,52 @@ impl Folder {
         Ok(credentials.tokens.remove(context).map(SecretString::from))
     }
 
-    /// Whether others can read the tokens, as after a careless copy.
+    /// Returns the file with the tokens if other users can read it.
     pub fn has_open_credentials(&self) -> Option<PathBuf> {
         let path = self.0.join(CREDENTIALS);
         let mode = std::fs::metadata(&path).ok()?.permissions().mode();
         (mode & 0o077 != 0).then_some(path)
     }
 
-    /// Remembers a context and its token, and makes it the current one.
-    pub fn remember(&self, name: &str, context: Context, token: &SecretString) -> Result<(), ConfigError> {
+    /// Stores a context and its token, and makes it the current one.
+    pub fn store(&self, name: &str, context: Context, token: &SecretString) -> Result<(), ConfigError> {
         let mut config = self.config()?;
         config.contexts.insert(name.to_owned(), context);
         config.current_context = Some(name.to_owned());
         let mut credentials: Credentials = self.read(CREDENTIALS)?;
         credentials.tokens.insert(name.to_owned(), token.expose_secret().to_owned());
-        // The token first: a context without one would only fail later.
+        // The token first: a context without one would fail later.
         self.write(CREDENTIALS, &credentials)?;
         self.write(CONFIG, &config)
     }
 
-    /// Makes a context that is known the current one.
+    /// Makes an existing context the current one.
     pub fn use_context(&self, name: &str) -> Result<(), ConfigError> {
         let mut config = self.config()?;
         config.current_context = Some(name.to_owned());
         self.write(CONFIG, &config)
     }
 
-    /// Forgets a context and its token.
-    pub fn forget(&self, name: &str) -> Result<(), ConfigError> {
+    /// Deletes a context and its token.
+    pub fn delete(&self, name: &str) -> Result<(), ConfigError> {
         let mut config = self.config()?;
         config.contexts.remove(name);
         config.current_context = config.current_context.filter(|current| current != name);
         let mut credentials: Credentials = self.read(CREDENTIALS)?;
         credentials.tokens.remove(name);
-        // The context first: a token without one goes nowhere.
+        // The context first: a token without one is never used.
         self.write(CONFIG, &config)?;
         self.write(CREDENTIALS, &credentials)
+    }
+
+    /// Removes the token of a context. Returns whether there was one.
+    pub fn delete_token(&self, name: &str) -> Result<bool, ConfigError> {
+        let mut credentials: Credentials = self.read(CREDENTIALS)?;
+        let had_token = credentials.tokens.remove(name).is_some();
+        if had_token {
+            self.write(CREDENTIALS, &credentials)?;
+        }
+        Ok(had_token)
     }
 
     fn read<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, ConfigError> {
@@ -123,16 +133,16 @@ impl Folder {
     }
 }
 
-/// Writes beside the file and renames, so that it is never half there nor readable by others.
+/// Replaces a file atomically, readable only by its owner.
 pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let beside = path.with_extension(format!("new.{}", std::process::id()));
-    std::fs::remove_file(&beside).ok();
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let temporary = path.with_extension(format!("new.{}", std::process::id()));
+    std::fs::remove_file(&temporary).ok();
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&temporary, path)
 }
 
 #[cfg(test)]
@@ -146,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_remembered_and_its_token_is_readable_by_the_owner_only() {
+    fn a_login_is_stored_and_only_the_owner_can_read_its_token() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder(home.path().join("brokkr"));
         assert_eq!(folder.config().unwrap(), Config::default());
-        folder.remember("one", context("https://one"), &"brk_1".to_owned().into()).unwrap();
-        folder.remember("two", context("https://two"), &"brk_2".to_owned().into()).unwrap();
+        folder.store("one", context("https://one"), &"brk_1".to_owned().into()).unwrap();
+        folder.store("two", context("https://two"), &"brk_2".to_owned().into()).unwrap();
         let config = folder.config().unwrap();
         assert_eq!(config.current_context.as_deref(), Some("two"));
         assert_eq!(config.contexts["one"], context("https://one"));
@@ -159,22 +169,26 @@ mod tests {
         assert!(folder.token("three").unwrap().is_none());
         assert!(folder.has_open_credentials().is_none());
         let config_text = std::fs::read_to_string(folder.0.join(CONFIG)).unwrap();
-        assert!(!config_text.contains("brk_"), "no token in the file that people show around");
+        assert!(!config_text.contains("brk_"), "no token in the file without secrets");
     }
 
     #[test]
-    fn a_context_that_is_forgotten_leaves_no_token() {
+    fn a_deleted_context_leaves_no_token() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder(home.path().join("brokkr"));
-        folder.remember("one", context("https://one"), &"brk_1".to_owned().into()).unwrap();
-        folder.remember("two", context("https://two"), &"brk_2".to_owned().into()).unwrap();
+        folder.store("one", context("https://one"), &"brk_1".to_owned().into()).unwrap();
+        folder.store("two", context("https://two"), &"brk_2".to_owned().into()).unwrap();
         folder.use_context("one").unwrap();
         assert_eq!(folder.config().unwrap().current_context.as_deref(), Some("one"));
-        folder.forget("one").unwrap();
+        folder.delete("one").unwrap();
         assert_eq!(folder.config().unwrap().current_context, None);
         assert!(folder.token("one").unwrap().is_none() && folder.token("two").unwrap().is_some());
         let text = std::fs::read_to_string(folder.0.join(CREDENTIALS)).unwrap();
         assert!(!text.contains("brk_1"), "{text}");
+        assert!(folder.delete_token("two").unwrap());
+        assert!(!folder.delete_token("two").unwrap(), "it is gone");
+        assert!(folder.config().unwrap().contexts.contains_key("two"), "the context stays");
+        assert!(folder.token("two").unwrap().is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which broker, as whom: flag before environment before context.
+//! Selects the broker and the credential: flag, then environment, then context.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -19,26 +19,26 @@ mod replicas;
 
 pub use replicas::{Replicas, connect_to_replicas};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-/// No token is longer; what is, is some other file.
+const RETRY_TIME: Duration = Duration::from_secs(30);
+/// Longer input is not a token.
 const LONGEST_TOKEN: u64 = 4096;
 const LOG_IN: &str = "log in with `brokkr login URL`";
 
-/// A client for the context, server and token that this command is to use.
+/// Returns a client for the selected context, server and token.
 pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
-    connect_for(PATIENCE, global, printer).map(|(client, _)| client)
+    connect_for(RETRY_TIME, global, printer).map(|(client, _)| client)
 }
 
-/// The same, with the certificate authorities that the broker is trusted by beside the system's, if any were given. In one:
-/// a token that comes by stdin can be read once.
+/// Like [`connect`], and also returns the additional certificate authorities. One function does both, because a token from
+/// stdin can be read only once.
 pub fn connect_with_authorities(
     global: &Global,
     printer: Printer,
 ) -> Result<(Client, Option<String>), Failure> {
-    connect_for(PATIENCE, global, printer)
+    connect_for(RETRY_TIME, global, printer)
 }
 
-/// The same for somebody to whom it is an answer that the broker cannot be reached: it is tried once.
+/// Like [`connect`], without retries.
 pub fn connect_at_once(global: &Global, printer: Printer) -> Result<Client, Failure> {
     connect_for(Duration::ZERO, global, printer).map(|(client, _)| client)
 }
@@ -51,25 +51,24 @@ fn connect_for(
     let folder = Folder::of_this_user().map_err(of_config)?;
     let Found { context, token } = find(global, &folder)?;
     if let Some(path) = folder.has_open_credentials() {
-        printer.warn(&format!("others can read your tokens: chmod 600 {}", path.display()));
+        printer.warn(&format!("other users can read your tokens: chmod 600 {}", path.display()));
     }
     let retry = RetryPolicy::up_to(patience).noticing(move |retry| {
         if retry.attempt == 1 {
-            printer.note(&format!("{}; trying again for {} s", retry.error, retry.left.as_secs()));
+            printer.note(&format!("{}; retrying for {} s", retry.error, retry.left.as_secs()));
         }
     });
     let client = client(&context, token, global.project.as_ref(), retry)?;
     Ok((client, context.certificate_authorities))
 }
 
-/// The same for somebody who does not wait: one try, and no words. With a digest of broker, project and token, which
-/// stands for who asks whom.
+/// Like [`connect`], without retries and messages. Also returns a digest of broker, project and token as a cache key.
 pub fn connect_once(global: &Global) -> Result<(Client, Checksum), Failure> {
     let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
     let project = global.project.as_ref().map(Name::as_str).unwrap_or_default();
-    let asker = [context.server.as_str(), project, token.expose_secret()].join("\0");
+    let cache_key = [context.server.as_str(), project, token.expose_secret()].join("\0");
     let client = client(&context, token, global.project.as_ref(), RetryPolicy::none())?;
-    Ok((client, Checksum::of(asker.as_bytes())))
+    Ok((client, Checksum::of(cache_key.as_bytes())))
 }
 
 pub fn client(
@@ -109,7 +108,7 @@ fn find(global: &Global, folder: &Folder) -> Result<Found, Failure> {
     let config = folder.config().map_err(of_config)?;
     let name = match (&global.context, &global.server) {
         (Some(name), _) => Some(name.clone()),
-        // The token of a context goes only to that context's broker.
+        // The token of a context is only sent to that context's broker.
         (None, Some(server)) => {
             let is_it = |(_, context): &(&String, &Context)| context.server == *server;
             config.contexts.iter().find(is_it).map(|(name, _)| name.clone())
@@ -150,18 +149,18 @@ fn find(global: &Global, folder: &Folder) -> Result<Found, Failure> {
 
 pub fn no_context(config: &Config, name: &str) -> Failure {
     let known: Vec<&str> = config.contexts.keys().map(String::as_str).collect();
-    let known = if known.is_empty() { "there is none yet".to_owned() } else { known.join(", ") };
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Failure::new(Exit::Usage, format!("there is no context {name}"))
-        .line(format!("known: {known}"))
+        .line(format!("contexts: {known}"))
         .next(LOG_IN)
 }
 
 fn no_token(server: &Url) -> Failure {
-    Failure::new(Exit::Auth, format!("there is no token for {server}"))
+    Failure::new(Exit::Auth, format!("no token for {server}"))
         .next(format!("log in with `brokkr login {server}`, or set BROKKR_TOKEN"))
 }
 
-/// From a file, or from stdin.
+/// Reads a token from a file or from stdin.
 pub fn token_from(path: &Path) -> Result<SecretString, Failure> {
     let token = if path.as_os_str() == "-" {
         read_token(Ok(std::io::stdin()), "stdin")?
@@ -169,7 +168,7 @@ pub fn token_from(path: &Path) -> Result<SecretString, Failure> {
         read_token(std::fs::File::open(path), &path.display().to_string())?
     };
     if token.expose_secret().is_empty() {
-        return Err(Failure::new(Exit::Usage, format!("there is no token in {}", path.display())));
+        return Err(Failure::new(Exit::Usage, format!("{} contains no token", path.display())));
     }
     Ok(token)
 }

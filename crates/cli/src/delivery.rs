@@ -1,12 +1,12 @@
-//! Whether a version has arrived, or a deletion is complete: pure, from the status of each agent.
+//! Whether a version is on every agent, or a deletion is complete: decided from the status rows, without I/O.
 //!
-//! A wait is bound to the sequence id that was submitted. What an agent reported about an earlier one says nothing, and
-//! neither does a replica that has not yet heard of the submission.
+//! A wait is for one sequence id. Reports about an earlier version do not count, nor does a replica that does not know the
+//! submission yet.
 
 use brokkr_api::SequenceId;
 use brokkr_api::status::{StackStatus, State};
 
-/// What a wait is waiting for.
+/// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Every targeted agent has written this version or a newer one.
@@ -17,28 +17,28 @@ pub enum Goal {
     Removed(SequenceId),
 }
 
-/// How one agent stands to the goal.
+/// The progress of one agent towards the goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AgentOutcome {
     Reached,
     Failed,
     Waiting,
-    /// The stack is not, or no longer, for this agent.
-    NotConcerned,
+    /// The stack does not, or no longer, target this agent.
+    NotTargeted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Reached,
-    /// Every agent has settled, and on some it failed.
+    /// No agent is pending, and some failed.
     Failed,
-    /// A newer version took its place before it arrived everywhere.
+    /// A newer version replaced it before it was on every agent.
     Replaced(SequenceId),
     Waiting,
 }
 
 impl Goal {
-    pub fn standing(self, row: &StackStatus) -> Standing {
+    pub fn outcome(self, row: &StackStatus) -> AgentOutcome {
         match self {
             Self::Applied(sequence) => {
                 delivered(sequence, row, &[State::Applied, State::Healthy, State::Degraded])
@@ -49,49 +49,49 @@ impl Goal {
     }
 
     pub fn verdict(self, rows: &[StackStatus]) -> Verdict {
-        let standings: Vec<Standing> = rows.iter().map(|row| self.standing(row)).collect();
-        let concerned = standings.iter().filter(|standing| **standing != Standing::NotConcerned).count();
-        let has = |wanted: Standing| standings.contains(&wanted);
-        // Nobody concerned is the end of a removal, and not yet the beginning of a delivery.
-        let is_empty_delivery = concerned == 0 && !matches!(self, Self::Removed(_));
-        if let Some(newer) = self.replaced_by(rows, &standings) {
+        let outcomes: Vec<AgentOutcome> = rows.iter().map(|row| self.outcome(row)).collect();
+        let targeted = outcomes.iter().filter(|outcome| **outcome != AgentOutcome::NotTargeted).count();
+        let has = |outcome: AgentOutcome| outcomes.contains(&outcome);
+        // Without targeted agents a removal is complete, but a delivery has not started.
+        let is_empty_delivery = targeted == 0 && !matches!(self, Self::Removed(_));
+        if let Some(newer) = self.replaced_by(rows, &outcomes) {
             return Verdict::Replaced(newer);
         }
-        match (has(Standing::Waiting) || is_empty_delivery, has(Standing::Failed)) {
+        match (has(AgentOutcome::Waiting) || is_empty_delivery, has(AgentOutcome::Failed)) {
             (true, _) => Verdict::Waiting,
             (false, true) => Verdict::Failed,
             (false, false) => Verdict::Reached,
         }
     }
 
-    fn replaced_by(self, rows: &[StackStatus], standings: &[Standing]) -> Option<SequenceId> {
+    fn replaced_by(self, rows: &[StackStatus], outcomes: &[AgentOutcome]) -> Option<SequenceId> {
         let (Self::Applied(sequence) | Self::Delivered(sequence)) = self else { return None };
-        let open = rows.iter().zip(standings).filter(|(_, standing)| **standing != Standing::Reached);
+        let open = rows.iter().zip(outcomes).filter(|(_, outcome)| **outcome != AgentOutcome::Reached);
         open.filter_map(|(row, _)| row.wanted_sequence_id).filter(|wanted| *wanted > sequence).max()
     }
 }
 
-fn delivered(sequence: SequenceId, row: &StackStatus, good: &[State]) -> Standing {
+fn delivered(sequence: SequenceId, row: &StackStatus, good: &[State]) -> AgentOutcome {
     if matches!(row.state, State::Removing | State::Removed) || row.wanted_sequence_id.is_none() {
-        return Standing::NotConcerned;
+        return AgentOutcome::NotTargeted;
     }
     let knows = row.wanted_sequence_id.is_some_and(|wanted| wanted >= sequence);
     let has = row.sequence_id.is_some_and(|has| has >= sequence);
     match row.state {
-        state if good.contains(&state) && knows && has => Standing::Reached,
-        State::Failed if knows && has => Standing::Failed,
-        _ => Standing::Waiting,
+        state if good.contains(&state) && knows && has => AgentOutcome::Reached,
+        State::Failed if knows && has => AgentOutcome::Failed,
+        _ => AgentOutcome::Waiting,
     }
 }
 
-fn removed(marker: SequenceId, row: &StackStatus) -> Standing {
+fn removed(marker: SequenceId, row: &StackStatus) -> AgentOutcome {
     let knows = row.wanted_sequence_id.is_none_or(|wanted| wanted >= marker);
     match row.state {
-        State::Removed if knows => Standing::Reached,
+        State::Removed if knows => AgentOutcome::Reached,
         // Neither targeted nor held: it never got there, or is long gone.
-        _ if row.wanted_sequence_id.is_none() => Standing::NotConcerned,
-        State::Failed if row.sequence_id.is_some_and(|has| has >= marker) => Standing::Failed,
-        _ => Standing::Waiting,
+        _ if row.wanted_sequence_id.is_none() => AgentOutcome::NotTargeted,
+        State::Failed if row.sequence_id.is_some_and(|has| has >= marker) => AgentOutcome::Failed,
+        _ => AgentOutcome::Waiting,
     }
 }
 

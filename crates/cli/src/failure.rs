@@ -1,14 +1,14 @@
-//! What went wrong, told as: what, where, next step, code. And the exit status for it.
+//! Errors for people: what failed, where, the next step, the code; and the exit status.
 
 use brokkr_api::{ErrorCode, Problem};
-use brokkr_client::{ClientError, Stage, WrongAnswer};
+use brokkr_client::{ClientError, InvalidResponse, Stage};
 
-/// The statuses that scripts rely on; `docs/exit-codes.md` has them, too. 0 is well.
+/// Exit statuses other than 0, documented in `docs/exit-codes.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The answer is no: it differs, it does not hold.
-    No = 1,
+    /// A negative result: a difference, a failed check.
+    Negative = 1,
     Usage = 2,
     Failed = 3,
     Auth = 4,
@@ -19,14 +19,15 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// What a command that asks something found.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Yes,
-    No,
+pub enum Outcome {
+    Success,
+    /// A difference, or a failed check: exit status 1.
+    Negative,
 }
 
-/// Things that have names which people mistype.
+/// Resources for which similar names are suggested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noun {
     Stack,
@@ -38,10 +39,10 @@ pub enum Noun {
 pub struct Failure {
     pub what: String,
     pub code: Option<ErrorCode>,
-    /// Where, and what exactly.
+    /// Details.
     pub lines: Vec<String>,
     pub next: Option<String>,
-    /// Names that were given, in case one of them was meant otherwise.
+    /// Names from the command line, for suggestions.
     pub about: Vec<(Noun, String)>,
     pub exit: Exit,
 }
@@ -66,7 +67,7 @@ impl Failure {
         self
     }
 
-    /// `action` is what was tried: `read the stack web`.
+    /// Converts a client error. `action` is what was tried: `read the stack web`.
     pub fn of_client(action: &str, error: ClientError) -> Self {
         match error {
             ClientError::Problem { problem, .. } => Self::of_problem(action, *problem),
@@ -74,34 +75,39 @@ impl Failure {
                 let (hop, next) = stopped_at(source.stage, proxy.is_some());
                 let place = url.origin().ascii_serialization();
                 let failure =
-                    Self::new(Exit::Unreachable, format!("cannot {action}: the broker cannot be reached"))
+                    Self::new(Exit::Unreachable, format!("cannot {action}: the broker is not reachable"))
                         .line(format!("{hop}: {place}: {source}, after {:.1} s", after.as_secs_f64()))
                         .next(next);
                 match proxy {
-                    Some(proxy) => failure.line(format!("the environment names the proxy {proxy}")),
+                    Some(proxy) => failure.line(format!("the environment sets the proxy {proxy}")),
                     None => failure,
                 }
             }
             ClientError::Timeout { url, after } => {
-                Self::new(Exit::Unreachable, format!("cannot {action}: the broker does not answer"))
+                Self::new(Exit::Unreachable, format!("cannot {action}: the broker did not respond"))
                     .line(format!(
-                        "nothing came from {} within {} s",
+                        "no response from {} within {} s",
                         url.origin().ascii_serialization(),
                         after.as_secs()
                     ))
-                    .next("try again shortly")
+                    .next("try again later")
             }
-            ClientError::BadAnswer { url, what } => {
+            ClientError::InvalidResponse { url, what } => {
                 let next = match &what {
-                    WrongAnswer::WebPage { .. } | WrongAnswer::Redirect { .. } => {
-                        "check the address: a login page, a portal or a proxy answers there instead of the broker"
+                    InvalidResponse::WebPage { .. } | InvalidResponse::Redirect { .. } => {
+                        "check the URL: a login page, a captive portal or a proxy responds there instead of the broker"
                     }
-                    what if what.is_transient() => "try again shortly",
-                    _ => "check the address, and that this program and the broker are of a similar version",
+                    what if what.is_transient() => "try again later",
+                    _ => {
+                        "check the URL, and that this program and the broker have compatible versions (brokkr version)"
+                    }
                 };
-                Self::new(Exit::Unreachable, format!("cannot {action}: this was not the broker's answer"))
-                    .line(format!("{url}: {what}"))
-                    .next(next)
+                Self::new(
+                    Exit::Unreachable,
+                    format!("cannot {action}: the response is not from a Brokkr broker"),
+                )
+                .line(format!("{url}: {what}"))
+                .next(next)
             }
             ClientError::Unsendable { what } => Self::new(Exit::Usage, format!("cannot {action}: {what}")),
         }
@@ -125,23 +131,22 @@ impl Failure {
     }
 }
 
-/// The hop on the way to the broker at which it ends, and what to do there.
+/// Returns the step of the connection that failed, and the next action.
 fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) {
     match stage {
-        Stage::Tls => {
-            ("TLS", "if the broker's certificate is from an authority of your own, give it with --ca-file")
+        Stage::Tls => ("TLS", "if the broker's certificate is from a private authority, use --ca-file"),
+        Stage::Clock => {
+            ("clock", "set this machine's clock; if it is correct, renew the broker's certificate")
         }
-        Stage::Clock => ("clock", "set this machine's clock; if it is right, renew the broker's certificate"),
         _ if behind_proxy || stage == Stage::Proxy => {
-            ("proxy", "check the proxy, or go past it with NO_PROXY")
+            ("proxy", "check the proxy, or bypass it with NO_PROXY")
         }
-        Stage::Name => ("DNS", "check the name in the address, and that this machine can look names up"),
-        Stage::Connect | Stage::Proxy => (
-            "connect",
-            "check the address and that the broker runs there; HTTPS_PROXY and NO_PROXY are honoured",
-        ),
+        Stage::Name => ("DNS", "check the host name in the URL, and that DNS works on this machine"),
+        Stage::Connect | Stage::Proxy => {
+            ("connect", "check the URL and that the broker is running; HTTPS_PROXY and NO_PROXY apply")
+        }
         Stage::Exchange => {
-            ("answer", "try again shortly; the connection broke before the broker had answered")
+            ("response", "try again later; the connection was closed before the response was complete")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why an agent that was installed does not work yet: pure, from what is in its namespace.
+//! Why an installed agent is not connected yet: derived from the objects in its namespace, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -6,48 +6,48 @@ use brokkr_install::ACCOUNT;
 use brokkr_install::start::{self, Progress};
 use serde_json::Value;
 
-/// Where it stands still.
+/// The step at which the installation is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The hop that is not passed.
+    /// The step that is not complete.
     pub hop: String,
     pub reason: String,
     pub next: String,
-    /// Whether waiting is of no use.
-    pub for_good: bool,
+    /// Whether waiting cannot help.
+    pub is_final: bool,
 }
 
-/// What hints have to name.
+/// Values for the hints.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// Where the agent lives.
+pub struct HintContext<'a> {
+    /// The namespace of the agent.
     pub namespace: &'a str,
-    /// How it is installed once more.
+    /// How to repeat the installation.
     pub again: &'a str,
 }
 
-/// `found` are the agent's Deployment, Pods and ConfigMap. None while everything takes its course.
-pub fn stuck(found: &[Value], place: Place<'_>) -> Option<Stuck> {
+/// Returns the step that is stuck, from the agent's Deployment, Pods and ConfigMap; none while there is progress.
+pub fn stuck(found: &[Value], context: HintContext<'_>) -> Option<Stuck> {
     let of_kind = |kind: &'static str| found.iter().filter(move |object| object["kind"] == kind);
-    told_by_agent(of_kind("ConfigMap"), place)
-        .or_else(|| of_kind("Pod").find_map(|found| pod(found, place.namespace)))
+    reported_by_agent(of_kind("ConfigMap"), context)
+        .or_else(|| of_kind("Pod").find_map(|found| pod(found, context.namespace)))
         .or_else(|| of_kind("Deployment").find_map(deployment))
 }
 
-/// What an account may not do, asked of the API server.
-pub fn without_rights(account: &str, place: Place<'_>) -> Stuck {
+/// Describes an account without permissions, as the API server reports it.
+pub fn without_rights(account: &str, context: HintContext<'_>) -> Stuck {
     Stuck {
         hop: start::Hop::Rights.to_string(),
-        reason: format!("{account} may not keep its key in its own namespace"),
-        next: start::Hop::Rights.next(place.namespace, place.again),
-        for_good: true,
+        reason: format!("{account} is not allowed to store its key in its own namespace"),
+        next: start::Hop::Rights.next(context.namespace, context.again),
+        is_final: true,
     }
 }
 
-/// What the cluster does not let whoever runs kubectl do, each once, from what kubectl said.
-pub fn forbidden(said: &str) -> Vec<String> {
+/// Returns the permissions that the user lacks, each once, from the error output of kubectl.
+pub fn forbidden(output: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for line in said.lines().filter(|line| line.contains("(Forbidden)")) {
+    for line in output.lines().filter(|line| line.contains("(Forbidden)")) {
         let reason = line.split_once("is forbidden: ").map_or(line, |(_, reason)| reason);
         let reason = reason.split_once("\" cannot ").map_or(reason, |(_, act)| act).trim().to_owned();
         if !found.contains(&reason) {
@@ -57,12 +57,15 @@ pub fn forbidden(said: &str) -> Vec<String> {
     found
 }
 
-fn told_by_agent<'a>(mut maps: impl Iterator<Item = &'a Value>, place: Place<'_>) -> Option<Stuck> {
+fn reported_by_agent<'a>(
+    mut maps: impl Iterator<Item = &'a Value>,
+    context: HintContext<'_>,
+) -> Option<Stuck> {
     let map = maps.find(|map| map["metadata"]["name"] == start::CONFIG_MAP)?;
     let data: BTreeMap<String, String> = serde_json::from_value(map["data"].clone()).ok()?;
     let Progress { hop, reason, .. } = Progress::of(&data)?;
-    let next = hop.next(place.namespace, place.again);
-    Some(Stuck { hop: hop.to_string(), reason, next, for_good: !hop.may_pass() })
+    let next = hop.next(context.namespace, context.again);
+    Some(Stuck { hop: hop.to_string(), reason, next, is_final: !hop.may_pass() })
 }
 
 fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
@@ -74,8 +77,8 @@ fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
         return Some(Stuck {
             hop: "scheduling".to_owned(),
             reason: text(&unscheduled["message"]),
-            next: "make room for a Pod of 20m CPU and 64 MiB in the cluster".to_owned(),
-            for_good: false,
+            next: "free resources for a Pod with 20m CPU and 64 MiB of memory".to_owned(),
+            is_final: false,
         });
     }
     let container = &status["containerStatuses"][0];
@@ -83,7 +86,7 @@ fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
     let reason = waiting["reason"].as_str()?;
     let (hop, next) = match reason {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
-            ("image", "give an image that the cluster's nodes can pull with --image".to_owned())
+            ("image", "set --image to an image that the cluster's nodes can pull".to_owned())
         }
         "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" | "CreateContainerConfigError" => {
             ("container", format!("kubectl -n {namespace} logs deployment/{ACCOUNT} --previous"))
@@ -94,7 +97,7 @@ fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {
         hop: hop.to_owned(),
         reason: format!("{reason}: {}", text(&waiting["message"])),
         next,
-        for_good: false,
+        is_final: false,
     })
 }
 
@@ -105,9 +108,8 @@ fn deployment(deployment: &Value) -> Option<Stuck> {
     Some(Stuck {
         hop: "pod".to_owned(),
         reason: text(&refused["message"]),
-        next: "let the agent's Pod into its namespace: a quota or a policy of the cluster refuses it"
-            .to_owned(),
-        for_good: false,
+        next: "allow the agent's Pod in its namespace: a quota or an admission policy refuses it".to_owned(),
+        is_final: false,
     })
 }
 
@@ -121,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place<'static> = Place { namespace: "elsewhere", again: "run it again" };
+    const CONTEXT: HintContext<'static> = HintContext { namespace: "elsewhere", again: "run it again" };
 
     fn hop(found: Value) -> Option<String> {
-        stuck(&[found], PLACE).map(|stuck| stuck.hop)
+        stuck(&[found], CONTEXT).map(|stuck| stuck.hop)
     }
 
     #[test]
-    fn what_is_forbidden_is_told_once_and_in_short() {
+    fn missing_permissions_are_listed_once() {
         let said = "Warning: something\n\
             Error from server (Forbidden): clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: User \"jo\" \
             cannot patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope\n\
@@ -145,25 +147,25 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_says_itself_counts_most() {
-        let told = json!({"kind": "ConfigMap", "metadata": {"name": "brokkr-agent-start"}, "data": {
+    fn the_agents_own_report_takes_precedence() {
+        let reported = json!({"kind": "ConfigMap", "metadata": {"name": "brokkr-agent-start"}, "data": {
             "hop": "tls", "reason": "unknown issuer", "at": "2026-03-01T12:00:00Z",
         }});
         let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
             {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "…"}}},
         ]}});
-        let looked = stuck(std::slice::from_ref(&pulling), PLACE).unwrap();
+        let looked = stuck(std::slice::from_ref(&pulling), CONTEXT).unwrap();
         assert_eq!(looked.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
-        let stuck = stuck(&[pulling, told], PLACE).unwrap();
+        let stuck = stuck(&[pulling, reported], CONTEXT).unwrap();
         assert_eq!(
-            (stuck.hop.as_str(), stuck.reason.as_str(), stuck.for_good),
+            (stuck.hop.as_str(), stuck.reason.as_str(), stuck.is_final),
             ("tls", "unknown issuer", true)
         );
         assert!(stuck.next.contains("--ca-file"));
     }
 
     #[test]
-    fn a_pod_that_does_not_come_up_is_told() {
+    fn a_pod_that_does_not_start_is_reported() {
         let waiting = |reason: &str| json!({"kind": "Pod", "status": {"containerStatuses": [{"state": {"waiting": {"reason": reason}}}]}});
         assert_eq!(hop(waiting("ImagePullBackOff")).as_deref(), Some("image"));
         assert_eq!(hop(waiting("CrashLoopBackOff")).as_deref(), Some("container"));

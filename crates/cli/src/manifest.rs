@@ -1,4 +1,4 @@
-//! The manifests that `apply` submits: found, read, joined, and checked before anything is sent.
+//! The manifests that `apply` submits: found, read, joined, and checked before they are sent.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 use crate::render;
 
-/// One thing that was read, and how it is called in errors.
+/// Bytes that were read, with the name for error messages.
 struct Source {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Reads or renders what was named, as the bytes to submit. One file is submitted exactly as it is.
+/// Reads or renders the manifests and returns the bytes to submit. A single file is submitted unchanged.
 pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Vec<u8>, Failure> {
     if let Some(folder) = &content.kustomize {
         let bytes = render::kustomize(folder, printer).await?;
@@ -29,8 +29,8 @@ pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Ve
         return check(vec![Source { name: format!("chart {chart}"), bytes }]);
     }
     if content.files.is_empty() {
-        return Err(Failure::new(Exit::Usage, "no manifests were named")
-            .next("use -f PATH (- is stdin), -k DIR or --helm CHART"));
+        return Err(Failure::new(Exit::Usage, "no manifests given")
+            .next("use -f PATH (- for stdin), -k DIR or --helm CHART"));
     }
     files(&content.files, content.recursive)
 }
@@ -51,7 +51,7 @@ fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>, Failure> {
 
 fn stdin() -> Result<Source, Failure> {
     let mut bytes = Vec::new();
-    // One byte more than is allowed tells that it is too much; an endless pipe must not fill the memory.
+    // One byte over the limit shows that the input is too large; an endless pipe must not fill the memory.
     let limit = Budget::default().total_bytes as u64 + 1;
     std::io::stdin()
         .lock()
@@ -74,7 +74,7 @@ fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>, Failure> {
     files.sort();
     if files.is_empty() {
         return Err(Failure::new(Exit::Usage, format!("{name} contains no *.yaml, *.yml or *.json"))
-            .next("name the directory that holds the manifests; -R searches directories inside it, too"));
+            .next("give the directory that contains the manifests; -R includes subdirectories"));
     }
     files.iter().map(|path| file(path)).collect()
 }
@@ -85,7 +85,7 @@ fn inside(path: &Path, recursive: bool, files: &mut Vec<PathBuf>) -> Result<(), 
     for entry in entries {
         let entry = entry.map_err(|error| unreadable(&name, &error))?;
         let path = entry.path();
-        // A link to a directory is not followed: it may lead in circles.
+        // Symbolic links to directories are not followed, because they may form a cycle.
         if recursive && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             inside(&path, recursive, files)?;
             continue;
@@ -108,7 +108,7 @@ fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
     let budget = Budget::default();
     let is_one = sources.len() == 1;
     let (mut errors, mut stopped) = (Vec::new(), false);
-    // First each by itself, so that an error names its own file and line.
+    // Each file on its own first, so that an error has its file and line.
     for source in &sources {
         if let Err(found) = brokkr_manifest::parse(&source.bytes, &budget) {
             let counts = |problem: &Problem| is_one || !matches!(problem, Problem::Empty);
@@ -122,7 +122,7 @@ fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
         }
     }
     let bytes = joined(sources);
-    // Then together: the same resource in two files shows only here.
+    // Then all together, to find a resource that is in two files.
     if let (true, Err(found)) = (errors.is_empty(), brokkr_manifest::parse(&bytes, &budget)) {
         errors.extend(found.iter().map(ToString::to_string));
         stopped |= found.stopped();
@@ -149,12 +149,12 @@ fn joined(mut sources: Vec<Source>) -> Vec<u8> {
 
 fn refused(errors: Vec<String>, stopped: bool) -> Failure {
     let count = errors.len();
-    let problems = if count == 1 { "a problem".to_owned() } else { format!("{count} problems") };
+    let problems = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
     let mut failure =
         Failure::new(Exit::Failed, format!("the manifest has {problems}; nothing was submitted"));
     failure.lines = errors.into_iter().map(|error| format!("- {error}")).collect();
     if stopped {
-        failure.lines.push("reading stopped early; there may be more".to_owned());
+        failure.lines.push("parsing stopped early; there may be more errors".to_owned());
     }
     failure.code = Some(ErrorCode::BRK2004);
     failure.next(ErrorCode::BRK2004.next_step())
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_is_told_with_its_file() {
+    fn every_error_has_its_file() {
         let failure = check(vec![
             source("a.yaml", "kind: Pod\n"),
             source("b.yaml", "[1]\n"),

@@ -1,6 +1,6 @@
-//! What must be true before an upgrade and after a restore: pure, from what was answered to checks.
+//! Checks before an upgrade and after a restore: evaluates data without I/O.
 //!
-//! `commands/admin/preflight.rs` asks. What could not be asked is an answer, too, and never a good one.
+//! `commands/admin/preflight.rs` fetches the data. Data that could not be fetched never counts as ok.
 
 use brokkr_api::audit::BrokenLink;
 use brokkr_api::health::Health;
@@ -18,18 +18,18 @@ mod broker;
 mod fleet;
 mod project;
 
-/// A token that expires within this is told.
+/// Tokens that expire within this time are reported.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Things that a reason names; of the others it says how many they are.
+/// Names in a reason; the rest are counted.
 const NAMED: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Ok,
-    /// Nothing that has to stop anybody, but somebody should have looked; or nobody was allowed to.
-    Look,
-    Bad,
+    /// Not blocking, but worth a check; or not allowed for this caller.
+    Warning,
+    Failed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,36 +37,36 @@ pub struct Check {
     pub check: &'static str,
     pub verdict: Verdict,
     pub reason: String,
-    /// What to type or do; none where all is well.
+    /// The next action; none if the check is ok.
     pub next: Option<String>,
 }
 
-/// Everything that was asked, and what came back.
+/// The data that the checks evaluate.
 #[derive(Debug)]
-pub struct Answers {
-    /// Where the broker is.
+pub struct PreflightData {
+    /// URL of the broker.
     pub server: String,
-    /// Of this program.
+    /// Version of this program.
     pub version: String,
-    pub reached: Asked<()>,
-    pub caller: Asked<WhoAmI>,
+    pub reached: Fetched<()>,
+    pub caller: Fetched<WhoAmI>,
     pub replicas: Vec<Replica>,
-    pub system: Asked<System>,
-    pub fleet: Asked<Fleet>,
-    /// Deleted stacks that agents still hold.
-    pub owed: Asked<Vec<Stack>>,
-    pub errors: Asked<Vec<ErrorGroup>>,
-    pub tokens: Asked<Vec<ApiToken>>,
-    pub hooks: Asked<Vec<Hook>>,
-    pub audit: Asked<Walk>,
+    pub system: Fetched<System>,
+    pub fleet: Fetched<Fleet>,
+    /// Deleted stacks that agents still have.
+    pub pending_deletions: Fetched<Vec<Stack>>,
+    pub errors: Fetched<Vec<ErrorGroup>>,
+    pub tokens: Fetched<Vec<ApiToken>>,
+    pub hooks: Fetched<Vec<WebhookHealth>>,
+    pub audit: Fetched<AuditProgress>,
 }
 
-pub type Asked<T> = Result<T, Unanswered>;
+pub type Fetched<T> = Result<T, FetchError>;
 
-/// Why there is no answer.
+/// Why data could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// Not to this caller.
+pub enum FetchError {
+    /// The caller is not allowed to.
     NotAllowed {
         why: String,
     },
@@ -74,29 +74,29 @@ pub enum Unanswered {
         why: String,
         next: Option<String>,
     },
-    /// The broker could not be reached, or refused the token.
-    NotAsked,
+    /// The broker is not reachable, or refused the token.
+    Skipped,
 }
 
-impl From<ClientError> for Unanswered {
+impl From<ClientError> for FetchError {
     fn from(error: ClientError) -> Self {
         if let ClientError::Problem { problem, .. } = &error
             && problem.status == 403
         {
             return Self::NotAllowed { why: problem.detail.clone() };
         }
-        let failure = Failure::of_client("ask", error);
+        let failure = Failure::of_client("read", error);
         let why = failure.lines.into_iter().next().unwrap_or(failure.what);
         Self::Failed { why, next: failure.next }
     }
 }
 
-impl Unanswered {
+impl FetchError {
     pub fn why(&self) -> String {
         match self {
-            Self::NotAllowed { why } => format!("you may not ask: {why}"),
+            Self::NotAllowed { why } => format!("not allowed: {why}"),
             Self::Failed { why, .. } => why.clone(),
-            Self::NotAsked => "not asked: the broker cannot be reached, or refuses the token".to_owned(),
+            Self::Skipped => "skipped: the broker is not reachable, or refuses the token".to_owned(),
         }
     }
 }
@@ -105,100 +105,100 @@ impl Unanswered {
 #[derive(Clone, Debug)]
 pub struct Replica {
     pub address: String,
-    pub health: Asked<Health>,
+    pub health: Fetched<Health>,
 }
 
-/// Agents that do not come as they should. Lists may be cut, numbers are not.
+/// Agents that are not connected. Lists may be truncated, numbers are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
     pub agents: u64,
     pub silent: Group,
     pub never: Group,
-    /// Somebody comes in their name, and is refused.
+    /// Requests in their name are refused.
     pub refused: Vec<String>,
-    /// How many of the silent and late were not asked why.
-    pub not_asked: usize,
+    /// How many of the silent and late agents were not examined.
+    pub not_examined: usize,
     pub revoked: Vec<String>,
 }
 
-/// How many, and the names of the first.
+/// A number, and the first names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     pub number: u64,
     pub names: Vec<String>,
 }
 
-/// A webhook, and how many of its messages were given up.
+/// A webhook and its number of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook {
+pub struct WebhookHealth {
     pub name: String,
-    /// Why it was switched off, if nobody did.
-    pub off_because: Option<String>,
+    /// Why the broker disabled it.
+    pub disabled_because: Option<String>,
     pub dead: usize,
-    /// There are more than were counted.
+    /// There are more dead letters.
     pub more: bool,
 }
 
-/// How far the audit chain was walked.
+/// The verified part of the audit chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
+pub struct AuditProgress {
     pub links: i64,
     pub broken: Option<BrokenLink>,
-    /// To its end.
-    pub whole: bool,
+    /// Verified to its end.
+    pub is_complete: bool,
 }
 
-/// All of them, in the order in which they are best put right.
-pub fn checks(answers: &Answers, now: Timestamp) -> Vec<Check> {
+/// Returns all checks, in the order in which to fix them.
+pub fn checks(data: &PreflightData, now: Timestamp) -> Vec<Check> {
     vec![
-        broker::reached(answers),
-        broker::caller(answers, now),
-        broker::version(answers),
-        broker::replicas(answers),
-        broker::hold(answers),
-        broker::restore(answers),
-        fleet::versions(answers),
-        fleet::silent(answers),
-        fleet::refused(answers),
-        fleet::revoked(answers),
-        fleet::deletions(answers, now),
-        fleet::prunes(answers),
-        project::tokens(answers, now),
-        project::webhooks(answers),
-        project::audit(answers),
+        broker::reached(data),
+        broker::caller(data, now),
+        broker::version(data),
+        broker::replicas(data),
+        broker::hold(data),
+        broker::restore(data),
+        fleet::versions(data),
+        fleet::silent(data),
+        fleet::refused(data),
+        fleet::revoked(data),
+        fleet::deletions(data, now),
+        fleet::prunes(data),
+        project::tokens(data, now),
+        project::webhooks(data),
+        project::audit(data),
     ]
 }
 
-/// What was found: how bad, why, what next.
+/// What was found: how failed, why, what next.
 struct Finding(Verdict, String, Option<String>);
 
 fn ok(reason: impl Into<String>) -> Finding {
     Finding(Verdict::Ok, reason.into(), None)
 }
 
-fn look(reason: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding(Verdict::Look, reason.into(), Some(next.into()))
+fn warning(reason: impl Into<String>, next: impl Into<String>) -> Finding {
+    Finding(Verdict::Warning, reason.into(), Some(next.into()))
 }
 
-fn bad(reason: impl Into<String>, next: impl Into<String>) -> Finding {
-    Finding(Verdict::Bad, reason.into(), Some(next.into()))
+fn failed(reason: impl Into<String>, next: impl Into<String>) -> Finding {
+    Finding(Verdict::Failed, reason.into(), Some(next.into()))
 }
 
-/// Judges an answer; where there is none, that is the finding.
-fn judged<T>(check: &'static str, asked: &Asked<T>, judge: impl FnOnce(&T) -> Finding) -> Check {
-    let Finding(verdict, reason, next) = match asked {
-        Ok(answer) => judge(answer),
-        Err(unanswered) => not_told(unanswered),
+/// Evaluates data; data that could not be fetched is a finding, too.
+fn check<T>(check: &'static str, fetched: &Fetched<T>, judge: impl FnOnce(&T) -> Finding) -> Check {
+    let Finding(verdict, reason, next) = match fetched {
+        Ok(data) => judge(data),
+        Err(error) => not_fetched(error),
     };
     Check { check, verdict, reason, next }
 }
 
-fn not_told(unanswered: &Unanswered) -> Finding {
-    let why = unanswered.why();
-    match unanswered {
-        Unanswered::NotAllowed { .. } => look(why, "ask with a token that may: brokkr login"),
-        Unanswered::Failed { next, .. } => Finding(Verdict::Bad, why, next.clone()),
-        Unanswered::NotAsked => Finding(Verdict::Look, why, None),
+fn not_fetched(error: &FetchError) -> Finding {
+    let why = error.why();
+    match error {
+        FetchError::NotAllowed { .. } => warning(why, "use a token with more permissions: brokkr login"),
+        FetchError::Failed { next, .. } => Finding(Verdict::Failed, why, next.clone()),
+        FetchError::Skipped => Finding(Verdict::Warning, why, None),
     }
 }
 

@@ -1,6 +1,6 @@
-//! The one gate to stdout and stderr: data to stdout, talk to stderr.
+//! All output: results to stdout, messages to stderr.
 //!
-//! Colours go to terminals only, and not where `NO_COLOR` is set: [`anstream`] takes them out.
+//! [`anstream`] removes colours unless the output is a terminal and `NO_COLOR` is not set.
 
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -11,28 +11,26 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::args::{Most, Output};
+use crate::args::{Output, RowLimit};
 use crate::ci::Ci;
 use crate::failure::{Exit, Failure};
-use crate::printer::echo::EchoOff;
 pub use crate::printer::live::Live;
-pub use crate::printer::sheet::Sheet;
+pub use crate::printer::redrawn::Redrawn;
 pub use crate::printer::stream::Stream;
 use crate::view::text::{clean, showing};
-use crate::view::{Look, Show};
+use crate::view::{RenderOptions, Show};
 
-mod echo;
 mod live;
-mod sheet;
+mod redrawn;
 mod stream;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const CAREFUL: Style = AnsiColor::Yellow.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
-/// So many rows of a list are shown to people who did not say how many.
+/// Rows of a list on a terminal, unless --limit is given.
 const ROWS: usize = 100;
-/// What takes longer than this is told to take a while.
-const NOTICEABLE: Duration = Duration::from_secs(1);
+/// A spinner is shown after this time.
+const SPINNER_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
@@ -47,13 +45,13 @@ impl Printer {
         Self { output, headers, quiet, ci: Ci::of_environment() }
     }
 
-    /// Whether text is wanted, and not a document or names.
+    /// Returns whether the output is text, not a document or names.
     pub fn is_for_people(self) -> bool {
         matches!(self.output, Output::Table | Output::Wide)
     }
 
-    pub fn look(self) -> Look {
-        Look {
+    pub fn render_options(self) -> RenderOptions {
+        RenderOptions {
             now: Timestamp::now(),
             wide: self.output == Output::Wide,
             headers: self.headers,
@@ -61,9 +59,9 @@ impl Printer {
         }
     }
 
-    /// How many rows of a list are wanted: what is piped is whole, as its lines are.
-    pub fn rows(self, most: Most) -> usize {
-        match most.limit {
+    /// Returns how many rows of a list to read. Output that is not on a terminal is complete.
+    pub fn rows(self, rows: RowLimit) -> usize {
+        match rows.limit {
             Some(0) => ALL,
             Some(limit) => limit,
             None if self.is_for_people() && width().is_some() => ROWS,
@@ -71,23 +69,23 @@ impl Printer {
         }
     }
 
-    /// Tells people that there is more than a list shows, and how much there is if that is known.
-    pub fn cut(self, shown: usize, total: Option<u64>) {
+    /// Notes that a list is truncated, with the total if it is known.
+    pub fn note_truncated(self, shown: usize, total: Option<u64>) {
         if self.is_for_people() {
             self.note(&format!("{}; --limit 0 shows all", showing(shown, total)));
         }
     }
 
-    /// What was asked for, in the form that was asked for.
+    /// Prints a result in the selected format.
     pub fn show(self, shown: &impl Show) -> Result<(), Failure> {
         match self.output {
             Output::Json | Output::Yaml => self.document(shown),
             Output::Name => self.names(&shown.names()),
-            Output::Table | Output::Wide => self.data(shown.text(&self.look()).trim_end()),
+            Output::Table | Output::Wide => self.data(shown.text(&self.render_options()).trim_end()),
         }
     }
 
-    /// What was done: to whom, and in words for people.
+    /// Prints the result of an action: a document, a name, or a sentence.
     pub fn done(
         self,
         document: &impl Serialize,
@@ -114,17 +112,17 @@ impl Printer {
         self.offer(text).map(|_| ())
     }
 
-    /// Whether somebody still reads.
+    /// Prints, and returns whether stdout is still open.
     fn offer(self, text: &str) -> Result<bool, Failure> {
         match writeln!(anstream::stdout(), "{text}") {
             Ok(()) => Ok(true),
-            // The reader has seen enough, as `head` does.
+            // The reader closed the pipe, as `head` does.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Failure::new(Exit::Failed, format!("cannot write the result: {error}"))),
         }
     }
 
-    /// An archive, or a manifest, as it is.
+    /// Prints bytes unchanged.
     pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = std::io::stdout();
         stdout
@@ -137,18 +135,18 @@ impl Printer {
         std::io::stdout().is_terminal()
     }
 
-    /// For what comes bit by bit.
+    /// Returns an output for items that arrive one after another.
     pub fn stream(self) -> Stream {
         Stream::new(self, self.output)
     }
 
-    /// For what changes in its place: on a terminal that can do it, and for people.
-    pub fn sheet(self) -> Option<Sheet> {
+    /// Returns an output that is redrawn in place, if stdout is a terminal that supports it.
+    pub fn redrawn(self) -> Option<Redrawn> {
         let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
-        (self.is_for_people() && std::io::stdout().is_terminal() && !is_dumb).then(|| Sheet::new(self))
+        (self.is_for_people() && std::io::stdout().is_terminal() && !is_dumb).then(|| Redrawn::new(self))
     }
 
-    /// Talk that one can do without.
+    /// Prints a message, unless --quiet is given.
     pub fn note(self, text: &str) {
         if !self.quiet {
             self.say(text);
@@ -163,7 +161,7 @@ impl Printer {
         let code = failure.code.map(|code| format!(" ({code})")).unwrap_or_default();
         let what = format!("{}{code}", clean(&failure.what));
         if let Some(annotation) = self.ci.and_then(|ci| ci.annotation(&what, &failure.lines)) {
-            self.signal(&annotation);
+            self.ci_command(&annotation);
         }
         self.say(&format!("{BAD}error:{BAD:#} {what}"));
         for line in &failure.lines {
@@ -175,22 +173,22 @@ impl Printer {
     }
 
     fn say(self, text: &str) {
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr cannot be reported.
         writeln!(anstream::stderr(), "{text}").ok();
     }
 
-    /// For a CI system, which wants its escapes also where there is no terminal.
-    fn signal(self, text: &str) {
+    /// Prints a command for the CI system, with its escape sequences even without a terminal.
+    fn ci_command(self, text: &str) {
         writeln!(std::io::stderr(), "{text}").ok();
     }
 
-    /// Whether somebody sits there who can answer.
-    pub fn can_ask(self) -> bool {
+    /// Returns whether the user can be asked.
+    pub fn is_interactive(self) -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Asks on stderr and reads one line; none at the end of input.
-    pub async fn ask(self, question: &str) -> Option<String> {
+    /// Asks on stderr and reads a line; returns none at the end of the input.
+    pub async fn prompt(self, question: &str) -> Option<String> {
         write!(anstream::stderr(), "{question}").ok();
         std::io::stderr().flush().ok();
         let line = tokio::task::spawn_blocking(|| {
@@ -200,42 +198,50 @@ impl Printer {
         line.await.ok()?.ok()?.map(|line| line.trim().to_owned())
     }
 
-    /// Asks without showing what is typed.
-    pub async fn ask_secret(self, question: &str) -> Option<SecretString> {
-        let _echo_off = EchoOff::new()?;
-        let answer = self.ask(question).await;
-        // The newline that ended the input was not shown, either.
-        self.say("");
-        answer.map(Into::into)
+    /// Asks on stderr and reads a line without echo; returns none if it is empty or cannot be read.
+    pub async fn prompt_secret(self, question: &'static str) -> Result<Option<SecretString>, Failure> {
+        // stdin instead of the controlling terminal, which a session under a supervisor may not have.
+        let read = tokio::task::spawn_blocking(move || {
+            let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin");
+            rpassword::prompt_password_with_config(question, config.output_file_path("/dev/stderr").build())
+        });
+        match read.await {
+            Ok(Ok(secret)) if !secret.trim().is_empty() => Ok(Some(secret.trim().to_owned().into())),
+            // The terminal sends no signal while echo is off.
+            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {
+                Err(Failure::new(Exit::Interrupted, "interrupted"))
+            }
+            _ => Ok(None),
+        }
     }
 
-    /// For something that takes a while and has things to tell meanwhile; in CI its lines are one group.
+    /// Returns an output for the progress of a longer action. In CI its lines form one group.
     pub fn live(self, title: &str) -> Live {
         Live::new(self, (!self.quiet).then_some(self.ci).flatten(), title)
     }
 
-    /// Waits for `work`, and on a terminal says so if it takes longer than a second.
-    pub async fn patiently<T>(self, what: &str, work: impl Future<Output = T>) -> T {
+    /// Waits for `work`, with a spinner on a terminal if it takes longer than a second.
+    pub async fn with_spinner<T>(self, what: &str, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         tokio::select! {
             done = &mut work => return done,
-            () = tokio::time::sleep(NOTICEABLE) => {}
+            () = tokio::time::sleep(SPINNER_AFTER) => {}
         }
         let _shown = Live::spinner(self, what);
         work.await
     }
 
-    /// What the CI system shows beside the job.
+    /// Adds to the summary of the CI job.
     pub fn summary(self, markdown: &str) {
         if let Some(Err(error)) = self.ci.map(|ci| ci.summarise(markdown)) {
-            self.warn(&format!("cannot write the summary of the job: {error}"));
+            self.warn(&format!("failed to write the job summary: {error}"));
         }
     }
 
-    /// What later steps of the CI job can use.
+    /// Sets an output of the CI step.
     pub fn output(self, name: &str, value: &str) {
         if let Some(Err(error)) = self.ci.map(|ci| ci.output(name, value)) {
-            self.warn(&format!("cannot write the outputs of the job: {error}"));
+            self.warn(&format!("failed to write the step output: {error}"));
         }
     }
 }
@@ -250,10 +256,10 @@ fn yaml(document: &impl Serialize) -> Result<String, Failure> {
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write YAML: {error}")))
 }
 
-/// How wide a line of stdout may be: what `COLUMNS` says, else the terminal's width, else anything.
+/// Returns the width of a line: `COLUMNS`, else the terminal's width, else unlimited.
 fn width() -> Option<usize> {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    said.filter(|columns| *columns > 0).or_else(|| {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.filter(|columns| *columns > 0).or_else(|| {
         if !std::io::stdout().is_terminal() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The user's own programs: kubectl, kustomize and helm know their clusters, logins, plugins and repositories.
+//! Runs the user's own programs: kubectl, kustomize, helm and git, with their configuration, logins and plugins.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -6,20 +6,20 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// What a program that did its work printed.
+/// The output of a program that succeeded.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProgramOutput {
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    #[error("{0} is not here")]
+pub enum ProgramError {
+    #[error("{0} is not installed")]
     Missing(&'static str),
-    #[error("{0} cannot be started: {1}")]
-    Unusable(&'static str, std::io::Error),
-    /// What it said.
+    #[error("failed to start {0}: {1}")]
+    Start(&'static str, std::io::Error),
+    /// With its error output.
     #[error("{}", .0.trim())]
     Failed(String),
 }
@@ -28,9 +28,9 @@ pub async fn run(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
     stdin: Option<&str>,
-) -> Result<Ran, Refused> {
+) -> Result<ProgramOutput, ProgramError> {
     let mut command = Command::new(program);
-    // Their plugins are other people's programs: the broker's token is none of their business.
+    // Plugins are third-party programs and must not see the token.
     command
         .args(arguments)
         .env_remove("BROKKR_TOKEN")
@@ -39,18 +39,18 @@ pub async fn run(
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Refused::Missing(program),
-        _ => Refused::Unusable(program, error),
+        std::io::ErrorKind::NotFound => ProgramError::Missing(program),
+        _ => ProgramError::Start(program, error),
     })?;
     if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
-        // One that ends before it has read everything says itself why.
+        // A program that exits before it has read everything reports its own error.
         pipe.write_all(text.as_bytes()).await.ok();
     }
-    let output = child.wait_with_output().await.map_err(|error| Refused::Unusable(program, error))?;
+    let output = child.wait_with_output().await.map_err(|error| ProgramError::Start(program, error))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() {
-        Ok(Ran { stdout: output.stdout, stderr })
+        Ok(ProgramOutput { stdout: output.stdout, stderr })
     } else {
-        Err(Refused::Failed(stderr))
+        Err(ProgramError::Failed(stderr))
     }
 }

@@ -1,8 +1,7 @@
-//! Text for people, from API types: one file a noun. Time and width are passed in, so that the same answer always reads
-//! the same.
+//! Text from API types, one file per noun. Time and width are passed in, so that the output is reproducible.
 //!
-//! What a command answers with is a [`Show`]: it has a text for people and names for `-o name`; programs get the
-//! document itself. A list of things is [`Listed`] by its items.
+//! The result of a command implements [`Show`]: text for people, names for `-o name`, and itself as a document. Items of
+//! lists implement [`Listed`].
 
 use brokkr_api::page::Page;
 use jiff::Timestamp;
@@ -40,35 +39,35 @@ pub mod tokens;
 pub mod webhooks;
 pub mod why;
 
-/// How a text is to look.
+/// How a text is to options.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct RenderOptions {
     pub now: Timestamp,
-    /// More columns, and nothing is cut.
+    /// More columns, not cut.
     pub wide: bool,
     pub headers: bool,
-    /// What a line may take; none where nobody reads on a terminal.
+    /// Width of a line; none without a terminal.
     pub width: Option<usize>,
 }
 
-/// What a command answers with.
+/// The result of a command.
 pub trait Show: Serialize {
-    fn text(&self, look: &Look) -> String;
-    /// `stack/web`: what other commands take.
+    fn text(&self, options: &RenderOptions) -> String;
+    /// Names such as `stack/web`, which other commands accept.
     fn names(&self) -> Vec<String>;
 }
 
-/// Something of which there are lists.
+/// An item of a list.
 pub trait Listed: Serialize + Sized {
-    /// What is said of an empty list.
+    /// Text for an empty list.
     const NONE: &'static str;
-    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a>;
+    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a>;
     fn name(&self) -> String;
 }
 
 impl<T: Listed> Show for Page<T> {
-    fn text(&self, look: &Look) -> String {
-        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, look).print() }
+    fn text(&self, options: &RenderOptions) -> String {
+        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, options).print() }
     }
 
     fn names(&self) -> Vec<String> {
@@ -76,7 +75,7 @@ impl<T: Listed> Show for Page<T> {
     }
 }
 
-/// A list that was read to its end.
+/// Returns a complete list.
 pub fn whole<T>(items: Vec<T>) -> Page<T> {
     Page::whole(items)
 }
@@ -86,9 +85,9 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A view that nobody looked at on a narrow terminal is one that is too wide there.
+    /// Every view needs a snapshot in all widths.
     #[test]
-    fn every_view_is_looked_at_in_every_width_and_with_its_colours() {
+    fn every_view_has_a_snapshot_in_every_width_and_with_colours() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view");
         let mut views = 0;
         for entry in fs::read_dir(folder).unwrap() {
@@ -96,7 +95,11 @@ mod tests {
             let Ok(source) = fs::read_to_string(&path) else { continue };
             if ["impl Show for ", "impl Listed for "].iter().any(|begins| source.contains(begins)) {
                 views += 1;
-                assert!(source.contains("looks(&"), "{} has no snapshot by `samples::looks`", path.display());
+                assert!(
+                    source.contains("rendered(&"),
+                    "{} has no snapshot by `samples::looks`",
+                    path.display()
+                );
             }
         }
         assert!(views >= 20, "{views}");

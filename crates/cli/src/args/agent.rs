@@ -1,5 +1,6 @@
 //! `brokkr agent …`
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,28 +8,31 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::names::{BadLabel, check_label_key, parse_label};
 use brokkr_api::why::Presence;
 use brokkr_api::{Name, Selector, TokenId};
+use brokkr_install::rights::Rights;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Subcommand, ValueEnum};
+use url::Url;
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    Join(Box<super::Join>),
+    Join(Box<Join>),
     List(ListAgents),
-    /// One agent
-    #[command(visible_alias = "status")]
+    /// Show one agent
     Show(OneAgent),
-    Label(Labelling),
-    /// Pause an agent: it gets nothing new and changes nothing in its cluster
+    Label(LabelAgent),
+    /// List the stacks that target an agent, and how
+    Targets(OneAgent),
+    Preview(Preview),
+    /// Pause an agent: it fetches and changes nothing
     Pause(OneAgent),
-    /// Let a paused agent work again
-    #[command(visible_alias = "resume")]
-    Activate(OneAgent),
+    /// Resume a paused agent
+    Resume(OneAgent),
     JoinToken(JoinToken),
-    /// The join tokens, oldest first, with the expired ones of the last 30 days
+    /// List join tokens, oldest first, including those expired in the last 30 days
     JoinTokens,
-    /// Revoke a join token; an agent that has used it stays
+    /// Revoke a join token; an agent that has used it keeps its key
     RevokeJoinToken {
-        /// As `brokkr agent join-tokens` shows it
+        /// Id, as shown by `brokkr agent join-tokens`
         #[arg(value_name = "ID")]
         id: TokenId,
     },
@@ -37,174 +41,115 @@ pub enum AgentCommand {
     Revoke(Revoke),
     Retire(Retire),
     Abandon(Abandon),
-    #[command(hide = true)]
-    SetStatus(SetStatus),
 }
 
-/// All agents, or some of them
+/// Install an agent into a cluster and wait until it is connected
+///
+/// kubectl must be able to reach the cluster. If it cannot, or with --print, the command prints a script to run where
+/// kubectl reaches the cluster. The agent gets a token that works once, and trusts the certificate authority that you use
+/// for the broker.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  brokkr agent join shop-1 --label env=prod --label region=eu\n  \
+                  brokkr agent join shop-1 --print > shop-1.sh")]
+pub struct Join {
+    /// Name for the agent
+    pub name: Name,
+    /// Give the agent a label; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    pub label: Vec<(String, String)>,
+    /// Print the installation script instead of running it
+    #[arg(long)]
+    pub print: bool,
+    /// Install an existing agent again: it keeps its id, labels and targets, and gets a new key
+    #[arg(long, conflicts_with = "label")]
+    pub rejoin: bool,
+    /// Use this context of kubectl
+    #[arg(long, value_name = "CONTEXT")]
+    pub kube_context: Option<String>,
+    /// Use this kubeconfig file
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Install the agent into this namespace
+    #[arg(long, default_value = brokkr_install::NAMESPACE)]
+    pub namespace: String,
+    #[command(flatten)]
+    pub rights: Rights,
+    /// Use this agent image; the cluster's nodes must be able to pull it
+    #[arg(long, default_value = brokkr_install::workload::IMAGE, env = "BROKKR_AGENT_IMAGE", hide_env_values = true)]
+    pub image: String,
+    /// URL of the broker as seen from the cluster, if it differs from yours
+    #[arg(long, value_name = "URL")]
+    pub broker_url: Option<Url>,
+    /// HTTP proxy between the agent and the broker
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<Url>,
+    /// Validity of the join token, at most 7 days
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
+    pub ttl: Duration,
+    /// Stop waiting for the agent after this time
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+/// List agents
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent list -l env=prod --presence silent")]
 pub struct ListAgents {
-    /// Only agents whose labels match, such as env=prod
+    /// Show only agents with matching labels, such as env=prod
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<Selector>,
-    /// Only agents with this in their names
+    /// Show only agents with this text in their names
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// Only agents that are active, or paused (inactive)
+    /// Show only active or only paused (inactive) agents
     #[arg(long, value_enum)]
-    pub status: Option<Wanted>,
-    /// Only agents that are there, or not
+    pub status: Option<StatusFilter>,
+    /// Show only agents with this presence
     #[arg(long, value_name = "PRESENCE", value_parser = presence())]
     pub presence: Option<Presence>,
     #[command(flatten)]
-    pub most: super::Most,
+    pub rows: super::RowLimit,
 }
 
 fn presence() -> impl clap::builder::TypedValueParser<Value = Presence> {
     PossibleValuesParser::new(["fresh", "late", "silent", "never"]).try_map(|text| text.parse::<Presence>())
 }
 
-#[derive(Debug, clap::Args)]
-pub struct OneAgent {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-}
-
-/// Make a token with which one agent can join
-///
-/// The token alone is printed to stdout, once. It can be used by one agent, which gets this name and these labels.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent join-token eu-1 -l env=prod -l region=eu > join-token")]
-pub struct JoinToken {
-    /// The name that the agent will have
-    pub name: Name,
-    /// A label that the agent will have; can be repeated
-    #[arg(short, long, value_name = "KEY=VALUE", value_parser = super::label)]
-    pub label: Vec<(String, String)>,
-    /// How long it can be used, a week at most
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
-    pub ttl: Duration,
-}
-
-/// Make a token with which an agent that exists gets a new key
-///
-/// The agent keeps its id, labels and targets. Once the token is used, every other key of the agent ends.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent rejoin eu-1 > join-token")]
-pub struct Rejoin {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// How long it can be used, a week at most
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
-    pub ttl: Duration,
-}
-
-/// Ask an agent for a new key, and wait until it has one
-///
-/// Agents do that by themselves after 60 days. The key is made in the cluster and never leaves it; the one before is good for
-/// another hour. If somebody else may have the key, revoke it instead.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent rotate eu-1")]
-pub struct Rotate {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// How long to wait
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = super::duration)]
-    pub timeout: Duration,
-}
-
-/// End every key of an agent: whoever has them is refused within a second
-///
-/// Its cluster is left as it is. `brokkr agent join NAME --rejoin` lets it in again.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent revoke eu-1 --yes")]
-pub struct Revoke {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// Do not ask (for scripts)
-    #[arg(short, long)]
-    pub yes: bool,
-}
-
-/// Take an agent out of service: it removes everything that it brought, and is let go when that is done
-///
-/// Nothing targets it from now on, so its labels are taken off. The agent has to be there; for one whose cluster does not come
-/// back, there is `brokkr agent abandon`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent retire shop-17 --yes")]
-pub struct Retire {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// Do not ask (for scripts)
-    #[arg(short, long)]
-    pub yes: bool,
-    /// How long to wait until everything is gone
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = super::duration)]
-    pub timeout: Duration,
-}
-
-/// Give up an agent whose cluster does not come back: it is refused, and nothing is owed there any more
-///
-/// What is still in its cluster stays there. Who gave it up, and why, is kept with the agent.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop burnt down'")]
-pub struct Abandon {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// Why, for whoever asks later
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// Do not ask (for scripts)
-    #[arg(short, long)]
-    pub yes: bool,
-}
-
-/// Let an agent work, or pause it: the same as activate and pause
-#[derive(Debug, clap::Args)]
-pub struct SetStatus {
-    /// By name or id
-    #[arg(value_parser = super::agent)]
-    pub agent: Name,
-    /// What the agent is to be
-    #[arg(value_enum)]
-    pub status: Wanted,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Wanted {
+pub enum StatusFilter {
     Active,
     Inactive,
 }
 
-impl From<Wanted> for AgentStatus {
-    fn from(wanted: Wanted) -> Self {
-        match wanted {
-            Wanted::Active => Self::Active,
-            Wanted::Inactive => Self::Inactive,
+impl From<StatusFilter> for AgentStatus {
+    fn from(filter: StatusFilter) -> Self {
+        match filter {
+            StatusFilter::Active => Self::Active,
+            StatusFilter::Inactive => Self::Inactive,
         }
     }
 }
 
-/// Set (KEY=VALUE) and remove (KEY-) labels of an agent
-///
-/// Selectors are matched again at once: an agent that a stack no longer targets removes that stack.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr agent label eu-1 env=prod canary-")]
-pub struct Labelling {
-    /// By name or id
+pub struct OneAgent {
+    /// Name or id
     #[arg(value_parser = super::agent)]
     pub agent: Name,
-    /// What to set or remove
+}
+
+/// Set (KEY=VALUE) and remove (KEY-) labels of an agent
+///
+/// Selectors are evaluated at once: the agent removes stacks that no longer target it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent label eu-1 env=prod canary-")]
+pub struct LabelAgent {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Labels to set or remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,
-    /// How many stacks the agent loses by it; the refusal without it says the number
+    /// Confirm how many stacks the agent loses; the refusal shows the number
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -223,4 +168,114 @@ impl FromStr for LabelChange {
             _ => parse_label(text).map(|(key, value)| Self::Set(key, value)),
         }
     }
+}
+
+/// Preview which agents a selector matches
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent preview 'env=prod,region in (eu,us)' web")]
+pub struct Preview {
+    /// Label selector, such as env=prod; * matches all agents
+    pub selector: Selector,
+    /// Show what this stack, by name or id, would gain, keep and lose if it had only this selector
+    #[arg(value_name = "STACK", value_parser = super::stack)]
+    pub stack: Option<Name>,
+    /// Show at most this many names
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = super::limit())]
+    pub limit: u32,
+}
+
+/// Create a token with which one agent can join
+///
+/// Only the token is printed to stdout, once. One agent can use it; that agent gets this name and these labels.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: brokkr agent join-token eu-1 --label env=prod --label region=eu > join-token"
+)]
+pub struct JoinToken {
+    /// Name for the agent
+    pub name: Name,
+    /// Give the agent a label; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    pub label: Vec<(String, String)>,
+    /// Validity, at most 7 days
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
+    pub ttl: Duration,
+}
+
+/// Create a token with which an existing agent gets a new key
+///
+/// The agent keeps its id, labels and targets. When the token is used, all other keys of the agent become invalid.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent rejoin eu-1 > join-token")]
+pub struct Rejoin {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Validity, at most 7 days
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = super::duration)]
+    pub ttl: Duration,
+}
+
+/// Rotate the key of an agent and wait until it is replaced
+///
+/// Agents rotate their keys every 60 days by themselves. The agent creates the key, and it never leaves the cluster. The old
+/// key stays valid for an hour. If the key may be compromised, use `brokkr agent revoke` instead.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent rotate eu-1")]
+pub struct Rotate {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+/// Revoke all keys of an agent; they are refused within a second
+///
+/// The cluster is left as it is. `brokkr agent join NAME --rejoin` connects the agent again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent revoke eu-1 --yes")]
+pub struct Revoke {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Retire an agent: it removes all its stacks, then its keys are revoked
+///
+/// The agent loses its labels, so that nothing targets it. It must be connected; for a cluster that is lost, use
+/// `brokkr agent abandon`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent retire shop-17 --yes")]
+pub struct Retire {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Stop waiting for the removal after this time
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+/// Abandon an agent of a lost cluster: its keys are revoked, deletions stop waiting
+///
+/// Resources in its cluster stay there. The agent's record keeps who abandoned it and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop was closed'")]
+pub struct Abandon {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Record a reason
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
 }

@@ -8,32 +8,36 @@ use jiff::Timestamp;
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     List(AuditList),
-    /// The newest link of the project's chain: kept elsewhere, it proves later that nothing before it was rewritten
+    /// Show the newest entry of the project's hash chain
+    ///
+    /// Store it elsewhere: later it proves that no earlier entry was changed.
     Head,
-    /// Walk the project's chain, and name the first link that does not hold; exits with 1 if one does not
+    /// Verify the project's hash chain
+    ///
+    /// Shows the first invalid entry. The exit status is 1 if there is one.
     Verify,
 }
 
-/// Who did what, from where, and what came of it; newest first
+/// List audit entries, newest first
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr audit list --who ci-web --since 2h")]
+#[command(after_help = "Example: brokkr audit list --actor ci-web --since 2h")]
 pub struct AuditList {
-    /// By whom: the name of a token, token:ID or agent:ID
-    #[arg(long, value_name = "WHO")]
-    pub who: Option<String>,
-    /// What: a route such as /api/v1/stacks/{stack}, or its method and route
+    /// Show only entries of this actor: the name of a token, token:ID or agent:ID
+    #[arg(long, value_name = "ACTOR")]
+    pub actor: Option<String>,
+    /// Show only requests to this route, such as /api/v1/stacks/{stack}, optionally with its method
     #[arg(long, value_name = "ROUTE")]
-    pub what: Option<String>,
-    /// Only changes, refused attempts, or readings of Secrets
+    pub route: Option<String>,
+    /// Show only changes, refused requests, or reads of Secrets
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub kind: Option<AuditKind>,
-    /// From this time on: a time, or how long ago
+    /// Show only entries from this time on: a time, or a duration before now
     #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub since: Option<Timestamp>,
-    /// Before this time: a time, or how long ago
+    /// Show only entries before this time: a time, or a duration before now
     #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub until: Option<Timestamp>,
-    /// How many at most
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = super::limit())]
     pub limit: u32,
 }

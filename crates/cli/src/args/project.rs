@@ -6,24 +6,28 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum ProjectCommand {
-    /// The projects that you may see
+    /// List the projects that you can see
     List,
-    /// One project, with its quotas and what it uses of them
+    /// Show one project with its quotas and usage
     Show {
-        /// By name
+        /// Name
         #[arg(value_name = "PROJECT")]
         name: Name,
     },
-    /// Make a project
+    /// Create a project
     Create(ProjectQuotas),
-    /// Change quotas of a project; a quota below what is used only allows no more
+    /// Change the quotas of a project
+    ///
+    /// A quota below the current usage removes nothing; it only prevents more.
     Set(ProjectQuotas),
-    /// Delete a project that never had a stack, and has no valid tokens, webhooks or grants
+    /// Delete a project without stacks, valid tokens, webhooks and grants
+    ///
+    /// A project that ever had a stack cannot be deleted.
     Delete {
-        /// By name
+        /// Name
         #[arg(value_name = "PROJECT")]
         name: Name,
-        /// Do not ask (for scripts)
+        /// Skip the confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -31,22 +35,22 @@ pub enum ProjectCommand {
 
 #[derive(Debug, clap::Args)]
 pub struct ProjectQuotas {
-    /// By name
+    /// Name
     #[arg(value_name = "PROJECT")]
     pub name: Name,
-    /// Living stacks, at most
+    /// Maximum number of stacks
     #[arg(long, value_name = "NUMBER")]
     pub stacks: Option<u64>,
-    /// Versions submitted within an hour, at most
+    /// Maximum number of versions submitted per hour
     #[arg(long, value_name = "NUMBER")]
     pub submissions_per_hour: Option<u64>,
-    /// Bytes of stored versions, at most
+    /// Maximum size of all stored versions, in bytes
     #[arg(long, value_name = "NUMBER")]
     pub stored_bytes: Option<u64>,
-    /// API tokens, at most
+    /// Maximum number of API tokens
     #[arg(long, value_name = "NUMBER")]
     pub tokens: Option<u64>,
-    /// Webhooks, at most
+    /// Maximum number of webhooks
     #[arg(long, value_name = "NUMBER")]
     pub webhooks: Option<u64>,
 }

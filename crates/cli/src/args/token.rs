@@ -9,55 +9,54 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// The API tokens of the project, with the revoked and expired ones of the last 30 days
+    /// List API tokens, including those revoked or expired in the last 30 days
     List,
-    /// One API token
+    /// Show one API token
     Show {
-        /// By id, or by a name that only one valid token has
+        /// Id, or name if only one valid token has it
         token: String,
     },
     Create(CreateToken),
     Rotate(RotateToken),
-    /// Revoke an API token: it is refused everywhere within 5 seconds
+    /// Revoke an API token; it is refused within 5 seconds
     Revoke {
-        /// By id, or by a name that only one valid token has
+        /// Id, or name if only one valid token has it
         token: String,
-        /// Do not ask (for scripts)
+        /// Skip the confirmation
         #[arg(short, long)]
         yes: bool,
     },
 }
 
-/// Make an API token in the project
+/// Create an API token in the project
 ///
-/// The token alone is printed to stdout, once. Nobody can give more than they have: owners give the roles of a project,
-/// admins any.
+/// Only the token is printed to stdout, once. Owners can create tokens with a project role, admins with any role.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token create ci-web --role deployer --ttl 30d > token")]
 pub struct CreateToken {
-    /// What it is for: it shows in histories and in the audit log
+    /// Name; it is shown in histories and in the audit log
     pub name: Name,
-    /// What it may do
+    /// Role
     #[arg(long, value_name = "ROLE", value_parser = role())]
     pub role: Role,
-    /// How long it is valid, 366 days at most
+    /// Validity, at most 366 days
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = super::duration)]
     pub ttl: Duration,
 }
 
-/// Make an API token in the place of another one
+/// Replace an API token
 ///
-/// The new token alone is printed to stdout, once. It has the old one's name, role and lifetime. Until the overlap is over
-/// both are good; the old one is never good for longer than it was before.
+/// Only the new token is printed to stdout, once. It has the name, role and validity of the old one. Both tokens are valid
+/// during the overlap; the validity of the old one is never extended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token rotate ci-web --overlap 2h > token")]
 pub struct RotateToken {
-    /// By id, or by a name that only one valid token has
+    /// Id, or name if only one valid token has it
     pub token: String,
-    /// For how long the old one is still good; a week at most
+    /// Keep the old token valid for this time, at most 7 days
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = super::duration)]
     pub overlap: Duration,
-    /// How long the new one is valid, if not as long as the old one; 366 days at most
+    /// Validity of the new token, at most 366 days [default: that of the old token]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     pub ttl: Option<Duration>,
 }

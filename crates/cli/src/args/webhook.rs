@@ -9,35 +9,35 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
-    /// The webhooks of the project
+    /// List the webhooks of the project
     List,
-    /// One webhook
+    /// Show one webhook
     Show(OneWebhook),
-    Create(CreateHook),
-    Set(SetHook),
-    /// Let a webhook get messages again
+    Create(CreateWebhookArgs),
+    Set(SetWebhook),
+    /// Enable a webhook
     Enable(OneWebhook),
-    /// Stop messages to a webhook; what was waiting becomes dead letters
+    /// Disable a webhook; pending messages become dead letters
     Disable(OneWebhook),
     /// Delete a webhook
     Delete {
-        /// By name or id
+        /// Name or id
         #[arg(value_name = "WEBHOOK")]
         webhook: Name,
-        /// Do not ask (for scripts)
+        /// Skip the confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    RotateSecret(RotateHook),
-    /// Send a signed ping now, and tell what came of it
+    RotateSecret(RotateWebhookSecret),
+    /// Send a signed ping and show the result
     Test(OneWebhook),
     Deliveries(Deliveries),
-    /// Send a message again, from the first attempt on
+    /// Resend a message, starting with the first attempt
     Resend {
-        /// By name or id
+        /// Name or id
         #[arg(value_name = "WEBHOOK")]
         webhook: Name,
-        /// As `brokkr webhook deliveries` shows it
+        /// Id, as shown by `brokkr webhook deliveries`
         #[arg(value_name = "ID")]
         delivery: DeliveryId,
     },
@@ -45,55 +45,55 @@ pub enum WebhookCommand {
 
 #[derive(Debug, clap::Args)]
 pub struct OneWebhook {
-    /// By name or id
+    /// Name or id
     #[arg(value_name = "WEBHOOK")]
     pub webhook: Name,
 }
 
-/// Make a webhook
+/// Create a webhook
 ///
-/// The secret alone is printed to stdout, once: receivers verify signatures with it (docs/webhooks.md).
+/// Only the secret is printed to stdout, once. Receivers verify signatures with it (docs/webhooks.md).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook create ops --url - --event alert.failure < address > secret")]
-pub struct CreateHook {
-    /// What it is called
+pub struct CreateWebhookArgs {
+    /// Name
     pub name: Name,
-    /// Where messages go, https; - reads it from stdin, because other users of the machine can see flags
+    /// HTTPS address of the receiver; - reads it from stdin, because other users of the machine can see flags
     #[arg(long, value_name = "URL")]
     pub url: String,
     #[command(flatten)]
     pub filter: Filter,
 }
 
-/// Change a webhook; what is not given stays
+/// Change the address or the filter of a webhook
 ///
-/// A filter that is given replaces the whole filter that was there.
+/// A new filter replaces the whole old filter.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_over")]
-pub struct SetHook {
-    /// By name or id
+pub struct SetWebhook {
+    /// Name or id
     #[arg(value_name = "WEBHOOK")]
     pub webhook: Name,
-    /// Where messages go, https; - reads it from stdin
+    /// HTTPS address of the receiver; - reads it from stdin
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     #[command(flatten)]
     pub filter: Filter,
 }
 
-/// Which messages.
+/// Selects messages.
 #[derive(Debug, clap::Args)]
 pub struct Filter {
-    /// Only events of this kind; can be repeated. Without it: all but those that alerts tell when they last
+    /// Send only this kind of event; can be repeated [default: all except those that an alert covers]
     #[arg(long = "event", value_name = "EVENT", value_parser = event())]
     pub events: Vec<WebhookEvent>,
-    /// Only of this stack, by name or id; can be repeated
+    /// Send only events of this stack, by name or id; can be repeated
     #[arg(long = "stack", value_name = "STACK", value_parser = super::stack)]
     pub stacks: Vec<Name>,
-    /// Only of this agent, by name or id; can be repeated
+    /// Send only events of this agent, by name or id; can be repeated
     #[arg(long = "agent", value_name = "AGENT", value_parser = super::agent)]
     pub agents: Vec<Name>,
-    /// Only of agents whose labels match
+    /// Send only events of agents with matching labels
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<Selector>,
 }
@@ -103,7 +103,7 @@ impl Filter {
         self.events.is_empty() && self.stacks.is_empty() && self.agents.is_empty() && self.selector.is_none()
     }
 
-    pub fn wanted(&self) -> WebhookFilter {
+    pub fn to_api(&self) -> WebhookFilter {
         WebhookFilter {
             events: self.events.clone(),
             stacks: self.stacks.iter().map(ToString::to_string).collect(),
@@ -133,31 +133,31 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
     PossibleValuesParser::new(events).try_map(|text| text.parse::<WebhookEvent>())
 }
 
-/// Make a new secret
+/// Replace the secret of a webhook
 ///
-/// The secret alone is printed to stdout, once. Until the overlap is over, messages are signed with both.
+/// Only the new secret is printed to stdout, once. During the overlap, messages are signed with both secrets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook rotate-secret ops --overlap 2d > secret")]
-pub struct RotateHook {
-    /// By name or id
+pub struct RotateWebhookSecret {
+    /// Name or id
     #[arg(value_name = "WEBHOOK")]
     pub webhook: Name,
-    /// For how long messages are signed with the old secret, too; a week at most
+    /// Keep signing with the old secret for this time, at most 7 days
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = super::duration)]
     pub overlap: Duration,
 }
 
-/// Messages to a webhook, newest first
+/// List the messages to a webhook, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook deliveries ops --state dead")]
 pub struct Deliveries {
-    /// By name or id
+    /// Name or id
     #[arg(value_name = "WEBHOOK")]
     pub webhook: Name,
-    /// Only those that are so
+    /// Show only messages in this state
     #[arg(long, value_name = "STATE", value_parser = delivery_state())]
     pub state: Option<DeliveryState>,
-    /// How many at most
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = super::limit())]
     pub limit: u32,
 }

@@ -1,34 +1,35 @@
-//! What is in an archive, and what is not.
+//! The contents of an archive.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use brokkr_api::Labels;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
 use flate2::read::GzDecoder;
 
 use super::*;
-use crate::preflight::{Fleet, Hook, Unanswered};
+use crate::preflight::{FetchError, Fleet, WebhookHealth};
 use crate::view::samples::{agent, event, now, stack};
 use crate::view::whole;
 
-/// Stands for whatever nobody should see.
+/// A value that must not be in the archive.
 const HIDDEN: &str = "hunter2";
 
-fn gathered() -> Gathered {
-    let not_allowed = || Unanswered::NotAllowed { why: "takes the role admin".into() };
+fn data() -> BundleData {
+    let not_allowed = || FetchError::NotAllowed { why: "takes the role admin".into() };
     let example = ErrorExample {
         stack_id: crate::view::samples::STACK.parse().unwrap(),
         stack_name: "web".into(),
         agent_id: crate::view::samples::AGENT.parse().unwrap(),
         agent_name: "eu-1".into(),
         sequence_id: brokkr_api::SequenceId(42),
-        message: format!("Invalid value: {HIDDEN}"),
+        message: format!("Invalid value: {HIDDEN}").into(),
         objects: Vec::new(),
     };
     let group = ErrorGroup {
-        reason: "Invalid".into(),
+        reason: Reason::Invalid { fields: Vec::new() },
         message: "Invalid value: …".into(),
         count: 1,
         stacks: 1,
@@ -44,8 +45,8 @@ fn gathered() -> Gathered {
     let mut stack = stack("web", Some(42));
     stack.annotations = noted;
     let agents = Page { next: Some("eu-1".into()), ..whole(vec![agent.into()]) };
-    Gathered {
-        answers: Answers {
+    BundleData {
+        preflight: PreflightData {
             server: "https://brokkr.example/".into(),
             version: "0.1.0".into(),
             reached: Ok(()),
@@ -53,27 +54,32 @@ fn gathered() -> Gathered {
             replicas: Vec::new(),
             system: Err(not_allowed()),
             fleet: Ok(Fleet::default()),
-            owed: Ok(Vec::new()),
+            pending_deletions: Ok(Vec::new()),
             errors: Ok(vec![group]),
             tokens: Err(not_allowed()),
-            hooks: Ok(vec![Hook { name: "ops".into(), off_because: None, dead: 1, more: false }]),
+            hooks: Ok(vec![WebhookHealth {
+                name: "ops".into(),
+                disabled_because: None,
+                dead: 1,
+                more: false,
+            }]),
             audit: Err(not_allowed()),
         },
         proxy: None,
         agents: Ok(agents),
-        stacks: Ok(whole(vec![StackTold::new(stack, None)])),
+        stacks: Ok(whole(vec![BundledStack::new(stack, None)])),
         events: Ok(whole(vec![failed])),
         audit: Err(not_allowed()),
         metrics: vec![
             ("http://broker-0:8781".into(), Ok("brokkr_on_hold 0\n".into())),
-            ("http://broker-1:8781".into(), Err(Unanswered::Failed { why: "refused".into(), next: None })),
+            ("http://broker-1:8781".into(), Err(FetchError::Failed { why: "refused".into(), next: None })),
         ],
     }
 }
 
 #[test]
-fn an_archive_has_what_was_answered_and_says_what_is_missing() {
-    let (files, missing) = files(&gathered(), now());
+fn an_archive_contains_the_data_and_lists_what_is_missing() {
+    let (files, missing) = files(&data(), now());
     let bytes = packed(&files, now()).unwrap();
     let mut found = BTreeMap::new();
     for entry in tar::Archive::new(GzDecoder::new(bytes.as_slice())).entries().unwrap() {
@@ -100,14 +106,14 @@ fn an_archive_has_what_was_answered_and_says_what_is_missing() {
             "webhooks.json",
         ]
     );
-    let told: Vec<(&str, &str)> =
+    let reasons: Vec<(&str, &str)> =
         missing.iter().map(|missing| (missing.what.as_str(), missing.why.as_str())).collect();
     assert_eq!(
-        told,
+        reasons,
         [
-            ("system.json", "you may not ask: takes the role admin"),
-            ("agents.json", "there are more than the 1 in it"),
-            ("audit.json", "you may not ask: takes the role admin"),
+            ("system.json", "not allowed: takes the role admin"),
+            ("agents.json", "truncated after 1"),
+            ("audit.json", "not allowed: takes the role admin"),
             ("metrics/http___broker_1_8781.txt", "refused"),
         ]
     );
@@ -116,8 +122,8 @@ fn an_archive_has_what_was_answered_and_says_what_is_missing() {
 }
 
 #[test]
-fn nothing_that_may_quote_a_manifest_or_hold_a_secret_is_in_it() {
-    let (files, _) = files(&gathered(), now());
+fn nothing_that_may_contain_a_secret_is_in_it() {
+    let (files, _) = files(&data(), now());
     for file in files {
         assert!(!file.text.contains(HIDDEN), "{}: {}", file.name, file.text);
     }

@@ -9,6 +9,7 @@ use crate::failure::{Failure, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::admin::{Ahead, Unknown};
+use crate::view::text::count;
 use crate::view::whole;
 
 pub mod preflight;
@@ -16,18 +17,18 @@ pub mod support_bundle;
 
 pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
-        // Need more than the broker; done before.
+        // Handled by `commands::run`.
         AdminCommand::Preflight | AdminCommand::SupportBundle(_) => Ok(()),
         AdminCommand::Status => {
-            let system = client.system().await.while_trying("read how the broker stands")?;
+            let system = client.system().await.while_trying("read the state of the installation")?;
             printer.show(&system)
         }
         AdminCommand::Ahead => {
-            let stacks = client.system_ahead_all().await.while_trying("read who is ahead")?;
+            let stacks = client.system_ahead_all().await.while_trying("list the stacks that are ahead")?;
             printer.show(&Ahead(whole(stacks)))
         }
         AdminCommand::Unknown => {
-            let stacks = client.system_unknown_all().await.while_trying("read what is unknown")?;
+            let stacks = client.system_unknown_all().await.while_trying("list the unknown stacks")?;
             printer.show(&Unknown(whole(stacks)))
         }
         AdminCommand::Settle(args) => settle(args, client, printer).await,
@@ -35,13 +36,13 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
 }
 
 async fn settle(args: Settle, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let (stack, settlement) = (args.stack.as_str(), args.how.settlement());
+    let (stack, settlement) = (args.stack.as_str(), args.choice.to_api());
     let action = format!("settle the stack {stack}");
     if settlement == Settlement::Recreate && !args.yes {
         let holders = client.system_holders_all(stack).await.while_trying(&action)?;
         let names: Vec<&str> = holders.iter().map(|holder| holder.agent_name.as_str()).collect();
-        let warning = format!("recreating {stack} for {} agents: {}", names.len(), names.join(", "));
-        confirm(&warning, stack, printer).await?;
+        printer.warn(&format!("{stack} will target {}: {}", count(names.len(), "agent"), names.join(", ")));
+        confirm(&format!("recreating {stack}"), stack, printer).await?;
     }
     let settled = client.settle(stack, &settlement).await.while_trying(&action)?;
     printer.done(&settled, format!("stack/{stack}"), || view::admin::settled(stack, &settled))

@@ -8,9 +8,9 @@ use std::time::Duration;
 use brokkr_api::agents::{Agent, AgentPatch, AgentStatus, RejoinAgent};
 use brokkr_api::tokens::{CreateJoinToken, JoinToken as Token};
 use brokkr_api::{Name, TokenId};
-use brokkr_client::{AgentQuery, Client};
+use brokkr_client::{AgentQuery, Client, PageQuery};
 
-use crate::args::{AgentCommand, JoinToken, LabelChange, Labelling, ListAgents, Rejoin, Revoke};
+use crate::args::{AgentCommand, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Revoke};
 use crate::commands::confirm::confirm;
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
@@ -19,17 +19,18 @@ use crate::view::whole;
 
 pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
-        // Needs more than the broker; done before.
+        // Handled by `commands::run`.
         AgentCommand::Join(_) => Ok(()),
         AgentCommand::List(args) => list(args, client, printer).await,
         AgentCommand::Show(args) => printer.show(&read(&args.agent, client).await?),
         AgentCommand::Label(args) => label(args, client, printer).await,
         AgentCommand::Pause(args) => set(&args.agent, AgentStatus::Inactive, client, printer).await,
-        AgentCommand::Activate(args) => set(&args.agent, AgentStatus::Active, client, printer).await,
-        AgentCommand::SetStatus(args) => set(&args.agent, args.status.into(), client, printer).await,
+        AgentCommand::Resume(args) => set(&args.agent, AgentStatus::Active, client, printer).await,
+        AgentCommand::Targets(args) => targets(&args.agent, client, printer).await,
+        AgentCommand::Preview(args) => preview(args, client, printer).await,
         AgentCommand::JoinToken(args) => join_token(args, client, printer).await,
         AgentCommand::JoinTokens => {
-            let tokens = client.join_tokens_all().await.while_trying("read the join tokens")?;
+            let tokens = client.join_tokens_all().await.while_trying("list the join tokens")?;
             printer.show(&whole(tokens))
         }
         AgentCommand::RevokeJoinToken { id } => revoke_join_token(id, client, printer).await,
@@ -48,16 +49,16 @@ async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(),
         status: args.status.map(Into::into),
         presence: args.presence,
     };
-    let read = client.agents_where(&query, printer.rows(args.most));
-    let page = printer.patiently("reading the agents", read).await.while_trying("read the agents")?;
+    let read = client.agents_where(&query, printer.rows(args.rows));
+    let page = printer.with_spinner("reading the agents", read).await.while_trying("list the agents")?;
     if page.items.is_empty() && query != AgentQuery::default() && printer.is_for_people() {
-        return printer.data("no agent is like that");
+        return printer.data("no agents match");
     }
     printer.show(&page)?;
     if page.next.is_some() && printer.is_for_people() {
-        // Without the number, that there are more is worth telling all the same.
+        // The total is optional.
         let total = client.agents_counted(&query).await.ok().flatten();
-        printer.cut(page.items.len(), total);
+        printer.note_truncated(page.items.len(), total);
     }
     Ok(())
 }
@@ -71,37 +72,37 @@ async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {
 }
 
 async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let wanted = CreateJoinToken {
+    let request = CreateJoinToken {
         agent_name: args.name.clone(),
         labels: args.label.into_iter().collect(),
         ttl_seconds: Some(seconds(args.ttl)?),
     };
     let token = client
-        .create_join_token(&wanted)
+        .create_join_token(&request)
         .await
-        .while_trying(&format!("make a join token for {}", args.name))?;
-    tell(&token, client, printer)
+        .while_trying(&format!("create a join token for {}", args.name))?;
+    print_token(&token, client, printer)
 }
 
 async fn rejoin(args: Rejoin, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let wanted = RejoinAgent { ttl_seconds: Some(seconds(args.ttl)?) };
+    let request = RejoinAgent { ttl_seconds: Some(seconds(args.ttl)?) };
     let token = client
-        .rejoin_agent(args.agent.as_str(), &wanted)
+        .rejoin_agent(args.agent.as_str(), &request)
         .await
-        .while_trying(&format!("make a join token for the agent {}", args.agent))
+        .while_trying(&format!("create a join token for the agent {}", args.agent))
         .about(Noun::Agent, &args.agent)?;
-    tell(&token, client, printer)
+    print_token(&token, client, printer)
 }
 
-/// The token alone on stdout, so that it can go into a file.
-fn tell(token: &Token, client: &Client, printer: Printer) -> Result<(), Failure> {
+/// Prints only the token to stdout, so that it can be redirected to a file.
+fn print_token(token: &Token, client: &Client, printer: Printer) -> Result<(), Failure> {
     printer.done(token, format!("join-token/{}", token.id), || token.token.clone())?;
     printer.note(&format!(
-        "one agent can join with it as {}, until {:.0}; it is not shown again",
+        "one agent can join as {} until {:.0}; the token is not shown again",
         token.agent_name, token.expires_at
     ));
     printer.note(&format!(
-        "next: put it into a file where that cluster's agent runs, then start it there:\n  \
+        "next: copy it into a file where the agent runs, then start the agent:\n  \
          brokkr-agent run --broker-url {} --join-token-file FILE",
         client.base()
     ));
@@ -110,7 +111,8 @@ fn tell(token: &Token, client: &Client, printer: Printer) -> Result<(), Failure>
 
 pub fn seconds(ttl: Duration) -> Result<u32, Failure> {
     let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least a second and at most a lifetime"))
+    seconds
+        .ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and fit into 32 bits of seconds"))
 }
 
 async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result<(), Failure> {
@@ -136,7 +138,7 @@ async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), F
     let name = agent.name.as_str();
     if !args.yes {
         printer.warn(&format!(
-            "the agent {name} of {} will be refused; its cluster stays as it is, and nobody repairs it",
+            "the agent {name} of {} will be refused; its cluster stays as it is and is no longer repaired",
             client.base()
         ));
         confirm(&format!("revoking the keys of {name}"), name, printer).await?;
@@ -147,29 +149,46 @@ async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), F
         .while_trying(&format!("revoke the keys of the agent {name}"))?;
     printer.done(&agent, format!("agent/{}", agent.name), || {
         format!(
-            "agent {0}: every key is revoked; `brokkr agent join {0} --rejoin` lets it in again",
+            "agent {0}: all keys are revoked; `brokkr agent join {0} --rejoin` connects it again",
             agent.name
         )
     })
 }
 
-async fn label(args: Labelling, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn label(args: LabelAgent, client: &Client, printer: Printer) -> Result<(), Failure> {
     let action = format!("change the labels of the agent {}", args.agent);
-    let mut wanted = read(&args.agent, client).await?.labels;
+    let mut new_labels = read(&args.agent, client).await?.labels;
     for change in args.changes {
         match change {
             LabelChange::Set(key, value) => {
-                wanted.insert(key, value);
+                new_labels.insert(key, value);
             }
             LabelChange::Remove(key) => {
-                wanted.remove(&key);
+                new_labels.remove(&key);
             }
         }
     }
-    let patch = AgentPatch { labels: Some(wanted), ..AgentPatch::default() };
+    let patch = AgentPatch { labels: Some(new_labels), ..AgentPatch::default() };
     let agent =
         client.patch_agent_expecting(args.agent.as_str(), &patch, args.expect).await.while_trying(&action)?;
     printer.done(&agent, format!("agent/{}", agent.name), || {
-        format!("agent {} is labelled {}", agent.name, labels(&agent.labels))
+        format!("agent {} has the labels {}", agent.name, labels(&agent.labels))
     })
+}
+
+async fn targets(agent: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let action = format!("list the stacks that target the agent {agent}");
+    let items = printer.with_spinner("reading the targets", client.targets_all(agent.as_str())).await;
+    printer.show(&whole(items.while_trying(&action).about(Noun::Agent, agent)?))
+}
+
+async fn preview(args: Preview, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let page = PageQuery { limit: Some(args.limit), after: None };
+    let stack = args.stack.as_ref().map(Name::as_str);
+    let preview = client.preview_selector(&args.selector, stack, &page).await;
+    let preview = preview.while_trying(&format!("preview the selector {}", args.selector));
+    match stack {
+        Some(stack) => printer.show(&preview.about(Noun::Stack, stack)?),
+        None => printer.show(&preview?),
+    }
 }

@@ -1,4 +1,4 @@
-//! `brokkr apply`: check locally, make or change the stack, submit, and wait for exactly what was submitted.
+//! `brokkr apply`: checks locally, creates or changes the stack, submits, and waits for exactly that version.
 
 use brokkr_api::ErrorCode;
 use brokkr_api::objects::{DeploymentObject, Provenance};
@@ -7,22 +7,22 @@ use brokkr_client::{Client, IdempotencyKey};
 
 use crate::args::{Apply, Global};
 use crate::commands::deliver::Delivery;
-use crate::commands::retarget::put_targets;
+use crate::commands::stack::put_targets;
 use crate::connect::connect;
-use crate::failure::{Failure, WhileTrying as _};
-use crate::manifest;
+use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
-use crate::view;
 use crate::view::text::count;
+use crate::{git, manifest, view};
 
 pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), Failure> {
     let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
+    let provenance = provenance(&args).await?;
     let client = connect(global, printer)?;
     let stack = put_stack(&args, &client).await?;
     let stack = put_targets(&args.stack, &args.targeting, stack, &client, printer).await?;
-    let object = printer.patiently("submitting", submit(&args, content, &client)).await?;
+    let object = printer.with_spinner("submitting", submit(&args, content, &provenance, &client)).await?;
     if stack.targets == StackTargets::default() {
-        printer.warn(&format!("{} targets no agent: use --to SELECTOR or --to-agent NAME", args.stack));
+        printer.warn(&format!("{} targets no agents: use --to SELECTOR or --to-agent NAME", args.stack));
     }
     let text = format!("stack {}: submitted as {}", args.stack, content_of(&object));
     let delivery = Delivery { stack: &args.stack, object: &object, client: &client, printer };
@@ -36,11 +36,20 @@ pub fn content_of(object: &DeploymentObject) -> String {
     format!("{} ({resources}, sha256 {checksum})", object.sequence_id)
 }
 
+async fn provenance(args: &Apply) -> Result<Provenance, Failure> {
+    let commit = match &args.commit {
+        Some(commit) => Some(commit.clone()),
+        None => git::commit(&args.content).await,
+    };
+    Provenance::new(args.message.as_deref(), commit.as_deref())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()).next("see `brokkr apply --help`"))
+}
+
 async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
-    let action = format!("make the stack {}", args.stack);
+    let action = format!("create the stack {}", args.stack);
     let mut put = PutStack::default();
     if !args.label.is_empty() {
-        // Labels are replaced as a whole, and those not named here should stay.
+        // The API replaces all labels, and labels that are not given here must stay.
         let mut labels = match client.stack(args.stack.as_str()).await {
             Ok(stack) => stack.labels,
             Err(error) if matches!(error.code(), Some(ErrorCode::BRK2001 | ErrorCode::BRK2008)) => {
@@ -54,19 +63,24 @@ async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
     client.put_stack(args.stack.as_str(), &put).await.while_trying(&action)
 }
 
-async fn submit(args: &Apply, content: Vec<u8>, client: &Client) -> Result<DeploymentObject, Failure> {
+async fn submit(
+    args: &Apply,
+    content: Vec<u8>,
+    provenance: &Provenance,
+    client: &Client,
+) -> Result<DeploymentObject, Failure> {
     client
-        .submit(args.stack.as_str(), content, &Provenance::default(), &IdempotencyKey::generate())
+        .submit(args.stack.as_str(), content, provenance, &IdempotencyKey::generate())
         .await
         .while_trying(&format!("submit to the stack {}", args.stack))
-        .map_err(|failure| lifted(args, failure))
+        .map_err(|failure| with_unbar(args, failure))
 }
 
-/// A barred content is told with the command that allows it again.
-fn lifted(args: &Apply, failure: Failure) -> Failure {
+/// Adds the command that unbars the content to a refusal of barred content.
+fn with_unbar(args: &Apply, failure: Failure) -> Failure {
     match failure.code {
         Some(ErrorCode::BRK2011) => failure.next(format!(
-            "submit another content; or, if it is good after all, `brokkr bar list {0}` and `brokkr bar lift {0} …`",
+            "submit other content, or unbar it: `brokkr stack barred {0}`, then `brokkr stack unbar {0} SEQUENCE`",
             args.stack
         )),
         _ => failure,

@@ -4,43 +4,48 @@ use brokkr_api::audit::AuditVerdict;
 use brokkr_client::{AuditQuery, Client, PageQuery};
 
 use crate::args::{AuditCommand, AuditList};
-use crate::failure::{Answer, Failure, WhileTrying as _};
+use crate::failure::{Failure, Outcome, WhileTrying as _};
 use crate::printer::Printer;
 
-pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
     match args {
-        AuditCommand::List(args) => list(args, client, printer).await.map(|()| Answer::Yes),
+        AuditCommand::List(args) => list(args, client, printer).await.map(|()| Outcome::Success),
         AuditCommand::Head => {
             let head = client.audit_head().await.while_trying("read the head of the audit chain")?;
-            printer.show(&head).map(|()| Answer::Yes)
+            printer.show(&head).map(|()| Outcome::Success)
         }
         AuditCommand::Verify => {
             let verdict = verify(client, printer).await?;
             printer.show(&verdict)?;
-            Ok(if verdict.broken.is_none() { Answer::Yes } else { Answer::No })
+            Ok(if verdict.broken.is_none() { Outcome::Success } else { Outcome::Negative })
         }
     }
 }
 
 async fn list(args: AuditList, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let query =
-        AuditQuery { who: args.who, what: args.what, kind: args.kind, since: args.since, until: args.until };
+    let query = AuditQuery {
+        who: args.actor,
+        what: args.route,
+        kind: args.kind,
+        since: args.since,
+        until: args.until,
+    };
     let page = PageQuery { limit: Some(args.limit), after: None };
     let page = client.audit(&query, &page).await.while_trying("read the audit log")?;
     printer.show(&page)?;
     if page.next.is_some() && printer.is_for_people() {
-        printer.note("older ones are not shown: --limit");
+        printer.note("older entries are not shown; use --limit");
     }
     Ok(())
 }
 
-/// Part by part, to the end or to the first link that does not hold.
+/// Verifies page by page, up to the end or to the first invalid entry.
 async fn verify(client: &Client, printer: Printer) -> Result<AuditVerdict, Failure> {
-    let live = printer.live("walking the audit chain");
-    let mut verdict = client.audit_verify(None).await.while_trying("walk the audit chain")?;
+    let live = printer.live("verifying the audit chain");
+    let mut verdict = client.audit_verify(None).await.while_trying("verify the audit chain")?;
     while let (Some(next), None) = (verdict.next, &verdict.broken) {
-        live.headline(&format!("{} links hold so far", verdict.links));
-        let further = client.audit_verify(Some(next)).await.while_trying("walk the audit chain")?;
+        live.status(&format!("{} entries verified", verdict.links));
+        let further = client.audit_verify(Some(next)).await.while_trying("verify the audit chain")?;
         verdict = AuditVerdict {
             links: verdict.links + further.links,
             last: further.last.or(verdict.last),

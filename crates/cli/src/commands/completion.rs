@@ -1,21 +1,20 @@
-//! `brokkr completion`, and the question that its scripts ask.
+//! `brokkr completion`, and the hidden command that its scripts call.
 
 use std::time::Duration;
 
 use brokkr_client::{Client, ClientError};
-use clap::CommandFactory as _;
 use jiff::Timestamp;
 
-use crate::args::{Args, Complete, Completion, Global, Shell};
-use crate::complete::{Names, Wanted, wanted};
+use crate::args::{self, Complete, Completion, Global, Shell};
+use crate::complete::{Expected, Names, expected};
 use crate::config::Folder;
 use crate::connect::connect_once;
 use crate::failure::Failure;
+use crate::name_cache::NameCache;
 use crate::printer::Printer;
-use crate::remembered::Remembered;
 
-/// Whoever presses a key waits no longer than this.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The user waits for this after pressing Tab.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn script(args: &Completion, printer: Printer) -> Result<(), Failure> {
     let script = match args.shell {
@@ -26,22 +25,23 @@ pub fn script(args: &Completion, printer: Printer) -> Result<(), Failure> {
     printer.data(script.trim_end())
 }
 
-/// One candidate a line, with what it means behind a tab. Whatever goes wrong, nothing is said: somebody is typing.
-pub async fn answer(args: Complete, global: &Global, printer: Printer) -> Result<(), Failure> {
-    let mut brokkr = Args::command();
+/// Prints one candidate per line, followed by a tab and its description. Errors are not printed: they would end up on the
+/// user's command line.
+pub async fn answer(complete: Complete, global: &Global, printer: Printer) -> Result<(), Failure> {
+    let mut brokkr = args::command();
     brokkr.build();
-    let typed = args.words.last().cloned().unwrap_or_default();
-    let candidates = match wanted(&brokkr, &args.words) {
-        Wanted::Words(words) => words,
-        Wanted::Names { noun, prefix } => {
-            let names = tokio::time::timeout(PATIENCE, names(noun, &args.words, global)).await;
+    let typed = complete.words.last().cloned().unwrap_or_default();
+    let candidates = match expected(&brokkr, &complete.words) {
+        Expected::Words(words) => words,
+        Expected::Names { noun, prefix } => {
+            let names = tokio::time::timeout(TIMEOUT, names(noun, &complete.words, global)).await;
             names
                 .unwrap_or_default()
                 .into_iter()
                 .map(|name| (format!("{prefix}{name}"), String::new()))
                 .collect()
         }
-        Wanted::Files | Wanted::Anything => Vec::new(),
+        Expected::Files | Expected::Anything => Vec::new(),
     };
     for (word, meaning) in candidates.into_iter().filter(|(word, _)| word.starts_with(&typed)) {
         printer.data(&format!("{word}\t{meaning}"))?;
@@ -54,24 +54,24 @@ async fn names(noun: Names, words: &[String], global: &Global) -> Vec<String> {
         let config = Folder::of_this_user().and_then(|folder| folder.config());
         return config.map(|config| config.contexts.into_keys().collect()).unwrap_or_default();
     }
-    // What was typed so far says which broker is meant.
-    let said = |name: &str| {
+    // Options that were typed so far select the broker.
+    let typed = |name: &str| {
         let at = words.iter().position(|word| word == name)?;
         words.get(at + 1).cloned()
     };
     let mut global = global.clone();
-    global.context = said("--context").or(global.context);
-    global.server = said("--server").and_then(|server| server.parse().ok()).or(global.server);
-    global.project = said("--project").and_then(|project| project.parse().ok()).or(global.project);
-    let Ok((client, asker)) = connect_once(&global) else { return Vec::new() };
-    let known = Known { client, remembered: Remembered::of(asker) };
+    global.context = typed("--context").or(global.context);
+    global.server = typed("--server").and_then(|server| server.parse().ok()).or(global.server);
+    global.project = typed("--project").and_then(|project| project.parse().ok()).or(global.project);
+    let Ok((client, cache_key)) = connect_once(&global) else { return Vec::new() };
+    let known = Known { client, cache: NameCache::of(cache_key) };
     known.all(noun).await.unwrap_or_default()
 }
 
-/// Names as the broker knows them, or told a moment ago.
+/// Reads names from the broker, or from the cache.
 struct Known {
     client: Client,
-    remembered: Option<Remembered>,
+    cache: Option<NameCache>,
 }
 
 impl Known {
@@ -93,7 +93,7 @@ impl Known {
             Names::Webhooks => {
                 self.named("webhooks", client.webhooks_all(), |webhook| webhook.name.to_string()).await
             }
-            // Known without a broker.
+            // Handled by `names`.
             Names::Contexts => Ok(Vec::new()),
         }
     }
@@ -104,13 +104,13 @@ impl Known {
         ask: impl Future<Output = Result<Vec<T>, ClientError>>,
         name: impl Fn(&T) -> String,
     ) -> Result<Vec<String>, ClientError> {
-        let known = self.remembered.as_ref().and_then(|known| known.read(noun, Timestamp::now()));
+        let known = self.cache.as_ref().and_then(|known| known.read(noun, Timestamp::now()));
         if let Some(names) = known {
             return Ok(names);
         }
         let names: Vec<String> = ask.await?.iter().map(name).collect();
-        if let Some(remembered) = &self.remembered {
-            remembered.write(noun, &names, Timestamp::now());
+        if let Some(cache) = &self.cache {
+            cache.write(noun, &names, Timestamp::now());
         }
         Ok(names)
     }

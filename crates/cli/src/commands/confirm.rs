@@ -1,18 +1,25 @@
-//! Asking before something is taken away: the name is typed on a terminal, `--yes` says it in scripts.
+//! Confirmations: a prompt on a terminal, `--yes` in scripts.
 
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
-/// Lets through whoever types the name. `what` is what would happen: `deleting the project shop`.
+/// Asks for the name of what is deleted or revoked. `what` is the action: `deleting the project shop`.
 pub async fn confirm(what: &str, name: &str, printer: Printer) -> Result<(), Failure> {
-    if !printer.can_ask() {
+    if !printer.is_interactive() {
         return Err(
-            Failure::new(Exit::Usage, format!("{what} wants to be confirmed")).next("add --yes in scripts")
+            Failure::new(Exit::Usage, format!("{what} requires confirmation")).next("use --yes in scripts")
         );
     }
-    let answer = printer.ask(&format!("Type {name} to go on: ")).await;
-    if answer.as_deref() == Some(name) {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Failed, "not confirmed, nothing was changed"))
+    let answer = printer.prompt(&format!("Type {name} to continue: ")).await;
+    if answer.as_deref() == Some(name) { Ok(()) } else { Err(not_confirmed()) }
+}
+
+/// Asks a question that is answered with y or n. Anything but y or yes is no.
+pub async fn proceed(question: &str, printer: Printer) -> Result<(), Failure> {
+    let answer = printer.prompt(&format!("{question} [y/N] ")).await.unwrap_or_default();
+    if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(not_confirmed()) }
+}
+
+fn not_confirmed() -> Failure {
+    Failure::new(Exit::Failed, "not confirmed; nothing was changed")
 }

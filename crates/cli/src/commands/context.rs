@@ -1,4 +1,4 @@
-//! `brokkr context …`: no broker is asked.
+//! `brokkr context …`
 
 use crate::args::{ContextCommand, Global};
 use crate::config::{Config, Context, Folder};
@@ -22,11 +22,11 @@ pub fn run(args: ContextCommand, global: &Global, printer: Printer) -> Result<()
         }
         ContextCommand::Delete { name } => {
             let name = known(&config, &name)?;
-            folder.forget(&name).map_err(of_config)?;
+            folder.delete(&name).map_err(of_config)?;
             let document = serde_json::json!({"context": name, "deleted": true});
-            printer.done(&document, format!("context/{name}"), || format!("context {name} is forgotten"))?;
+            printer.done(&document, format!("context/{name}"), || format!("context {name} is deleted"))?;
             if config.current_context.as_deref() == Some(&name) {
-                printer.note("it was the current one: brokkr context use NAME");
+                printer.note("it was the current context; select another with `brokkr context use NAME`");
             }
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! `brokkr delete stack`: show the impact, ask, mark, and wait until every agent has seen it gone.
+//! `brokkr stack delete`: shows the impact, asks, submits the deletion, and waits until every agent has removed the stack.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::view::whole;
 /// On more agents than this, `--yes` alone is not enough.
 const MANY: usize = 10;
 
-/// The document of `-o json`: the deletion marker, and what the agents said if they were waited for.
+/// The document of `-o json`: the deletion marker, and the status of the agents after a wait.
 #[derive(Serialize)]
 struct Deleted<'a> {
     #[serde(flatten)]
@@ -33,13 +33,13 @@ struct Deleted<'a> {
 }
 
 pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let name = &args.name;
+    let name = &args.stack;
     let action = format!("delete the stack {name}");
     let stack = client.stack(name.as_str()).await.while_trying(&action).about(Noun::Stack, name)?;
     if stack.deleted_at.is_none() {
         guard(&args, &stack, client, printer).await?;
     }
-    // By id: between the question and now, the name may have become another stack's.
+    // By id: since the question, another stack may have got the name.
     let id = stack.id.to_string();
     let marker = if args.keep_resources {
         client.delete_stack_keeping_resources(&id).await
@@ -49,7 +49,7 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     let marker = marker.while_trying(&action)?;
     if printer.is_for_people() {
         let what =
-            if stack.deleted_at.is_some() { "was already deleted, as" } else { "deletion submitted as" };
+            if stack.deleted_at.is_some() { "was already deleted as" } else { "deletion submitted as" };
         printer.data(&format!("stack {}: {what} {}", stack.name, marker.sequence_id))?;
     }
     if !args.wait {
@@ -62,7 +62,7 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     judge(&stack, goal, waited, args.timeout, client, printer).await
 }
 
-/// Says that it is gone, with a receipt for each agent, or where it is not.
+/// Prints a receipt per agent, and fails if the stack is not removed everywhere.
 pub async fn judge(
     stack: &Stack,
     goal: Goal,
@@ -72,13 +72,13 @@ pub async fn judge(
     printer: Printer,
 ) -> Result<(), Failure> {
     let receipts = receipts(&waited.rows);
-    let ended = ended(stack, &receipts);
+    let summary = removal_summary(stack, &receipts);
     if printer.is_for_people() && !receipts.is_empty() {
         printer.show(&whole(receipts))?;
     }
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
-            printer.note(&ended);
+            printer.note(&summary);
             return Ok(());
         }
         Ending::Settled(_) => {
@@ -86,41 +86,43 @@ pub async fn judge(
         }
         Ending::TimedOut => {
             let time = humantime::format_duration(timeout);
-            Failure::new(Exit::Timeout, format!("{} is not gone everywhere within {time}", stack.name))
+            Failure::new(Exit::Timeout, format!("{} was not removed everywhere within {time}", stack.name))
         }
     };
     let outcome = outcome.line(view::progress::summary(goal, &waited.rows));
     let reasons = reasons(client, &waited.rows).await;
     let outcome = reasons.lines().fold(outcome, Failure::line);
-    Err(outcome
-        .next(format!("brokkr status {}; the deletion goes on, also on agents that are away now", stack.id)))
+    Err(outcome.next(format!(
+        "brokkr status {}; the deletion continues, and reaches agents when they connect",
+        stack.id
+    )))
 }
 
-/// What is to be said of a stack that no agent has any more.
-fn ended(stack: &Stack, receipts: &[Receipt]) -> String {
+/// Describes a completed removal.
+fn removal_summary(stack: &Stack, receipts: &[Receipt]) -> String {
     let gone: Vec<&Receipt> = receipts.iter().filter(|receipt| receipt.state == State::Removed).collect();
     let (agents, left) = (count(gone.len(), "agent"), gone.iter().map(|receipt| receipt.left.len()).sum());
     let stay = count(left, "object");
     match (gone.len(), gone.iter().any(|receipt| receipt.objects > 0), left) {
         (0, ..) => format!("{} was on no agent", stack.name),
-        (_, _, 0) => format!("{} is gone from {agents}", stack.name),
-        (_, true, _) => format!("{} is gone from {agents}; {stay} left there, as told above", stack.name),
-        (_, false, _) => format!("{} is let go by {agents}; {stay} left there", stack.name),
+        (_, _, 0) => format!("{} is removed from {agents}", stack.name),
+        (_, true, _) => format!("{} is removed from {agents}; {stay} left there, listed above", stack.name),
+        (_, false, _) => format!("{} is no longer managed on {agents}; {stay} left there", stack.name),
     }
 }
 
-/// Lets through whoever knows how much goes.
+/// Requires a confirmation that fits the impact.
 async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = &stack.name;
-    if !args.yes && args.expect.is_none() && !printer.can_ask() {
-        // Without a question to answer, there is no reason to look.
+    if !args.yes && args.expect.is_none() && !printer.is_interactive() {
+        // The refusal does not need the impact.
         return confirm(&format!("deleting {name}"), name.as_str(), printer).await;
     }
     let id = stack.id.to_string();
     let rows = printer
-        .patiently("reading where it is", client.stack_status_all(&id))
+        .with_spinner("reading the status", client.stack_status_all(&id))
         .await
-        .while_trying(&format!("read where the stack {name} is"))?;
+        .while_trying(&format!("read the status of the stack {name}"))?;
     let on: Vec<&str> =
         rows.iter().filter(|row| row.state != State::Removed).map(|row| row.agent_name.as_str()).collect();
     let impact = impact(name.as_str(), &on, args.keep_resources, client);
@@ -131,13 +133,13 @@ async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Prin
                 format!("{name} is not on {}", count(expected, "agent")),
             )
             .line(impact)
-            .next(format!("if that is meant: --expect {}", on.len())));
+            .next(format!("to delete it anyway, use --expect {}", on.len())));
         }
         Some(_) => {}
         None if args.yes && on.len() > MANY => {
             return Err(Failure::new(Exit::Conflict, format!("{name} is on more than {MANY} agents"))
                 .line(impact)
-                .next(format!("if that is meant: --yes --expect {}", on.len())));
+                .next(format!("to delete it anyway, use --yes --expect {}", on.len())));
         }
         None => {}
     }
@@ -156,7 +158,7 @@ fn impact(name: &str, on: &[&str], keep_resources: bool, client: &Client) -> Str
     let shown = on.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if on.len() > 5 { format!(" and {} more", on.len() - 5) } else { String::new() };
     let agents = count(on.len(), "agent");
-    let fate = if keep_resources { "stay, and be nobody's" } else { "be deleted" };
+    let fate = if keep_resources { "stay, no longer managed" } else { "be deleted" };
     format!("{name} of {server} is on {agents}: {shown}{more}. Its resources there will {fate}.")
 }
 

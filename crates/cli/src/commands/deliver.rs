@@ -1,4 +1,4 @@
-//! What happens after a version was submitted: it is told, waited for if that was asked, and judged.
+//! The end of every command that submits a version: prints it, waits if requested, and reports the outcome.
 
 use std::time::Instant;
 
@@ -8,16 +8,16 @@ use brokkr_api::status::StackStatus;
 use brokkr_client::Client;
 use serde::Serialize;
 
-use crate::args::Waiting;
+use crate::args::WaitOptions;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
-use crate::delivery::{Goal, Standing, Verdict};
+use crate::delivery::{AgentOutcome, Goal, Verdict};
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::text::count;
 
-/// One version of a stack on its way.
+/// A version that was submitted.
 pub struct Delivery<'a> {
     pub stack: &'a Name,
     pub object: &'a DeploymentObject,
@@ -25,7 +25,7 @@ pub struct Delivery<'a> {
     pub printer: Printer,
 }
 
-/// The document of `-o json`: the object, and what the agents said if they were waited for.
+/// The document of `-o json`: the object, and the status of the agents after a wait.
 #[derive(Serialize)]
 struct Delivered<'a> {
     #[serde(flatten)]
@@ -35,8 +35,8 @@ struct Delivered<'a> {
 }
 
 impl Delivery<'_> {
-    /// `text` is what was done, for people; it is told before the wait, documents after it.
-    pub async fn finish(self, text: &str, waiting: &Waiting) -> Result<(), Failure> {
+    /// Prints `text` before the wait, or the document after it.
+    pub async fn finish(self, text: &str, waiting: &WaitOptions) -> Result<(), Failure> {
         if self.printer.is_for_people() {
             self.printer.data(text)?;
         }
@@ -64,24 +64,21 @@ impl Delivery<'_> {
     }
 }
 
-/// Says that it arrived, or what is in its way.
+/// Reports success, or fails with the reasons of the agents.
 pub async fn judge(
     stack: &Name,
     goal: Goal,
     waited: Waited,
-    waiting: &Waiting,
+    waiting: &WaitOptions,
     started: Instant,
     client: &Client,
     printer: Printer,
 ) -> Result<(), Failure> {
-    let (sequence, done) = match goal {
-        Goal::Applied(sequence) => (sequence, "applied"),
-        Goal::Delivered(sequence) => (sequence, "healthy"),
-        Goal::Removed(sequence) => (sequence, "removed"),
-    };
+    let (Goal::Applied(sequence) | Goal::Delivered(sequence) | Goal::Removed(sequence)) = goal;
+    let done = goal_state(goal);
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
-            let reached = waited.rows.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
+            let reached = waited.rows.iter().filter(|row| goal.outcome(row) == AgentOutcome::Reached).count();
             let seconds = started.elapsed().as_secs();
             printer.note(&format!("{stack} is {done} on {} ({seconds}s)", count(reached, "agent")));
             return Ok(());
@@ -89,10 +86,10 @@ pub async fn judge(
         Ending::Settled(Verdict::Replaced(newer)) => {
             return Err(Failure::new(
                 Exit::Conflict,
-                format!("{sequence} was replaced by {newer} before it arrived everywhere"),
+                format!("{sequence} was replaced by {newer} before it was on every agent"),
             )
-            .line(format!("somebody submitted a newer version of {stack}"))
-            .next(format!("brokkr history {stack}")));
+            .line(format!("a newer version of {stack} was submitted"))
+            .next(format!("brokkr stack history {stack}")));
         }
         Ending::Settled(_) => {
             Failure::new(Exit::Failed, format!("{sequence} failed on {}", failed(goal, &waited.rows)))
@@ -101,27 +98,36 @@ pub async fn judge(
     };
     let reasons = reasons(client, &waited.rows).await;
     let outcome = reasons.lines().fold(outcome, Failure::line);
-    Err(outcome.next(format!("brokkr why {stack}; what was submitted stays, and agents go on")))
+    Err(outcome.next(format!("brokkr why {stack}; the version stays submitted, and agents keep trying")))
+}
+
+fn goal_state(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Applied(_) => "applied",
+        Goal::Delivered(_) => "healthy",
+        Goal::Removed(_) => "removed",
+    }
 }
 
 fn failed(goal: Goal, rows: &[StackStatus]) -> String {
     let failed: Vec<&str> = rows
         .iter()
-        .filter(|row| goal.standing(row) == Standing::Failed)
+        .filter(|row| goal.outcome(row) == AgentOutcome::Failed)
         .map(|row| row.agent_name.as_str())
         .collect();
-    let concerned = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).count();
+    let targeted = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).count();
     match failed.as_slice() {
-        [only] if concerned == 1 => (*only).to_owned(),
-        several => format!("{} of {}", several.len(), count(concerned, "agent")),
+        [only] if targeted == 1 => (*only).to_owned(),
+        several => format!("{} of {}", several.len(), count(targeted, "agent")),
     }
 }
 
-/// What failed is a failure, even if others were still on their way when the time was up.
-fn timed_out(stack: &Name, goal: Goal, rows: &[StackStatus], waiting: &Waiting) -> Failure {
+/// A failure on one agent is a failure, even if others were still pending at the timeout.
+fn timed_out(stack: &Name, goal: Goal, rows: &[StackStatus], waiting: &WaitOptions) -> Failure {
     let time = humantime::format_duration(waiting.timeout);
-    let has_failed = rows.iter().any(|row| goal.standing(row) == Standing::Failed);
+    let has_failed = rows.iter().any(|row| goal.outcome(row) == AgentOutcome::Failed);
     let exit = if has_failed { Exit::Failed } else { Exit::Timeout };
-    let failure = Failure::new(exit, format!("{stack} has not arrived everywhere within {time}"));
+    let failure =
+        Failure::new(exit, format!("{stack} was not {} on every agent within {time}", goal_state(goal)));
     failure.line(view::progress::summary(goal, rows))
 }

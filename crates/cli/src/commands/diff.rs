@@ -1,4 +1,4 @@
-//! `brokkr diff`: two versions as the broker compares them, or the newest one with files, compared here.
+//! `brokkr diff`: the broker compares two versions; the newest version and local manifests are compared here.
 
 use brokkr_api::SequenceId;
 use brokkr_api::ids::Checksum;
@@ -7,23 +7,24 @@ use brokkr_client::{Client, PageQuery};
 use brokkr_manifest::diff::{Change, Difference, diff};
 use brokkr_manifest::{Budget, Object, redacted};
 
-use crate::args::DiffVersions;
-use crate::failure::{About as _, Answer, Exit, Failure, Noun, WhileTrying as _};
+use crate::args;
+use crate::commands::stack::nothing_submitted;
+use crate::failure::{About as _, Exit, Failure, Noun, Outcome, WhileTrying as _};
 use crate::manifest;
 use crate::printer::Printer;
 use crate::view::diff::Compared;
 
-pub async fn run(args: DiffVersions, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+pub async fn run(args: args::Diff, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
     let compared = if !args.content.is_given() {
         versions(&args, client).await?
     } else {
         files(&args, client, printer).await?
     };
     printer.show(&compared)?;
-    Ok(if compared.differs() { Answer::No } else { Answer::Yes })
+    Ok(if compared.differs() { Outcome::Negative } else { Outcome::Success })
 }
 
-async fn versions(args: &DiffVersions, client: &Client) -> Result<Compared, Failure> {
+async fn versions(args: &args::Diff, client: &Client) -> Result<Compared, Failure> {
     let name = args.stack.as_str();
     let (from, to) = match (args.from, args.to) {
         (Some(from), Some(to)) => (from, to),
@@ -32,7 +33,7 @@ async fn versions(args: &DiffVersions, client: &Client) -> Result<Compared, Fail
             let before = newest.get(1).map(|version| version.sequence_id);
             let from = from.or(before).ok_or_else(|| {
                 Failure::new(Exit::NotFound, format!("{name} has only one version"))
-                    .next(format!("compare it with files: brokkr diff {name} -f PATH"))
+                    .next(format!("compare it with local manifests: brokkr diff {name} -f PATH"))
             })?;
             (from, newest[0].sequence_id)
         }
@@ -45,8 +46,8 @@ async fn versions(args: &DiffVersions, client: &Client) -> Result<Compared, Fail
     Ok(Compared { diff, file: None })
 }
 
-/// The newest version and the one before it; one at least.
-async fn newest(args: &DiffVersions, client: &Client) -> Result<Vec<DeploymentObject>, Failure> {
+/// Returns the newest version and the previous one; at least one.
+async fn newest(args: &args::Diff, client: &Client) -> Result<Vec<DeploymentObject>, Failure> {
     let name = args.stack.as_str();
     let page = PageQuery { limit: Some(2), after: None };
     let page = client
@@ -55,13 +56,12 @@ async fn newest(args: &DiffVersions, client: &Client) -> Result<Vec<DeploymentOb
         .while_trying(&format!("read the history of the stack {name}"))
         .about(Noun::Stack, name)?;
     if page.items.is_empty() {
-        return Err(Failure::new(Exit::NotFound, format!("nothing was submitted to {name} yet"))
-            .next(format!("brokkr apply -f PATH --stack {name}")));
+        return Err(nothing_submitted(name));
     }
     Ok(page.items)
 }
 
-async fn files(args: &DiffVersions, client: &Client, printer: Printer) -> Result<Compared, Failure> {
+async fn files(args: &args::Diff, client: &Client, printer: Printer) -> Result<Compared, Failure> {
     let mut after =
         objects(&manifest::read(&args.content, args.stack.as_str(), printer).await?, "the files")?;
     let newest = newest(args, client).await?.remove(0);
@@ -71,13 +71,13 @@ async fn files(args: &DiffVersions, client: &Client, printer: Printer) -> Result
         let action = format!("read {} of the stack {}", newest.sequence_id, args.stack);
         let content = client.deployment_object(newest.sequence_id).await.while_trying(&action)?;
         if Checksum::of(&content) != newest.checksum {
-            // Whoever may not submit gets no values of Secrets, so they are left out on both sides.
-            printer.warn("your token may not read values of Secrets: they are not compared");
+            // Tokens that cannot submit get no Secret values, so both sides are compared without them.
+            printer.warn("your role cannot read Secret values; they are not compared");
             after.iter_mut().for_each(|object| object.body = redacted(&object.body));
         }
         objects(&content, "the newest version")?
     };
-    let diff = shown(newest.sequence_id, after.len(), diff(&before, &after));
+    let diff = to_api(newest.sequence_id, after.len(), diff(&before, &after));
     Ok(Compared { diff, file: Some(args.content.name()) })
 }
 
@@ -87,9 +87,9 @@ fn objects(content: &[u8], what: &str) -> Result<Vec<Object>, Failure> {
         .map_err(|_| Failure::new(Exit::Failed, format!("{what} cannot be read")))
 }
 
-/// In the form in which the broker tells it.
-fn shown(from: SequenceId, after: usize, differences: Vec<Difference>) -> Diff {
-    let count = |wanted: fn(&Change) -> bool| differences.iter().filter(|one| wanted(&one.change)).count();
+/// Converts to the broker's form.
+fn to_api(from: SequenceId, after: usize, differences: Vec<Difference>) -> Diff {
+    let count = |matches: fn(&Change) -> bool| differences.iter().filter(|one| matches(&one.change)).count();
     let added = count(|change| matches!(change, Change::Added));
     let removed = count(|change| matches!(change, Change::Removed));
     let changed = count(|change| matches!(change, Change::Changed(_)));

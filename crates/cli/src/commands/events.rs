@@ -1,10 +1,11 @@
-//! `brokkr events`: the latest, and with `--watch` whatever comes after them.
+//! `brokkr events` and `errors`.
 
 use brokkr_client::{Client, EventQuery, Message, PageQuery};
 
-use crate::args::Events;
-use crate::failure::{Failure, Noun, WhileTrying as _};
+use crate::args::{Errors, Events};
+use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
+use crate::view::text::showing;
 
 pub async fn run(args: Events, client: &Client, printer: Printer) -> Result<(), Failure> {
     let query = EventQuery {
@@ -26,12 +27,12 @@ pub async fn run(args: Events, client: &Client, printer: Printer) -> Result<(), 
     let page = client.events(&query, &page).await.while_trying("read the events").map_err(about)?;
     printer.show(&page)?;
     if page.next.is_some() && printer.is_for_people() {
-        printer.note("older ones are not shown: --limit");
+        printer.note("older events are not shown; use --limit");
     }
     Ok(())
 }
 
-/// The stream is begun first, so that nothing falls between the list and it.
+/// Prints the latest events, then new ones. The stream is opened first, so that no event is missed between the two.
 async fn watch(
     query: &EventQuery,
     page: &PageQuery,
@@ -40,18 +41,32 @@ async fn watch(
 ) -> Result<(), Failure> {
     let mut news = client.follow_events(query);
     news.begin().await.while_trying("follow the events")?;
-    let mut told = printer.stream();
+    let mut rows = printer.stream();
     let mut latest = client.events(query, page).await.while_trying("read the events")?.items;
     latest.sort_by_key(|event| event.at);
-    let mut is_read = told.items("event", &latest)?;
+    let mut is_read = rows.items("event", &latest)?;
     while is_read {
         match news.next().await.while_trying("follow the events")? {
             Message::Reset => {
                 printer.warn("the broker's history was restored: events in between are not shown");
             }
             Message::Item(event) if latest.iter().any(|known| known.id == event.id) => {}
-            Message::Item(event) => is_read = told.items("event", &[event])?,
+            Message::Item(event) => is_read = rows.items("event", &[event])?,
         }
+    }
+    Ok(())
+}
+
+pub async fn errors(args: Errors, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let stack = args.stack.as_ref().map(brokkr_api::Name::as_str);
+    let page = client.errors(stack, &PageQuery::largest()).await.while_trying("list the errors");
+    let page = match stack {
+        Some(stack) => page.about(Noun::Stack, stack)?,
+        None => page?,
+    };
+    printer.show(&page)?;
+    if page.next.is_some() && printer.is_for_people() {
+        printer.note(&format!("{}, most frequent first", showing(page.items.len(), None)));
     }
     Ok(())
 }

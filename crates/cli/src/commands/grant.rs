@@ -12,7 +12,7 @@ use crate::view::whole;
 pub async fn run(args: GrantCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
         GrantCommand::List => {
-            printer.show(&whole(client.grants_all().await.while_trying("read the grants")?))
+            printer.show(&whole(client.grants_all().await.while_trying("list the grants")?))
         }
         GrantCommand::Show { name } => {
             printer.show(&client.grant(name.as_str()).await.while_trying(&format!("read the grant {name}"))?)
@@ -45,11 +45,11 @@ async fn set(args: SetGrant, client: &Client, printer: Printer) -> Result<(), Fa
 async fn delete(args: DeleteGrant, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = args.name.as_str();
     if !args.yes {
-        confirm(&format!("withdrawing the grant {name}"), name, printer).await?;
+        confirm(&format!("deleting the grant {name}"), name, printer).await?;
     }
-    client.delete_grant(name, args.expect).await.while_trying(&format!("withdraw the grant {name}"))?;
+    client.delete_grant(name, args.expect).await.while_trying(&format!("delete the grant {name}"))?;
     let document = serde_json::json!({"name": name, "deleted": true});
     printer.done(&document, format!("grant/{name}"), || {
-        format!("grant {name} is withdrawn; what agents held by it is frozen")
+        format!("grant {name} is deleted; the stacks that it covered are frozen on the agents")
     })
 }

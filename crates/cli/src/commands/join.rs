@@ -1,4 +1,4 @@
-//! `brokkr agent join`: a token, the manifests, kubectl, and then the wait for the agent's first word.
+//! `brokkr agent join`: creates a token, applies the manifests with kubectl, and waits for the agent to connect.
 
 mod install;
 
@@ -15,42 +15,42 @@ use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
 use crate::joining::forbidden;
 use crate::kubectl::Kubectl;
 use crate::printer::Printer;
-use crate::program::Refused;
+use crate::program::ProgramError;
 use crate::view::text::labels;
 
-/// So many things that may not be done are named; the rest is counted.
-const NAMED: usize = 5;
+/// At most this many missing permissions are listed.
+const LISTED: usize = 5;
 
 pub async fn run(args: Join, global: &Global, printer: Printer) -> Result<(), Failure> {
     let (client, authorities) = connect_with_authorities(global, printer)?;
     let kubectl = Kubectl::new(args.kubeconfig.as_deref(), args.kube_context.as_deref());
     let broker = args.broker_url.as_ref().unwrap_or_else(|| client.base()).clone();
-    let planned = Planned {
+    let installation = Installation {
         rights: rights::text(&args.rights, &args.namespace)
             .map_err(|error| Failure::new(Exit::Usage, format!("{error:#}")))?,
         broker,
         authorities,
     };
-    // Refused before anything is made: the cluster is asked.
+    // The cluster is checked before anything is created.
     let cluster = if args.print { None } else { reachable(&kubectl, printer).await? };
     if let Some(server) = &cluster {
         is_free(&kubectl, &args, server).await?;
-        may_install(&kubectl, &args, server, &planned.manifests(&args, None)).await?;
+        may_install(&kubectl, &args, server, &installation.manifests(&args, None)).await?;
     }
-    if is_this_machine(&planned.broker) {
+    if is_this_machine(&installation.broker) {
         printer.warn(&format!(
-            "the agent will look for the broker at {}, which is another place inside a Pod",
-            planned.broker
+            "the agent will connect to {}, which is the Pod itself inside a cluster; use --broker-url",
+            installation.broker
         ));
     }
     let token = token(&args, &client).await?;
-    let manifests = planned.manifests(&args, Some(&token));
+    let manifests = installation.manifests(&args, Some(&token));
     let Some(server) = cluster else {
-        return print(&args, &token, &planned.broker, &manifests, printer);
+        return print(&args, &token, &installation.broker, &manifests, printer);
     };
     let joined = install::install(&args, &kubectl, &server, &manifests, &client, printer).await;
     if joined.is_err() {
-        // Of no use to anybody but whoever finds it.
+        // An unused token is only a risk.
         client.revoke_join_token(token.id).await.ok();
     }
     let (agent, took) = joined?;
@@ -59,20 +59,20 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result<(), Fa
     })?;
     let to = labels(&agent.labels);
     let to = to.split(',').next().filter(|label| label.contains('=')).unwrap_or("KEY=VALUE");
-    printer.note(&format!("next: brokkr apply -f FOLDER --stack NAME --to {to} --wait"));
+    printer.note(&format!("next: brokkr apply STACK -f DIRECTORY --to {to} --wait"));
     Ok(())
 }
 
-/// What is known of the installation before there is a token.
-struct Planned {
+/// The installation without its token.
+struct Installation {
     rights: String,
-    /// As the cluster sees it.
+    /// As seen from the cluster.
     broker: Url,
     authorities: Option<String>,
 }
 
-impl Planned {
-    /// Without a token they are of no use but to be tried.
+impl Installation {
+    /// Returns the manifests; without a token they are only good for a dry run.
     fn manifests(&self, args: &Join, token: Option<&JoinToken>) -> String {
         let secret = token.map(|token| token.token.clone()).unwrap_or_default();
         let joining = workload::Joining {
@@ -87,59 +87,59 @@ impl Planned {
     }
 }
 
-/// Where kubectl would install; none if it reaches no cluster, which is told.
+/// Returns the address of kubectl's cluster, or none with a note if it cannot be reached.
 async fn reachable(kubectl: &Kubectl, printer: Printer) -> Result<Option<String>, Failure> {
-    match printer.patiently("asking the cluster", kubectl.server()).await {
+    match printer.with_spinner("contacting the cluster", kubectl.server()).await {
         Ok(server) => Ok(Some(server)),
         Err(refused) => {
             let reason = refused.to_string();
             let reason = reason.lines().last().unwrap_or_default();
-            printer.note(&format!("no cluster can be reached from here: {reason}"));
+            printer.note(&format!("kubectl cannot reach a cluster: {reason}"));
             Ok(None)
         }
     }
 }
 
-/// Whether no other agent lives there.
+/// Fails if the cluster already has an agent.
 async fn is_free(kubectl: &Kubectl, args: &Join, server: &str) -> Result<(), Failure> {
     let identity = ["secret", IDENTITY, "-n", &args.namespace];
-    let found = kubectl.get(&identity).await.map_err(|said| refused(args, server, said))?;
-    let lives_there = !found["data"]["agent-id"].is_null();
-    if lives_there && !args.rejoin {
-        return Err(Failure::new(Exit::Conflict, format!("the cluster at {server} has an agent already"))
-            .line(format!("Secret {}/{IDENTITY} holds its key", args.namespace))
+    let found = kubectl.get(&identity).await.map_err(|error| refused(args, server, error))?;
+    let has_agent = !found["data"]["agent-id"].is_null();
+    if has_agent && !args.rejoin {
+        return Err(Failure::new(Exit::Conflict, format!("the cluster at {server} already has an agent"))
+            .line(format!("Secret {}/{IDENTITY} contains its key", args.namespace))
             .next(format!(
-                "to let the same agent in again, brokkr agent join {} --rejoin; for another cluster, --kube-context",
+                "to install the same agent again, use brokkr agent join {} --rejoin; for another cluster, use --kube-context",
                 args.name
             )));
     }
     Ok(())
 }
 
-/// Whether whoever runs this may make all of it: half an installation helps nobody.
+/// Fails if the user lacks permissions for a part of the installation.
 async fn may_install(kubectl: &Kubectl, args: &Join, server: &str, manifests: &str) -> Result<(), Failure> {
-    match kubectl.try_out(manifests).await {
-        Err(Refused::Failed(said)) if !forbidden(&said).is_empty() => {
-            Err(refused(args, server, Refused::Failed(said)))
+    match kubectl.dry_run(manifests).await {
+        Err(ProgramError::Failed(output)) if !forbidden(&output).is_empty() => {
+            Err(refused(args, server, ProgramError::Failed(output)))
         }
-        // A dry run fails for lesser reasons, too: a namespace that is not there yet has nothing in it.
+        // A dry run also fails for harmless reasons, such as a namespace that does not exist yet.
         _ => Ok(()),
     }
 }
 
 async fn token(args: &Join, client: &Client) -> Result<JoinToken, Failure> {
     let ttl_seconds = Some(seconds(args.ttl)?);
-    let action = format!("make a join token for {}", args.name);
+    let action = format!("create a join token for {}", args.name);
     if args.rejoin {
         let rejoined = client.rejoin_agent(args.name.as_str(), &RejoinAgent { ttl_seconds }).await;
         return rejoined.while_trying(&action).about(Noun::Agent, &args.name);
     }
     let labels = args.label.iter().cloned().collect();
-    let wanted = CreateJoinToken { agent_name: args.name.clone(), labels, ttl_seconds };
-    client.create_join_token(&wanted).await.while_trying(&action)
+    let request = CreateJoinToken { agent_name: args.name.clone(), labels, ttl_seconds };
+    client.create_join_token(&request).await.while_trying(&action)
 }
 
-/// One block that does the same elsewhere.
+/// Prints a script that does the same where kubectl reaches the cluster.
 fn print(
     args: &Join,
     token: &JoinToken,
@@ -153,41 +153,43 @@ fn print(
     } else {
         String::new()
     };
-    // Inside of the text: not every shell takes a comment that is typed.
+    // Comments are inside the document: not every interactive shell accepts them outside.
     printer.data(&format!(
         "{forget}kubectl apply --server-side --force-conflicts --field-manager=brokkr-install -f - <<'BROKKR'\n\
-         # Brokkr's agent {name} for the cluster that kubectl talks to: its namespace {namespace}, the kind of its\n\
-         # records, its fence, its account and rights, and the agent itself, which asks {broker} for its work.\n\
-         # It holds a token with which one agent can join, as {name}, before {until:.0}.\n\
+         # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the record CRD,\n\
+         # the admission policy, the ServiceAccount with its permissions, and the agent, which connects to {broker}.\n\
+         # Contains a token with which one agent can join as {name} before {until:.0}.\n\
          {manifests}BROKKR"
     ))?;
     printer.note(&format!(
         "run this with sh, or paste it into bash, where kubectl reaches the cluster, before {until:.0}; one agent can join \
-         with it, as {name}. It holds the token: keep it to yourself\nnext: brokkr agent show {name}"
+         with it as {name}. It contains the token: keep it secret\nnext: brokkr agent show {name}"
     ));
     Ok(())
 }
 
-/// kubectl did not do it: because of whoever runs it, or for another reason.
-fn refused(args: &Join, server: &str, said: Refused) -> Failure {
-    let said = said.to_string();
-    let forbidden = forbidden(&said);
+/// Explains an error of kubectl: missing permissions, or another one.
+fn refused(args: &Join, server: &str, error: ProgramError) -> Failure {
+    let output = error.to_string();
+    let forbidden = forbidden(&output);
     if forbidden.is_empty() {
         let failure = Failure::new(Exit::Failed, format!("cannot install the agent into {server}"));
-        let failure = said.lines().map(ToOwned::to_owned).fold(failure, Failure::line);
-        return failure.next("mend what kubectl says; --kube-context names another cluster");
+        let failure = output.lines().map(ToOwned::to_owned).fold(failure, Failure::line);
+        return failure
+            .next("fix the error that kubectl reports; to use another cluster, set --kube-context");
     }
     let what = format!("agent {} has not joined: it stopped at rights", args.name);
-    let mut failure = Failure::new(Exit::Failed, what).line(format!("you may not install into {server}:"));
-    for line in forbidden.iter().take(NAMED) {
+    let mut failure =
+        Failure::new(Exit::Failed, what).line(format!("you are not allowed to install into {server}:"));
+    for line in forbidden.iter().take(LISTED) {
         failure = failure.line(format!("- {line}"));
     }
-    if let Some(more) = forbidden.len().checked_sub(NAMED).filter(|more| *more > 0) {
+    if let Some(more) = forbidden.len().checked_sub(LISTED).filter(|more| *more > 0) {
         failure = failure.line(format!("- and {more} more"));
     }
     failure.next(format!(
-        "let an administrator of the cluster run this command, or what `brokkr agent join {} --print` prints; \
-         --kube-context names another cluster",
+        "ask an administrator of the cluster to run this command, or the output of `brokkr agent join {} --print`; \
+         to use another cluster, set --kube-context",
         args.name
     ))
 }

@@ -1,10 +1,10 @@
-//! `brokkr login`: check first, then remember.
+//! `brokkr login`, `logout` and `whoami`.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
 
 use brokkr_api::tokens::WhoAmI;
-use brokkr_client::{RetryPolicy, SecretString};
+use brokkr_client::{Client, RetryPolicy, SecretString};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use url::Url;
@@ -12,10 +12,12 @@ use url::Url;
 use crate::args::{Global, Login};
 use crate::config::{Context, Folder};
 use crate::connect::{
-    client, is_this_machine, of_config, read_authorities, read_token, token_from, token_from_environment,
+    client, is_this_machine, no_context, of_config, read_authorities, read_token, token_from,
+    token_from_environment,
 };
 use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
+use crate::view::text::fields;
 
 #[derive(Serialize)]
 struct LoggedIn<'a> {
@@ -32,7 +34,7 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
     let certificate_authorities = global.ca_file.as_deref().map(read_authorities).transpose()?;
     let context = Context { server: args.url, certificate_authorities };
     if context.server.scheme() == "http" && !is_this_machine(&context.server) {
-        printer.warn("the token travels unprotected over http://; use https:// for anything but a trial");
+        printer.warn("the token is sent unencrypted over http://; use https:// except for trials");
     }
     let token = token(global.token_file.as_deref(), printer).await?;
     let whoami = client(&context, token.clone(), global.project.as_ref(), RetryPolicy::none())?
@@ -41,7 +43,7 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
         .while_trying(&format!("log in to {}", context.server))?;
     let folder = Folder::of_this_user().map_err(of_config)?;
     let server = context.server.clone();
-    folder.remember(&name, context, &token).map_err(of_config)?;
+    folder.store(&name, context, &token).map_err(of_config)?;
     printer.done(
         &LoggedIn { context: &name, server: &server, whoami: &whoami },
         format!("context/{name}"),
@@ -54,8 +56,47 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
     )
 }
 
+/// Removes the stored token of the context. The context stays, so that the next login needs only a token.
+pub fn logout(global: &Global, printer: Printer) -> Result<(), Failure> {
+    let folder = Folder::of_this_user().map_err(of_config)?;
+    let config = folder.config().map_err(of_config)?;
+    let name = global.context.clone().or_else(|| config.current_context.clone());
+    let name = name.ok_or_else(|| Failure::new(Exit::Usage, "not logged in to any broker"))?;
+    let context = config.contexts.get(&name).ok_or_else(|| no_context(&config, &name))?;
+    let had_token = folder.delete_token(&name).map_err(of_config)?;
+    let document = serde_json::json!({"context": name, "server": context.server, "logged_out": had_token});
+    printer.done(&document, format!("context/{name}"), || {
+        let server = &context.server;
+        if had_token {
+            format!("logged out of {server}; context {name} has no token now")
+        } else {
+            format!("context {name} had no stored token for {server}")
+        }
+    })?;
+    if had_token {
+        printer.note("the token stays valid until it expires: revoke it with `brokkr token revoke`");
+    }
+    if std::env::var_os("BROKKR_TOKEN").is_some() {
+        printer.warn("BROKKR_TOKEN is set and is still used");
+    }
+    Ok(())
+}
+
+pub async fn whoami(client: &Client, printer: Printer) -> Result<(), Failure> {
+    let me = client.whoami().await.while_trying("read your identity")?;
+    printer.done(&me, format!("token/{}", me.token_id), || {
+        let expires = me.expires_at.map_or_else(|| "never".to_owned(), |at| format!("{at:.0}"));
+        fields([
+            ("token", format!("{} ({})", me.name, me.token_id)),
+            ("role", format!("{} in project {}", me.role, me.project)),
+            ("expires", expires),
+            ("broker", client.base().to_string()),
+        ])
+    })
+}
+
 fn name_of(url: &Url) -> Result<String, Failure> {
-    let host = url.host_str().ok_or_else(|| Failure::new(Exit::Usage, format!("{url} names no host")))?;
+    let host = url.host_str().ok_or_else(|| Failure::new(Exit::Usage, format!("{url} has no host name")))?;
     Ok(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
@@ -65,7 +106,7 @@ async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString, Fa
     }
     let token = match token_from_environment() {
         Some(token) => Some(token),
-        None if std::io::stdin().is_terminal() => printer.ask_secret("Token: ").await,
+        None if std::io::stdin().is_terminal() => printer.prompt_secret("Token: ").await?,
         None => Some(read_token(Ok(std::io::stdin()), "stdin")?),
     };
     token.filter(|token| !token.expose_secret().is_empty()).ok_or_else(|| {

@@ -13,7 +13,7 @@ use crate::view::whole;
 pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
     match args {
         ProjectCommand::List => {
-            printer.show(&whole(client.projects_all().await.while_trying("read the projects")?))
+            printer.show(&whole(client.projects_all().await.while_trying("list the projects")?))
         }
         ProjectCommand::Show { name } => {
             let project = client.project(name.as_str()).await;
@@ -33,21 +33,21 @@ pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Res
     }
 }
 
-/// The broker makes or changes; here both are said for themselves, so that a slip in the name shows.
+/// The API creates or changes in one call. `create` refuses an existing project, so that a mistyped name is noticed.
 async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = args.name.as_str();
-    let action = format!("make the project {name}");
+    let action = format!("create the project {name}");
     match client.project(name).await {
         Ok(_) => {
-            return Err(Failure::new(Exit::Conflict, format!("there is a project {name} already"))
-                .next(format!("brokkr project set {name} … changes its quotas")));
+            return Err(Failure::new(Exit::Conflict, format!("the project {name} already exists"))
+                .next(format!("to change its quotas, use brokkr project set {name}")));
         }
         Err(error) if error.code() == Some(ErrorCode::BRK2001) => {}
         Err(error) => return Err(Failure::of_client(&action, error)),
     }
     let put = PutProject { allowed: args.allowed() };
     let project = client.put_project(name, &put).await.while_trying(&action)?;
-    printer.done(&project, format!("project/{name}"), || format!("project {name} is made"))?;
+    printer.done(&project, format!("project/{name}"), || format!("project {name} is created"))?;
     printer.note(&format!(
         "next: brokkr token create NAME --role owner --project {name}; brokkr grant set NAME --to-project {name} …"
     ));

@@ -1,29 +1,65 @@
-//! `brokkr rollback`: the old content as a new version, and the bad one barred.
+//! `brokkr rollback`: submits the content of an earlier version again, and bars the content that it replaces.
 
+use brokkr_api::SequenceId;
 use brokkr_api::objects::{DeploymentObject, RollBack};
 use brokkr_client::{Client, PageQuery};
 
 use crate::args::Rollback;
 use crate::commands::apply::content_of;
+use crate::commands::confirm::proceed;
 use crate::commands::deliver::Delivery;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::history::short_checksum;
+use crate::view::text::count;
 
 pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result<(), Failure> {
     let name = args.stack.as_str();
-    let wanted = RollBack { to: args.to, keep_open: args.keep_open, reason: args.reason.clone() };
+    let to =
+        if printer.is_interactive() && !args.yes { confirm(&args, client, printer).await? } else { args.to };
+    let request = RollBack { to, keep_open: args.no_bar, reason: args.reason.clone() };
     let object = client
-        .roll_back(name, &wanted)
+        .roll_back(name, &request)
         .await
         .while_trying(&format!("roll back the stack {name}"))
         .about(Noun::Stack, name)?;
-    let text = told(&args, &object, client).await;
+    let text = summary(&args, &object, client).await;
     Delivery { stack: &args.stack, object: &object, client, printer }.finish(&text, &args.waiting).await
 }
 
-/// What was done, with what can be found out about it: the roll-back itself does not hang on that.
-async fn told(args: &Rollback, object: &DeploymentObject, client: &Client) -> String {
+/// Shows both versions and the number of agents, and asks. Returns the version that was confirmed, so that another
+/// submission in between does not change the target.
+async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<Option<SequenceId>, Failure> {
+    let name = args.stack.as_str();
+    let action = format!("read the stack {name}");
+    let page = client.history(name, &PageQuery::largest()).await;
+    let versions = page.while_trying(&action).about(Noun::Stack, name)?.items;
+    let bars = client.barred_contents_all(name).await.while_trying(&action)?;
+    let targeted = client.stack_summary(name).await.while_trying(&action)?.targeted;
+    let is_barred = |version: &DeploymentObject| bars.iter().any(|bar| bar.checksum == version.checksum);
+    let Some(newest) = versions.first() else { return Ok(args.to) };
+    let to = match args.to {
+        Some(to) => versions.iter().find(|version| version.sequence_id == to),
+        None => versions.iter().find(|version| {
+            !version.is_deletion_marker && version.checksum != newest.checksum && !is_barred(version)
+        }),
+    };
+    // The broker refuses these with the reason.
+    let Some(to) = to else { return Ok(args.to) };
+    let agents = count(usize::try_from(targeted).unwrap_or(usize::MAX), "agent");
+    let described = |version: &DeploymentObject| match &version.message {
+        Some(message) => format!("{} ({message})", content_of(version)),
+        None => content_of(version),
+    };
+    printer.warn(&format!("rolling back stack {name} of {} on {agents}", client.base()));
+    printer.note(&format!("  from {}", described(newest)));
+    printer.note(&format!("  to   {}", described(to)));
+    proceed("Roll back?", printer).await?;
+    Ok(Some(to.sequence_id))
+}
+
+/// Describes the result. Details that cannot be read are left out.
+async fn summary(args: &Rollback, object: &DeploymentObject, client: &Client) -> String {
     let name = &args.stack;
     let history = client.history(name.as_str(), &PageQuery::largest()).await;
     let versions = history.map(|page| page.items).unwrap_or_default();
@@ -33,13 +69,18 @@ async fn told(args: &Rollback, object: &DeploymentObject, client: &Client) -> St
     let source = args.to.or_else(|| versions.iter().find(is_source).map(|version| version.sequence_id));
     let source = source.map(|source| format!(" to {source}")).unwrap_or_default();
     let mut text = format!("stack {name}: rolled back{source}, submitted as {}", content_of(object));
-    let left = versions.iter().find(|version| version.sequence_id < object.sequence_id);
-    if let Some(left) = left.filter(|left| left.checksum != object.checksum && !left.is_deletion_marker) {
-        let what = format!("{} (sha256 {})", left.sequence_id, short_checksum(left.checksum));
-        text.push_str(&if args.keep_open {
-            format!("\n{what} was not barred: whoever submits it again brings it back")
+    let replaced = versions.iter().find(|version| version.sequence_id < object.sequence_id);
+    if let Some(replaced) =
+        replaced.filter(|replaced| replaced.checksum != object.checksum && !replaced.is_deletion_marker)
+    {
+        let what = format!("{} (sha256 {})", replaced.sequence_id, short_checksum(replaced.checksum));
+        text.push_str(&if args.no_bar {
+            format!("\n{what} is not barred: it can be submitted again")
         } else {
-            format!("\n{what} is barred: it is refused until `brokkr bar lift {name} {}`", left.sequence_id)
+            format!(
+                "\n{what} is barred: it is refused until `brokkr stack unbar {name} {}`",
+                replaced.sequence_id
+            )
         });
     }
     text

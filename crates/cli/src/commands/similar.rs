@@ -1,10 +1,10 @@
-//! "Did you mean": names that the broker knows and that are close to the one that it does not.
+//! Suggests similar names when a stack or agent is not found.
 
 use brokkr_client::Client;
 
 use crate::failure::{Exit, Failure, Noun};
 
-/// Adds the nearest names to a failure that says that something is not there.
+/// Adds similar names to a not-found failure.
 pub async fn suggest(failure: Failure, client: &Client) -> Failure {
     if failure.exit != Exit::NotFound {
         return failure;
@@ -27,7 +27,7 @@ pub async fn suggest(failure: Failure, client: &Client) -> Failure {
                 .map(|it| it.name.to_string())
                 .collect(),
         };
-        // It is there: then another one of the names is not.
+        // This name exists: another one was not found.
         if !known.contains(name) {
             similar.extend(nearest(name, &known).into_iter().map(ToOwned::to_owned));
         }
@@ -38,35 +38,16 @@ pub async fn suggest(failure: Failure, client: &Client) -> Failure {
     }
 }
 
-/// The names that are a slip away, the nearest first; three at most.
+/// Returns up to three similar names, the nearest first.
 fn nearest<'a>(name: &str, known: &'a [String]) -> Vec<&'a str> {
     let most = (name.chars().count() / 3).clamp(1, 3);
     let mut near: Vec<(usize, &str)> = known
         .iter()
-        .map(|known| (distance(name, known), known.as_str()))
+        .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
         .filter(|(distance, known)| *distance <= most || (name.len() > 2 && known.starts_with(name)))
         .collect();
     near.sort_unstable();
     near.into_iter().take(3).map(|(_, known)| known).collect()
-}
-
-/// How many letters to add, leave out, change or swap with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
-    for (i, left) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, right) in other.iter().enumerate() {
-            let changed = rows[i][j] + usize::from(left != right);
-            let mut best = changed.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && one[i - 1] == *right && other[j - 1] == *left {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
@@ -80,6 +61,5 @@ mod tests {
         assert_eq!(nearest("paymnets", &known), ["payments"]);
         assert_eq!(nearest("pay", &known), ["payments", "payments-api"], "the beginning of a name");
         assert!(nearest("database", &known).is_empty());
-        assert_eq!((distance("", "ab"), distance("ab", "ba"), distance("ab", "ab")), (2, 1, 0));
     }
 }

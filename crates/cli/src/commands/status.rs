@@ -1,4 +1,4 @@
-//! `brokkr status`: all stacks, or one on each agent, once or on and on.
+//! `brokkr status`: all stacks, or one stack on each agent, once or continuously.
 
 mod all;
 mod follow;
@@ -15,10 +15,10 @@ use crate::args::Status;
 use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::stacks::as_a_whole;
+use crate::view::stacks::overview;
 
 pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let most = printer.rows(args.most);
+    let most = printer.rows(args.rows);
     let Some(stack) = args.stack else {
         return if args.watch {
             follow::run(client, printer).await
@@ -54,7 +54,7 @@ async fn one(
     client: &Client,
     printer: Printer,
 ) -> Result<(), Failure> {
-    let page = printer.patiently("reading the status", read(stack, query, most, client)).await?;
+    let page = printer.with_spinner("reading the status", read(stack, query, most, client)).await?;
     printer.show(&page)?;
     if !printer.is_for_people() {
         return Ok(());
@@ -64,39 +64,39 @@ async fn one(
         printer.data(&format!("\n{reasons}"))?;
     }
     if page.next.is_some() {
-        printer.cut(page.items.len(), None);
+        printer.note_truncated(page.items.len(), None);
         if let Ok(summary) = client.stack_summary(stack.as_str()).await {
-            printer.note(&as_a_whole(&summary));
+            printer.note(&overview(&summary));
         }
     }
     Ok(())
 }
 
-/// What is there, then every change. The stream is begun first, so that nothing falls between the two.
+/// Prints the current rows, then changes. The stream is opened first, so that no change is missed between the two.
 async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let action = format!("follow the status of the stack {stack}");
+    let action = format!("watch the status of the stack {stack}");
     let mut changes = client.follow_status(stack.as_str());
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
-    let mut told = printer.stream();
+    let mut output = printer.stream();
     let rows = read(stack, query, ALL, client).await?.items;
-    let mut is_read = told.items("status", &rows)?;
+    let mut is_read = output.items("status", &rows)?;
     if rows.is_empty() && printer.is_for_people() {
-        printer.note("nothing to show yet; waiting for agents to report");
+        printer.note("nothing reported yet; waiting for agents");
     }
     let mut known: BTreeMap<_, _> = rows.into_iter().map(|row| (row.agent_id, row)).collect();
     while is_read {
         match changes.next().await.while_trying(&action)? {
             Message::Reset => {
-                printer.warn("the broker's history was restored: what follows is as of now");
-                is_read = told.items("status", &read(stack, query, ALL, client).await?.items)?;
+                printer.warn("the broker was restored; showing the current state");
+                is_read = output.items("status", &read(stack, query, ALL, client).await?.items)?;
             }
             Message::Item(row) => {
-                // Labels do not travel with a row: who is wanted was said by the list.
-                let is_wanted = query.state.is_none_or(|state| state == row.state)
+                // Rows have no labels: the list above determined which agents match.
+                let matches = query.state.is_none_or(|state| state == row.state)
                     && (query.selector.is_none() || known.contains_key(&row.agent_id));
-                let is_news = known.insert(row.agent_id, row.clone()).as_ref() != Some(&row);
-                if is_wanted && is_news {
-                    is_read = told.items("status", &[row])?;
+                let is_new = known.insert(row.agent_id, row.clone()).as_ref() != Some(&row);
+                if matches && is_new {
+                    is_read = output.items("status", &[row])?;
                 }
             }
         }
@@ -104,11 +104,11 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     Ok(())
 }
 
-/// Why the agents that are not in sync are not, with what is known of the agents themselves.
+/// Explains why agents are not in sync.
 pub async fn reasons(client: &Client, rows: &[StackStatus]) -> String {
     let mut agents = BTreeMap::new();
-    for row in view::reasons::told(rows) {
-        // Not being allowed to see an agent must not keep anybody from seeing the rest.
+    for row in view::reasons::shown(rows) {
+        // An agent that the user is not allowed to read is left out.
         if let Ok(agent) = client.agent(&row.agent_id.to_string()).await {
             agents.insert(row.agent_name.clone(), agent);
         }

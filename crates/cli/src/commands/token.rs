@@ -24,14 +24,14 @@ pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Resul
 }
 
 async fn all(client: &Client) -> Result<Vec<ApiToken>, Failure> {
-    client.api_tokens_all().await.while_trying("read the API tokens")
+    client.api_tokens_all().await.while_trying("list the API tokens")
 }
 
 async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let wanted =
+    let request =
         CreateApiToken { name: args.name.clone(), role: args.role, ttl_seconds: Some(seconds(args.ttl)?) };
     let made =
-        client.create_api_token(&wanted).await.while_trying(&format!("make the token {}", args.name))?;
+        client.create_api_token(&request).await.while_trying(&format!("create the token {}", args.name))?;
     printer.done(&made, format!("token/{}", made.info.id), || made.token.clone())?;
     printer.note(&shown_once(&made.info));
     Ok(())
@@ -39,24 +39,24 @@ async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result<
 
 fn shown_once(made: &ApiToken) -> String {
     let expires = made.expires_at.map_or_else(String::new, |at| format!(", until {at:.0}"));
-    format!("{} in project {}{expires}; it is not shown again", made.role, made.project)
+    format!("{} in project {}{expires}; the token is not shown again", made.role, made.project)
 }
 
 async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
     let old = find(&args.token, client).await?;
     let overlap_seconds = if args.overlap.is_zero() { 0 } else { seconds(args.overlap)? };
-    let wanted = RotateApiToken {
+    let request = RotateApiToken {
         overlap_seconds: Some(overlap_seconds),
         ttl_seconds: args.ttl.map(seconds).transpose()?,
     };
     let made = client
-        .rotate_api_token(old.id, &wanted)
+        .rotate_api_token(old.id, &request)
         .await
         .while_trying(&format!("rotate the token {}", old.name))?;
     printer.done(&made, format!("token/{}", made.info.id), || made.token.clone())?;
     printer.note(&shown_once(&made.info));
     if let Some(at) = made.replaces.expires_at {
-        printer.note(&format!("the old one ({}) is good until {at:.0}", made.replaces.id));
+        printer.note(&format!("the old token ({}) is valid until {at:.0}", made.replaces.id));
     }
     Ok(())
 }
@@ -64,7 +64,7 @@ async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result<
 async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
     let token = find(named, client).await?;
     if !yes {
-        printer.warn(&format!("whoever uses {} ({}) will be refused", token.name, token.role));
+        printer.warn(&format!("requests with the token {} ({}) will be refused", token.name, token.role));
         confirm(&format!("revoking {}", token.name), &token.name, printer).await?;
     }
     client.revoke_api_token(token.id).await.while_trying(&format!("revoke the token {}", token.name))?;
@@ -74,7 +74,7 @@ async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Re
     })
 }
 
-/// By id; or by name, if it can only mean one.
+/// Finds a token by id, or by name if only one valid token has it.
 async fn find(named: &str, client: &Client) -> Result<ApiToken, Failure> {
     let named = named.strip_prefix("token/").unwrap_or(named);
     if let Ok(id) = named.parse::<TokenId>() {
@@ -87,12 +87,14 @@ fn choose(name: &str, tokens: Vec<ApiToken>, now: Timestamp) -> Result<ApiToken,
     let mut named: Vec<ApiToken> =
         tokens.into_iter().filter(|token| token.name == name && is_valid(token, now)).collect();
     if named.len() > 1 {
-        let failure = Failure::new(Exit::Conflict, format!("{} valid tokens are called {name}", named.len()));
-        let lines =
-            named.iter().map(|token| format!("{} ({}), made {:.0}", token.id, token.role, token.created_at));
-        return Err(lines.fold(failure, Failure::line).next("give the id instead"));
+        let failure =
+            Failure::new(Exit::Conflict, format!("{} valid tokens have the name {name}", named.len()));
+        let lines = named
+            .iter()
+            .map(|token| format!("{} ({}), created {:.0}", token.id, token.role, token.created_at));
+        return Err(lines.fold(failure, Failure::line).next("use the id instead"));
     }
     named.pop().ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("no valid token is called {name}")).next("brokkr token list")
+        Failure::new(Exit::NotFound, format!("there is no valid token {name}")).next("brokkr token list")
     })
 }

@@ -2,18 +2,53 @@
 
 use brokkr_api::protocol::PROTOCOL_VERSION;
 use serde::Serialize;
+use url::Url;
 
-use crate::failure::Failure;
+use crate::args::{Global, Version};
+use crate::connect::connect_at_once;
+use crate::failure::{Failure, WhileTrying as _};
 use crate::printer::Printer;
 
 #[derive(Serialize)]
-struct Version {
+struct Versions {
     version: &'static str,
     protocol: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<ServerVersion>,
 }
 
-pub fn run(printer: Printer) -> Result<(), Failure> {
-    let version = Version { version: env!("CARGO_PKG_VERSION"), protocol: PROTOCOL_VERSION };
-    let name = format!("version/{}", version.version);
-    printer.done(&version, name, || format!("brokkr {} (protocol {})", version.version, version.protocol))
+#[derive(Serialize)]
+struct ServerVersion {
+    url: Url,
+    version: String,
+}
+
+pub async fn run(args: Version, global: &Global, printer: Printer) -> Result<(), Failure> {
+    let server = if args.client { None } else { server(global, printer).await };
+    let versions = Versions { version: env!("CARGO_PKG_VERSION"), protocol: PROTOCOL_VERSION, server };
+    let name = format!("version/{}", versions.version);
+    printer.done(&versions, name, || {
+        let own = format!("brokkr {} (protocol {})", versions.version, versions.protocol);
+        match &versions.server {
+            Some(server) => format!("{own}\nbroker {} ({})", server.version, server.url),
+            None => own,
+        }
+    })
+}
+
+/// Returns the version of the broker. A broker that cannot be asked is a note, not a failure.
+async fn server(global: &Global, printer: Printer) -> Option<ServerVersion> {
+    let asked = async {
+        let client = connect_at_once(global, printer)?;
+        let me = client.whoami().await.while_trying("read the version of the broker")?;
+        Ok::<_, Failure>((client.base().clone(), me.server_version))
+    };
+    match asked.await {
+        Ok((url, version)) if !version.is_empty() => Some(ServerVersion { url, version }),
+        Ok(_) => None,
+        Err(failure) => {
+            printer.note(&format!("the version of the broker is unknown: {failure}"));
+            None
+        }
+    }
 }

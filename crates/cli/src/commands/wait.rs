@@ -1,4 +1,4 @@
-//! Waiting until a version has arrived, or a deletion is complete, with progress on stderr. Also `brokkr wait`.
+//! `brokkr wait`, and waiting in other commands, with progress on stderr.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use brokkr_api::status::StackStatus;
 use brokkr_client::Client;
 use tokio::time::Instant;
 
-use crate::args::{For, Wait, Waiting};
+use crate::args::{Wait, WaitGoal, WaitOptions};
+use crate::commands::stack::nothing_submitted;
 use crate::commands::{delete, deliver};
 use crate::delivery::{Goal, Verdict};
 use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
@@ -18,7 +19,7 @@ use crate::view::whole;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Where no headline can move, the summary is a line, and not more often than this.
+/// Without a terminal, the summary is a line, at most this often.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result<(), Failure> {
@@ -38,41 +39,38 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result<(), Fa
     match goal {
         Goal::Removed(_) => delete::judge(&stack, goal, waited, args.timeout, client, printer).await,
         goal => {
-            let waiting = Waiting { wait: true, timeout: args.timeout };
+            let waiting = WaitOptions { wait: true, timeout: args.timeout };
             deliver::judge(name, goal, waited, &waiting, started, client, printer).await
         }
     }
 }
 
-/// A wait is bound to a version from its beginning.
+/// Determines the version to wait for at the start.
 fn goal(args: &Wait, stack: &Stack) -> Result<Goal, Failure> {
     let name = &args.stack;
-    if args.goal == For::Deleted {
+    if args.goal == WaitGoal::Deleted {
         let marker = stack.sequence_id.filter(|_| stack.deleted_at.is_some());
         return marker.map(Goal::Removed).ok_or_else(|| {
             Failure::new(Exit::Conflict, format!("{name} is not deleted"))
-                .next(format!("brokkr delete stack {name}"))
+                .next(format!("brokkr stack delete {name}"))
         });
     }
     if stack.deleted_at.is_some() {
         return Err(Failure::new(Exit::Conflict, format!("{name} is deleted"))
             .next(format!("brokkr wait {name} --for deleted")));
     }
-    let sequence = args.sequence.or(stack.sequence_id).ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("nothing was submitted to {name} yet"))
-            .next(format!("brokkr apply -f PATH --stack {name}"))
-    })?;
+    let sequence = args.sequence.or(stack.sequence_id).ok_or_else(|| nothing_submitted(name.as_str()))?;
     if stack.sequence_id.is_none_or(|newest| newest < sequence) {
         return Err(Failure::new(Exit::NotFound, format!("{name} has no version {sequence}"))
-            .next(format!("brokkr history {name}")));
+            .next(format!("brokkr stack history {name}")));
     }
     Ok(match args.goal {
-        For::Applied => Goal::Applied(sequence),
+        WaitGoal::Applied => Goal::Applied(sequence),
         _ => Goal::Delivered(sequence),
     })
 }
 
-/// How a wait ended, and what the agents said last.
+/// The end of a wait, with the last status of the agents.
 #[derive(Debug)]
 pub struct Waited {
     pub ending: Ending,
@@ -85,8 +83,8 @@ pub enum Ending {
     TimedOut,
 }
 
-/// Asks again and again until the goal is decided or the time is up. The stack is given by its id, which stays valid
-/// after a deletion, when its name may already be somebody else's.
+/// Polls until the goal is decided or the time is up. The stack is given by id, because after a deletion another stack may
+/// have its name.
 pub async fn wait(
     client: &Client,
     stack: StackId,
@@ -97,23 +95,23 @@ pub async fn wait(
 ) -> Result<Waited, Failure> {
     let deadline = Instant::now() + timeout;
     let live = printer.live(title);
-    let mut telling = Telling::new(&live, goal);
+    let mut progress = ProgressLines::new(&live, goal);
     let mut rows = Vec::new();
     loop {
         let asked = Instant::now();
-        // However long an answer takes, the promise of --timeout holds.
+        // --timeout holds even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
             Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows }),
             Ok(Ok(answer)) => rows = answer,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
-        telling.tell(&rows);
+        progress.update(&rows);
         match goal.verdict(&rows) {
             Verdict::Waiting => {}
             verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows }),
         }
-        // A fleet whose status takes long to read is asked less often.
+        // A status that takes long to read is read less often.
         let pause = (asked.elapsed() * 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         if Instant::now() + pause >= deadline {
             tokio::time::sleep_until(deadline).await;
@@ -123,36 +121,36 @@ pub async fn wait(
     }
 }
 
-struct Telling<'a> {
+struct ProgressLines<'a> {
     live: &'a Live,
     goal: Goal,
     changes: Changes,
     last_summary: String,
-    told_summary: Instant,
+    summary_shown_at: Instant,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> ProgressLines<'a> {
     fn new(live: &'a Live, goal: Goal) -> Self {
         Self {
             live,
             goal,
             changes: Changes::default(),
             last_summary: String::new(),
-            told_summary: Instant::now(),
+            summary_shown_at: Instant::now(),
         }
     }
 
-    fn tell(&mut self, rows: &[StackStatus]) {
+    fn update(&mut self, rows: &[StackStatus]) {
         for line in self.changes.since_last(self.goal, rows) {
             self.live.line(&line);
         }
         let summary = summary(self.goal, rows);
-        self.live.headline(&summary);
-        let is_due = self.last_summary.is_empty() || self.told_summary.elapsed() >= SUMMARY_EVERY;
-        if !self.live.has_headline() && summary != self.last_summary && is_due {
+        self.live.status(&summary);
+        let is_due = self.last_summary.is_empty() || self.summary_shown_at.elapsed() >= SUMMARY_EVERY;
+        if !self.live.has_status_line() && summary != self.last_summary && is_due {
             self.live.line(&format!("  {summary}"));
             self.last_summary = summary;
-            self.told_summary = Instant::now();
+            self.summary_shown_at = Instant::now();
         }
     }
 }

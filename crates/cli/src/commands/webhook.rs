@@ -6,22 +6,22 @@ use brokkr_api::webhooks::{CreateWebhook, RotateSecret, WebhookPatch};
 use brokkr_api::{DeliveryId, Name};
 use brokkr_client::{Client, PageQuery};
 
-use crate::args::{CreateHook, Deliveries, RotateHook, SetHook, WebhookCommand};
+use crate::args::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
 use crate::commands::agent::seconds;
 use crate::commands::confirm::confirm;
-use crate::failure::{Answer, Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Outcome, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::webhooks::attempt;
 use crate::view::whole;
 
-/// No address is longer; what is, is some other file.
+/// Longer input is not an address.
 const LONGEST_URL: u64 = 8192;
 
-pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Result<Answer, Failure> {
+pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
     match args {
         WebhookCommand::Test(args) => return test(&args.webhook, client, printer).await,
         WebhookCommand::List => {
-            printer.show(&whole(client.webhooks_all().await.while_trying("read the webhooks")?))
+            printer.show(&whole(client.webhooks_all().await.while_trying("list the webhooks")?))
         }
         WebhookCommand::Show(args) => {
             let action = format!("read the webhook {}", args.webhook);
@@ -36,21 +36,21 @@ pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Res
         WebhookCommand::Deliveries(args) => deliveries(args, client, printer).await,
         WebhookCommand::Resend { webhook, delivery } => resend(&webhook, delivery, client, printer).await,
     }
-    .map(|()| Answer::Yes)
+    .map(|()| Outcome::Success)
 }
 
-async fn create(args: CreateHook, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let wanted =
-        CreateWebhook { name: args.name.clone(), url: address(args.url)?, filter: args.filter.wanted() };
+async fn create(args: CreateWebhookArgs, client: &Client, printer: Printer) -> Result<(), Failure> {
+    let request =
+        CreateWebhook { name: args.name.clone(), url: address(args.url)?, filter: args.filter.to_api() };
     let made =
-        client.create_webhook(&wanted).await.while_trying(&format!("make the webhook {}", args.name))?;
+        client.create_webhook(&request).await.while_trying(&format!("create the webhook {}", args.name))?;
     printer.done(&made, format!("webhook/{}", args.name), || made.secret.clone())?;
-    printer.note("receivers verify signatures with it; it is not shown again");
+    printer.note("receivers verify signatures with this secret; it is not shown again");
     printer.note(&format!("next: brokkr webhook test {}", args.name));
     Ok(())
 }
 
-/// Its path may be a secret, so it need not be in a flag.
+/// Reads the address from stdin for `-`: its path may be a secret, and flags are visible.
 fn address(url: String) -> Result<String, Failure> {
     if url != "-" {
         return Ok(url);
@@ -63,15 +63,13 @@ fn address(url: String) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-async fn set(args: SetHook, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result<(), Failure> {
     if args.url.is_none() && args.filter.is_empty() {
-        return Err(
-            Failure::new(Exit::Usage, "nothing to change was given").next("brokkr webhook set --help")
-        );
+        return Err(Failure::new(Exit::Usage, "no change was given").next("brokkr webhook set --help"));
     }
     let patch = WebhookPatch {
         url: args.url.map(address).transpose()?,
-        filter: (!args.filter.is_empty()).then(|| args.filter.wanted()),
+        filter: (!args.filter.is_empty()).then(|| args.filter.to_api()),
         enabled: None,
     };
     let action = format!("change the webhook {}", args.webhook);
@@ -80,10 +78,10 @@ async fn set(args: SetHook, client: &Client, printer: Printer) -> Result<(), Fai
 
 async fn switch(webhook: &Name, on: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
     let patch = WebhookPatch { enabled: Some(on), ..WebhookPatch::default() };
-    let action = format!("switch the webhook {webhook}");
+    let action = format!("{} the webhook {webhook}", if on { "enable" } else { "disable" });
     let webhook = client.patch_webhook(webhook.as_str(), &patch).await.while_trying(&action)?;
     printer.done(&webhook, format!("webhook/{}", webhook.name), || {
-        format!("webhook {} is {}", webhook.name, if webhook.enabled { "on" } else { "off" })
+        format!("webhook {} is {}", webhook.name, if webhook.enabled { "enabled" } else { "disabled" })
     })
 }
 
@@ -97,40 +95,40 @@ async fn delete(webhook: &Name, yes: bool, client: &Client, printer: Printer) ->
     printer.done(&document, format!("webhook/{name}"), || format!("webhook {name} is deleted"))
 }
 
-async fn rotate(args: RotateHook, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn rotate(args: RotateWebhookSecret, client: &Client, printer: Printer) -> Result<(), Failure> {
     let overlap_seconds = if args.overlap.is_zero() { 0 } else { seconds(args.overlap)? };
-    let wanted = RotateSecret { overlap_seconds: Some(overlap_seconds) };
+    let request = RotateSecret { overlap_seconds: Some(overlap_seconds) };
     let name = args.webhook.as_str();
     let made = client
-        .rotate_webhook_secret(name, &wanted)
+        .rotate_webhook_secret(name, &request)
         .await
         .while_trying(&format!("rotate the secret of the webhook {name}"))?;
     printer.done(&made, format!("webhook/{name}"), || made.secret.clone())?;
     printer.note(&format!(
-        "it is not shown again; the old one is good for another {}",
+        "the secret is not shown again; the old one is used for another {}",
         humantime::format_duration(args.overlap)
     ));
     Ok(())
 }
 
-async fn test(webhook: &Name, client: &Client, printer: Printer) -> Result<Answer, Failure> {
-    let asked = client.test_webhook(webhook.as_str());
-    let came = printer.patiently("waiting for the receiver", asked).await;
-    let came = came.while_trying(&format!("test the webhook {webhook}"))?;
-    printer.done(&came, format!("webhook/{webhook}"), || {
-        let verdict = if came.delivered { "delivered" } else { "not delivered" };
-        format!("webhook {webhook}: {verdict}, {}", attempt(&came))
+async fn test(webhook: &Name, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+    let request = client.test_webhook(webhook.as_str());
+    let result = printer.with_spinner("waiting for the receiver", request).await;
+    let result = result.while_trying(&format!("test the webhook {webhook}"))?;
+    printer.done(&result, format!("webhook/{webhook}"), || {
+        let verdict = if result.delivered { "delivered" } else { "not delivered" };
+        format!("webhook {webhook}: {verdict}, {}", attempt(&result))
     })?;
-    Ok(if came.delivered { Answer::Yes } else { Answer::No })
+    Ok(if result.delivered { Outcome::Success } else { Outcome::Negative })
 }
 
 async fn deliveries(args: Deliveries, client: &Client, printer: Printer) -> Result<(), Failure> {
     let page = PageQuery { limit: Some(args.limit), after: None };
-    let action = format!("read the messages to the webhook {}", args.webhook);
+    let action = format!("list the messages to the webhook {}", args.webhook);
     let page = client.deliveries(args.webhook.as_str(), args.state, &page).await.while_trying(&action)?;
     printer.show(&page)?;
     if page.next.is_some() && printer.is_for_people() {
-        printer.note("older ones are not shown: --limit");
+        printer.note("older messages are not shown; use --limit");
     }
     Ok(())
 }
@@ -144,7 +142,7 @@ async fn resend(
     client
         .resend_delivery(webhook.as_str(), delivery)
         .await
-        .while_trying(&format!("send {delivery} to the webhook {webhook} again"))?;
+        .while_trying(&format!("resend {delivery} to the webhook {webhook}"))?;
     let document = serde_json::json!({"id": delivery, "resent": true});
-    printer.done(&document, format!("delivery/{delivery}"), || format!("{delivery} is sent again"))
+    printer.done(&document, format!("delivery/{delivery}"), || format!("{delivery} will be sent again"))
 }

@@ -1,4 +1,4 @@
-//! `brokkr why`: the broker's own answer, about a stack on an agent, a stack, or an agent.
+//! `brokkr why`: the broker explains a stack on an agent, a stack, or an agent.
 
 use brokkr_api::Name;
 use brokkr_api::status::StackStatus;
@@ -12,8 +12,8 @@ use crate::view;
 use crate::view::text::count;
 use crate::view::whole;
 
-/// Agents that are asked about when none is named.
-const ASKED: usize = 10;
+/// Agents that are explained if none is given.
+const MOST_AGENTS: usize = 10;
 
 pub async fn run(args: Why, client: &Client, printer: Printer) -> Result<(), Failure> {
     match (args.subject, args.agent) {
@@ -21,7 +21,7 @@ pub async fn run(args: Why, client: &Client, printer: Printer) -> Result<(), Fai
             let why = client
                 .agent_why(agent.as_str())
                 .await
-                .while_trying(&format!("ask about the agent {agent}"))
+                .while_trying(&format!("explain the agent {agent}"))
                 .about(Noun::Agent, &agent)?;
             printer.show(&why)
         }
@@ -34,34 +34,33 @@ async fn one(stack: &Name, agent: &str, client: &Client) -> Result<StackWhy, Fai
     client
         .stack_why(stack.as_str(), agent)
         .await
-        .while_trying(&format!("ask about the stack {stack} on {agent}"))
+        .while_trying(&format!("explain the stack {stack} on {agent}"))
         .about(Noun::Stack, stack)
         .about(Noun::Agent, agent)
 }
 
 async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
-    let (stuck, seen) = printer.patiently("looking for agents that are stuck", stuck(stack, client)).await?;
+    let (agents, seen) =
+        printer.with_spinner("looking for agents that are not in sync", not_in_sync(stack, client)).await?;
     let mut whys = Vec::new();
-    for row in &stuck {
+    for row in &agents {
         whys.push(one(stack, &row.agent_id.to_string(), client).await?);
     }
     match whys.as_slice() {
         [] if printer.is_for_people() => printer.data(&match seen {
-            0 => format!(
-                "no agent is targeted by {stack}: `brokkr retarget {stack} --to SELECTOR` changes that"
-            ),
-            seen => format!("{stack} is as it should be on {}", count(seen, "agent")),
+            0 => format!("{stack} targets no agents: use `brokkr stack retarget {stack} --to SELECTOR`"),
+            seen => format!("{stack} is in sync on {}", count(seen, "agent")),
         }),
         [only] if printer.is_for_people() => printer.show(only),
         _ => {
-            let is_full = whys.len() == ASKED;
+            let is_full = whys.len() == MOST_AGENTS;
             let steps = view::why::steps(&whys);
             printer.show(&whole(whys))?;
             if printer.is_for_people() {
                 printer.data(&format!("\n{steps}"))?;
-                let more = if is_full { "there may be more: " } else { "" };
+                let more = if is_full { "there may be more agents; " } else { "" };
                 printer.note(&format!(
-                    "\n{more}each mistake once: brokkr errors {stack}; the whole chain: brokkr why {stack} --agent NAME"
+                    "\n{more}all errors, grouped: brokkr errors {stack}; details of one agent: brokkr why {stack} --agent NAME"
                 ));
             }
             Ok(())
@@ -69,10 +68,10 @@ async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(
     }
 }
 
-/// The first agents on which something is wrong, and how many rows were looked at for that.
-async fn stuck(stack: &Name, client: &Client) -> Result<(Vec<StackStatus>, usize), Failure> {
+/// Returns the first agents that are not in sync, and the number of rows read.
+async fn not_in_sync(stack: &Name, client: &Client) -> Result<(Vec<StackStatus>, usize), Failure> {
     let mut query = PageQuery::largest();
-    let (mut stuck, mut seen) = (Vec::new(), 0);
+    let (mut found, mut seen) = (Vec::new(), 0);
     loop {
         let page = client
             .stack_status(stack.as_str(), &query)
@@ -80,11 +79,11 @@ async fn stuck(stack: &Name, client: &Client) -> Result<(Vec<StackStatus>, usize
             .while_trying(&format!("read the status of the stack {stack}"))
             .about(Noun::Stack, stack)?;
         seen += page.items.len();
-        stuck.extend(page.items.into_iter().filter(view::reasons::is_worth_telling));
-        stuck.truncate(ASKED);
+        found.extend(page.items.into_iter().filter(view::reasons::is_shown));
+        found.truncate(MOST_AGENTS);
         match page.next {
-            Some(next) if stuck.len() < ASKED => query.after = Some(next),
-            _ => return Ok((stuck, seen)),
+            Some(next) if found.len() < MOST_AGENTS => query.after = Some(next),
+            _ => return Ok((found, seen)),
         }
     }
 }

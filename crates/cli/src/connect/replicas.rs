@@ -1,4 +1,4 @@
-//! Every replica behind the broker's name, for whoever wants to know of each.
+//! Clients for each replica behind the broker's name.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::args::Global;
 use crate::config::{Context, Folder};
 use crate::failure::{Exit, Failure};
 
-/// More addresses than this are not asked one by one.
-const MOST: usize = 16;
-/// A resolver that does not answer must not hold everything else up.
-const LOOKING_UP: Duration = Duration::from_secs(5);
+/// At most this many addresses are used.
+const MOST_ADDRESSES: usize = 16;
+/// A resolver that does not respond must not block the command.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The broker, and each address at which it is.
+/// The broker, and each of its addresses.
 #[derive(Debug)]
 pub struct Replicas {
-    /// As every command talks to it, though it tries once only.
+    /// Without retries.
     pub client: Client,
-    /// Without a token: whether a replica is ready, everybody may ask.
+    /// Without a token: readiness is public.
     pub each: Vec<(String, Client)>,
 }
 
 pub async fn connect_to_replicas(global: &Global) -> Result<Replicas, Failure> {
     let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
     let client = client(&context, token, global.project.as_ref(), RetryPolicy::none())?;
-    // A proxy looks names up by itself, and so chooses the replica.
+    // A proxy resolves the name itself, and so chooses the replica.
     let addresses = if client.proxy_hint().is_some() { Vec::new() } else { addresses(&context).await };
     let mut each = Vec::new();
     for address in &addresses {
@@ -46,11 +46,11 @@ async fn addresses(context: &Context) -> Vec<SocketAddr> {
         return Vec::new();
     };
     let host = host.trim_matches(['[', ']']);
-    let found = tokio::time::timeout(LOOKING_UP, tokio::net::lookup_host((host, port))).await;
+    let found = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((host, port))).await;
     let mut addresses: Vec<SocketAddr> = found.ok().and_then(Result::ok).into_iter().flatten().collect();
     addresses.sort();
     addresses.dedup();
-    addresses.truncate(MOST);
+    addresses.truncate(MOST_ADDRESSES);
     addresses
 }
 

@@ -1,58 +1,60 @@
-//! Checks of the broker itself: reached, as whom, its version, replicas, hold, restore.
+//! Checks of the broker: reachable, caller, version, replicas, hold, restore.
 
 use jiff::Timestamp;
 
-use super::{Answers, Check, Finding, Replica, SOON, Unanswered, bad, judged, listed, look, not_told, ok};
+use super::{
+    Check, FetchError, Finding, PreflightData, Replica, SOON, check, failed, listed, not_fetched, ok, warning,
+};
 use crate::view::text::{age, count};
 
-pub fn reached(answers: &Answers) -> Check {
-    judged("broker", &answers.reached, |()| ok(format!("{} answers", answers.server)))
+pub fn reached(data: &PreflightData) -> Check {
+    check("broker", &data.reached, |()| ok(format!("{} responds", data.server)))
 }
 
-pub fn caller(answers: &Answers, now: Timestamp) -> Check {
-    judged("caller", &answers.caller, |caller| {
+pub fn caller(data: &PreflightData, now: Timestamp) -> Check {
+    check("caller", &data.caller, |caller| {
         let who = format!("{}, {} in the project {}", caller.name, caller.role, caller.project);
         match caller.expires_at.filter(|at| at.duration_since(now) < SOON) {
-            Some(at) => look(
+            Some(at) => warning(
                 format!("{who}; this token expires in {}", age(now, at)),
-                "get a new one in time: brokkr token create",
+                "create a new one: brokkr token create",
             ),
             None => ok(who),
         }
     })
 }
 
-pub fn version(answers: &Answers) -> Check {
-    judged("version", &answers.system, |system| {
-        let (own, broker) = (&answers.version, &system.version);
+pub fn version(data: &PreflightData) -> Check {
+    check("version", &data.system, |system| {
+        let (own, broker) = (&data.version, &system.version);
         if own == broker {
-            return ok(format!("broker and this program are {own}"));
+            return ok(format!("broker and this program have version {own}"));
         }
-        look(
-            format!("the broker is {broker}, this program is {own}"),
-            "first the broker, then agents, then this program: docs/how-to/upgrade.md",
+        warning(
+            format!("the broker has version {broker}, this program {own}"),
+            "upgrade the broker, then the agents, then this program: docs/how-to/upgrade.md",
         )
     })
 }
 
-pub fn replicas(answers: &Answers) -> Check {
-    let troubles: Vec<String> = answers.replicas.iter().filter_map(trouble).collect();
-    let Finding(verdict, reason, next) = match (&answers.reached, answers.replicas.len()) {
-        // That has been told already.
-        (Err(_), _) | (_, 0) => not_told(&Unanswered::NotAsked),
+pub fn replicas(data: &PreflightData) -> Check {
+    let troubles: Vec<String> = data.replicas.iter().filter_map(trouble).collect();
+    let Finding(verdict, reason, next) = match (&data.reached, data.replicas.len()) {
+        // Reported by another check.
+        (Err(_), _) | (_, 0) => not_fetched(&FetchError::Skipped),
         _ if !troubles.is_empty() => {
-            let told = listed(troubles.iter().map(String::as_str), troubles.len() as u64);
-            bad(told, "see docs/runbooks/BrokkrNoBroker.md")
+            let reason = listed(troubles.iter().map(String::as_str), troubles.len() as u64);
+            failed(reason, "see docs/runbooks/BrokkrNoBroker.md")
         }
-        (Ok(()), 1) => ok("the one that answers is ready"),
-        (Ok(()), number) => ok(format!("all {number} behind this name are ready")),
+        (Ok(()), 1) => ok("the replica that responds is ready"),
+        (Ok(()), number) => ok(format!("all {number} replicas behind this name are ready")),
     };
     Check { check: "replicas", verdict, reason, next }
 }
 
 fn trouble(replica: &Replica) -> Option<String> {
     let what = match &replica.health {
-        Err(unanswered) => unanswered.why(),
+        Err(error) => error.why(),
         Ok(health) if health.whole => return None,
         Ok(health) => {
             let causes = health.causes.iter().map(|cause| format!("{}: {}", cause.part, cause.detail));
@@ -62,31 +64,32 @@ fn trouble(replica: &Replica) -> Option<String> {
     Some(format!("{}: {what}", replica.address))
 }
 
-pub fn hold(answers: &Answers) -> Check {
-    judged("hold", &answers.system, |system| match &system.hold {
+pub fn hold(data: &PreflightData) -> Check {
+    check("hold", &data.system, |system| match &system.hold {
         None => ok("not on hold"),
-        Some(hold) => bad(
+        Some(hold) => failed(
             format!("on hold since {:.0}, because {}", hold.since, hold.because),
             "brokkr-broker epoch raise --dry-run",
         ),
     })
 }
 
-pub fn restore(answers: &Answers) -> Check {
-    judged("restore", &answers.system, |system| {
+pub fn restore(data: &PreflightData) -> Check {
+    check("restore", &data.system, |system| {
         let stacks = |number: u64| count(usize::try_from(number).unwrap_or(usize::MAX), "stack");
         if system.stacks_ahead > 0 {
             let reason = format!("{} newer on agents than in the database", stacks(system.stacks_ahead));
-            return bad(reason, "brokkr admin ahead");
+            return failed(reason, "brokkr admin ahead");
         }
         if system.stacks_unknown > 0 {
             let reason = format!("{} on agents and not in the database", stacks(system.stacks_unknown));
-            return bad(reason, "brokkr admin unknown");
+            return failed(reason, "brokkr admin unknown");
         }
         if system.agents_to_tell > 0 {
-            let reason = format!("{} of the agents have not told yet what they hold", system.agents_to_tell);
-            return look(reason, "brokkr admin status");
+            let reason =
+                format!("{} of the agents have not reported their stacks yet", system.agents_to_tell);
+            return warning(reason, "brokkr admin status");
         }
-        ok("nothing left to settle")
+        ok("nothing to settle")
     })
 }

@@ -1,13 +1,13 @@
-//! Checks of the project that the caller acts in: tokens, webhooks, the audit chain.
+//! Checks of the caller's project: tokens, webhooks, the audit chain.
 
 use brokkr_api::tokens::ApiToken;
 use jiff::Timestamp;
 
-use super::{Answers, Check, Hook, SOON, bad, judged, listed, look, ok};
+use super::{Check, PreflightData, SOON, WebhookHealth, check, failed, listed, ok, warning};
 use crate::view::text::{age, count};
 
-pub fn tokens(answers: &Answers, now: Timestamp) -> Check {
-    judged("tokens", &answers.tokens, |tokens| {
+pub fn tokens(data: &PreflightData, now: Timestamp) -> Check {
+    check("tokens", &data.tokens, |tokens| {
         let left = |token: &ApiToken| {
             let at = token.expires_at.filter(|at| token.revoked_at.is_none() && *at > now)?;
             (at.duration_since(now) < SOON).then(|| format!("{} in {}", token.name, age(now, at)))
@@ -16,46 +16,51 @@ pub fn tokens(answers: &Answers, now: Timestamp) -> Check {
         if soon.is_empty() {
             return ok("none expires within 14 days");
         }
-        let told = listed(soon.iter().map(String::as_str), soon.len() as u64);
-        look(format!("expires: {told}"), "brokkr token list")
+        let text = listed(soon.iter().map(String::as_str), soon.len() as u64);
+        warning(format!("expires: {text}"), "brokkr token list")
     })
 }
 
-pub fn webhooks(answers: &Answers) -> Check {
-    judged("webhooks", &answers.hooks, |hooks| {
-        let dead = |hook: &&Hook| hook.dead > 0 || hook.off_because.is_some();
-        let troubled: Vec<&Hook> = hooks.iter().filter(dead).collect();
+pub fn webhooks(data: &PreflightData) -> Check {
+    check("webhooks", &data.hooks, |hooks| {
+        let dead = |hook: &&WebhookHealth| hook.dead > 0 || hook.disabled_because.is_some();
+        let troubled: Vec<&WebhookHealth> = hooks.iter().filter(dead).collect();
         let Some(first) = troubled.first() else { return ok("no dead letters") };
-        let told: Vec<String> = troubled.iter().map(|hook| trouble(hook)).collect();
-        let told = listed(told.iter().map(String::as_str), told.len() as u64);
+        let text: Vec<String> = troubled.iter().map(|hook| trouble(hook)).collect();
+        let text = listed(text.iter().map(String::as_str), text.len() as u64);
         let next = if first.dead > 0 {
             format!("brokkr webhook deliveries {} --state dead", first.name)
         } else {
             format!("brokkr webhook show {}", first.name)
         };
-        look(told, next)
+        warning(text, next)
     })
 }
 
-fn trouble(hook: &Hook) -> String {
+fn trouble(hook: &WebhookHealth) -> String {
     let at_least = if hook.more { "at least " } else { "" };
     let dead = format!("{} has {at_least}{}", hook.name, count(hook.dead, "dead letter"));
-    match &hook.off_because {
-        Some(why) if hook.dead == 0 => format!("{} is off, because {why}", hook.name),
-        Some(why) => format!("{dead} and is off, because {why}"),
+    match &hook.disabled_because {
+        Some(why) if hook.dead == 0 => format!("{} is disabled: {why}", hook.name),
+        Some(why) => format!("{dead} and is disabled: {why}"),
         None => dead,
     }
 }
 
-pub fn audit(answers: &Answers) -> Check {
-    judged("audit", &answers.audit, |walk| match &walk.broken {
-        Some(link) => bad(
-            format!("the chain does not hold at link {}: {}", link.number, link.why),
+pub fn audit(data: &PreflightData) -> Check {
+    check("audit", &data.audit, |walk| match &walk.broken {
+        Some(link) => failed(
+            format!("the chain is invalid at entry {}: {}", link.number, link.why),
             "brokkr audit verify",
         ),
-        None if !walk.whole => {
-            look(format!("the first {} links hold; there are more", walk.links), "brokkr audit verify")
-        }
-        None => ok(format!("the chain holds: {}", count(usize::try_from(walk.links).unwrap_or(0), "link"))),
+        None if !walk.is_complete => warning(
+            format!("the first {} entries are valid; there are more", walk.links),
+            "brokkr audit verify",
+        ),
+        None => ok(format!("the chain is valid: {}", entries(walk.links))),
     })
+}
+
+fn entries(number: i64) -> String {
+    if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
 }

@@ -1,4 +1,4 @@
-//! Something that takes a while: lines that stay, and on a terminal one headline below them that changes.
+//! Progress of a longer action: lines, and on a terminal a status line below them that changes.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -14,26 +14,26 @@ const TICK: Duration = Duration::from_millis(120);
 pub struct Live {
     printer: Printer,
     bar: Option<ProgressBar>,
-    /// The CI system in which a group is open.
+    /// The CI system with the open group.
     group: Option<Ci>,
 }
 
 impl Live {
     pub(super) fn new(printer: Printer, ci: Option<Ci>, title: &str) -> Self {
         if let Some(ci) = ci {
-            printer.signal(&ci.group_start(title));
+            printer.ci_command(&ci.group_start(title));
         }
         let mut live = Self::spinner(printer, "");
         live.group = ci;
         live
     }
 
-    /// A headline and nothing else.
-    pub(super) fn spinner(printer: Printer, headline: &str) -> Self {
+    /// Returns an output with only a status line.
+    pub(super) fn spinner(printer: Printer, status: &str) -> Self {
         let bar = (!printer.quiet && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let bar = ProgressBar::new_spinner().with_style(style).with_message(headline.to_owned());
+            let bar = ProgressBar::new_spinner().with_style(style).with_message(status.to_owned());
             bar.enable_steady_tick(TICK);
             bar
         });
@@ -47,13 +47,13 @@ impl Live {
         }
     }
 
-    pub fn headline(&self, text: &str) {
+    pub fn status(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(text.to_owned());
         }
     }
 
-    pub fn has_headline(&self) -> bool {
+    pub fn has_status_line(&self) -> bool {
         self.bar.is_some()
     }
 }
@@ -64,7 +64,7 @@ impl Drop for Live {
             bar.finish_and_clear();
         }
         if let Some(ci) = self.group {
-            self.printer.signal(&ci.group_end());
+            self.printer.ci_command(&ci.group_end());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What comes bit by bit: rows below each other for people, one JSON document a line for programs.
+//! Items that arrive one after another: rows of a table, or one JSON document per line.
 //!
-//! The first line of JSON is `{"type":"version","stream":1}`; each further one has the `type` of what it is. Fields may
-//! be added under the same number.
+//! The first line of JSON is `{"type":"version","stream":1}`; each further line has a `type`. Fields may be added without
+//! a new version.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 pub struct Stream {
     printer: Printer,
     output: Output,
-    /// Of the columns so far; empty before the first row.
+    /// Widths of the columns so far; empty before the first row.
     widths: Vec<usize>,
     has_begun: bool,
 }
@@ -39,7 +39,7 @@ impl Stream {
         Self { printer, output, widths: Vec::new(), has_begun: false }
     }
 
-    /// More of the same kind. Answers whether somebody still reads.
+    /// Prints items. Returns whether stdout is still open.
     pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool, Failure> {
         let mut texts = Vec::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.output == Output::Json {
@@ -54,7 +54,7 @@ impl Stream {
             });
         }
         if matches!(self.output, Output::Table | Output::Wide) && !items.is_empty() {
-            texts.push(T::table(items, &self.printer.look()).print_after(&mut self.widths));
+            texts.push(T::table(items, &self.printer.render_options()).print_after(&mut self.widths));
         }
         if texts.is_empty() { Ok(true) } else { self.printer.offer(&texts.join("\n")) }
     }

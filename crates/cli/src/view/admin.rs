@@ -1,4 +1,4 @@
-//! The broker itself, and what a restore left to settle.
+//! The installation, and stacks to settle after a restore.
 
 use brokkr_api::page::Page;
 use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::table::{Table, plain, sentence};
 use super::text::count;
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
-/// Agents named in a row of a table, at most.
+/// Agents in a row of a table.
 const NAMED: usize = 3;
 
 impl Show for System {
-    fn text(&self, _: &Look) -> String {
+    fn text(&self, _: &RenderOptions) -> String {
         status(self)
     }
 
@@ -26,18 +26,18 @@ impl Show for System {
 #[serde(transparent)]
 pub struct Ahead(pub Page<UnsettledStack>);
 
-/// Stacks that agents have and the database does not know.
+/// Stacks of agents that the database does not know.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Unknown(pub Page<UnsettledStack>);
 
 impl Show for Ahead {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
-            return "No agent is ahead of the database.".to_owned();
+            return "no agent is ahead of the database".to_owned();
         }
-        let how = "brokkr admin settle STACK --publish-restored, or submit again: brokkr apply";
-        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+        let how = "brokkr admin settle STACK --publish-restored, or submit again with brokkr apply";
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
     }
 
     fn names(&self) -> Vec<String> {
@@ -46,12 +46,12 @@ impl Show for Ahead {
 }
 
 impl Show for Unknown {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
-            return "Every stack that an agent has is known.".to_owned();
+            return "all stacks of agents are known".to_owned();
         }
         let how = "brokkr admin settle STACK --recreate, or --delete";
-        format!("{}\n\nsettle each with: {how}", table(&self.0.items, look))
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
     }
 
     fn names(&self) -> Vec<String> {
@@ -78,8 +78,7 @@ fn status(system: &System) -> String {
             lines.push(format!("on hold:      since {:.0}, because {}", hold.since, hold.because));
             lines.push(String::new());
             lines.push(
-                "Agents keep and repair what they have. Nothing can be changed until an operator runs"
-                    .to_owned(),
+                "Agents keep and repair their stacks. Changes are refused until an operator runs".to_owned(),
             );
             lines.push("`brokkr-broker epoch raise` on the database.".to_owned());
         }
@@ -89,13 +88,13 @@ fn status(system: &System) -> String {
         lines.push(String::new());
     }
     for (number, what, next) in [
-        (system.agents_to_tell, "agent", "not told yet what it holds"),
-        (system.stacks_ahead, "stack", "newer on agents than here: brokkr admin ahead"),
-        (system.stacks_unknown, "stack", "on agents and not known here: brokkr admin unknown"),
+        (system.agents_to_tell, "agent", "not yet reported its stacks"),
+        (system.stacks_ahead, "stack", "newer on agents than in the database: brokkr admin ahead"),
+        (system.stacks_unknown, "stack", "on agents but not in the database: brokkr admin unknown"),
         (
             system.targets_kept,
             "target",
-            "kept because the agent has the stack, though the database did not target it",
+            "kept because the agent has the stack, although the database does not target it",
         ),
     ] {
         if number > 0 {
@@ -105,16 +104,16 @@ fn status(system: &System) -> String {
     for raised in &system.raised {
         lines.push(String::new());
         lines.push(format!(
-            "{:.0} {} raised the epoch from {} to {}; sequence ids went on above {}",
+            "{:.0} {} raised the epoch from {} to {}; sequence ids continue after {}",
             raised.raised_at, raised.raised_by, raised.epoch_before, raised.epoch, raised.sequence_after
         ));
     }
     lines.join("\n")
 }
 
-fn table(stacks: &[UnsettledStack], look: &Look) -> String {
+fn table(stacks: &[UnsettledStack], options: &RenderOptions) -> String {
     let columns = [plain("PROJECT"), plain("STACK"), plain("ID"), plain("RESTORED"), sentence("AGENTS")];
-    let mut table = Table::new(look, &columns);
+    let mut table = Table::new(options, &columns);
     for stack in stacks {
         let restored =
             stack.restored.as_ref().map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
@@ -139,18 +138,21 @@ fn holder(holder: &Holder) -> String {
     let version = holder.sequence_id.map_or_else(|| "?".to_owned(), |sequence| sequence.to_string());
     let digest =
         holder.checksum.map(|checksum| format!(" {}", &checksum.to_string()[..12])).unwrap_or_default();
-    let removing = if holder.removing { " removing it" } else { "" };
+    let removing = if holder.removing { " (removing)" } else { "" };
     format!("{}: {version}{digest}{removing}", holder.agent_name)
 }
 
 pub fn settled(stack: &str, settled: &Settled) -> String {
     match &settled.object {
         Some(object) if object.is_deletion_marker => {
-            format!("stack {stack}: its removal is published as {}", object.sequence_id)
+            format!("stack {stack}: deletion published as {}", object.sequence_id)
         }
         Some(object) => format!("stack {stack}: published as {}", object.sequence_id),
         None => {
-            format!("stack {stack}: recreated for {} agents; submit to it: brokkr apply", settled.targets)
+            format!(
+                "stack {stack}: recreated for {} agents; next: brokkr apply {stack} -f PATH",
+                settled.targets
+            )
         }
     }
 }
@@ -161,7 +163,7 @@ mod tests {
     use brokkr_api::system::{Hold, RaisedEpoch};
     use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
 
-    use super::super::samples::{looks, now};
+    use super::super::samples::{now, rendered};
     use super::super::whole;
     use super::*;
 
@@ -216,9 +218,9 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
-            looks(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
-            looks(&Unknown(whole(vec![stack("lost", "eu-1")]))),
-            looks(&Ahead(whole(Vec::new())))
+            rendered(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
+            rendered(&Unknown(whole(vec![stack("lost", "eu-1")]))),
+            rendered(&Ahead(whole(Vec::new())))
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! Agents, as a list and one by one, and the tokens by which they join.
+//! Agents, as a list and one by one, and join tokens.
 
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::tokens::JoinTokenInfo;
@@ -7,12 +7,12 @@ use jiff::Timestamp;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
 use super::text::{age, age_or_dash, clean, fields, labels, or_dash, when};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Listed for Agent {
-    const NONE: &'static str = "no agents yet: `brokkr agent join NAME` installs one";
+    const NONE: &'static str = "no agents yet; install one with `brokkr agent join NAME`";
 
-    fn table<'a>(agents: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(agents: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("NAME"),
             plain("STATUS"),
@@ -24,7 +24,7 @@ impl Listed for Agent {
             wide("KEY"),
             wide("ID"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for agent in agents {
             let style = match agent.status {
                 _ if agent.session_tied || agent.revoked_at.is_some() => BAD,
@@ -40,11 +40,11 @@ impl Listed for Agent {
                 agent.name.to_string().into(),
                 painted(status(agent), style),
                 painted(agent.presence.to_string(), presence),
-                age_or_dash(agent.last_seen_at, look.now).into(),
-                age(agent.created_at, look.now).into(),
+                age_or_dash(agent.last_seen_at, options.now).into(),
+                age(agent.created_at, options.now).into(),
                 labels(&agent.labels).into(),
                 or_dash(agent.version.clone()).into(),
-                age_or_dash(agent.key_since, look.now).into(),
+                age_or_dash(agent.key_since, options.now).into(),
                 agent.id.to_string().into(),
             ]);
         }
@@ -57,45 +57,45 @@ impl Listed for Agent {
 }
 
 impl Show for Agent {
-    fn text(&self, look: &Look) -> String {
-        let seen = self.last_seen_at.map_or_else(|| "never".to_owned(), |seen| when(seen, look.now));
+    fn text(&self, options: &RenderOptions) -> String {
+        let seen = self.last_seen_at.map_or_else(|| "never".to_owned(), |seen| when(seen, options.now));
         let mut text = fields([
             ("name", self.name.to_string()),
             ("id", self.id.to_string()),
             ("status", status(self)),
             ("presence", self.presence.to_string()),
             ("seen", seen),
-            ("joined", when(self.created_at, look.now)),
+            ("joined", when(self.created_at, options.now)),
             ("version", or_dash(self.version.clone())),
-            ("key", key(self, look.now)),
+            ("key", key(self, options.now)),
             ("starts", self.session_count.to_string()),
             ("labels", labels(&self.labels)),
         ]);
         if !self.annotations.is_empty() {
-            text.push_str("\nnotes:");
+            text.push_str("\nannotations:");
             for (key, value) in &self.annotations {
                 text.push_str(&format!("\n  {key}: {}", clean(value)));
             }
         }
-        if let Some(given_up) = &self.abandoned {
+        if let Some(abandoned) = &self.abandoned {
             text.push_str(&format!(
-                "\n\nIt was given up {} ago by {}: {}. `brokkr agent join {} --rejoin` lets it in again.",
-                age(given_up.at, look.now),
-                clean(&given_up.by),
-                clean(&given_up.because),
+                "\n\nAbandoned {} ago by {}: {}. To connect it again, use `brokkr agent join {} --rejoin`.",
+                age(abandoned.at, options.now),
+                clean(&abandoned.by),
+                clean(&abandoned.because),
                 self.name
             ));
         } else if let Some(revoked) = self.revoked_at {
             text.push_str(&format!(
-                "\n\nIts keys were revoked {} ago. `brokkr agent join {} --rejoin` lets it in again.",
-                age(revoked, look.now),
+                "\n\nKeys revoked {} ago. To connect it again, use `brokkr agent join {} --rejoin`.",
+                age(revoked, options.now),
                 self.name
             ));
         }
         if self.session_tied {
             text.push_str(
-                "\n\nTwo processes claim to be this agent, so both hold. Find the second one (a cloned cluster?),\n\
-                 delete the Secret brokkr-agent-identity there, and let it join under a name of its own.",
+                "\n\nTwo processes use the identity of this agent, so both are paused. Find the second one (a cloned cluster?),\n\
+                 delete the Secret brokkr-agent-identity there, and join it under another name.",
             );
         }
         text
@@ -109,7 +109,7 @@ impl Show for Agent {
 fn key(agent: &Agent, now: Timestamp) -> String {
     let since = agent.key_since.map_or_else(|| "-".to_owned(), |since| when(since, now));
     match agent.rotation_asked_at {
-        Some(asked) => format!("{since}; asked for a new one {} ago", age(asked, now)),
+        Some(asked) => format!("{since}; rotation requested {} ago", age(asked, now)),
         None => since,
     }
 }
@@ -124,20 +124,20 @@ fn status(agent: &Agent) -> String {
 }
 
 impl Listed for JoinTokenInfo {
-    const NONE: &'static str = "no join tokens: `brokkr agent join-token NAME` makes one";
+    const NONE: &'static str = "no join tokens; create one with `brokkr agent join-token NAME`";
 
-    fn table<'a>(tokens: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(tokens: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
             [plain("ID"), plain("AGENT"), plain("STATE"), plain("EXPIRES"), plain("AGE"), sentence("LABELS")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for token in tokens {
-            let (state, style) = join_state(token, look.now);
+            let (state, style) = join_state(token, options.now);
             table.row([
                 token.id.to_string().into(),
                 token.agent_name.clone().into(),
                 painted(state, style),
-                expiry(token.expires_at, look.now).into(),
-                age(token.created_at, look.now).into(),
+                expiry(token.expires_at, options.now).into(),
+                age(token.created_at, options.now).into(),
                 labels(&token.labels).into(),
             ]);
         }
@@ -154,8 +154,8 @@ fn join_state(token: &JoinTokenInfo, now: Timestamp) -> (&'static str, anstyle::
         JoinTokenInfo { used_by: Some(_), .. } => ("used", FAINT),
         JoinTokenInfo { revoked_at: Some(_), .. } => ("revoked", FAINT),
         token if token.expires_at <= now => ("expired", FAINT),
-        JoinTokenInfo { rejoins: Some(_), .. } => ("waiting, for a new key", GOOD),
-        _ => ("waiting", GOOD),
+        JoinTokenInfo { rejoins: Some(_), .. } => ("unused, for a new key", GOOD),
+        _ => ("unused", GOOD),
     }
 }
 
@@ -166,7 +166,7 @@ pub fn expiry(at: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, agent, ago, looks, now};
+    use super::super::samples::{AGENT, agent, ago, now, rendered};
     use super::super::whole;
     use super::*;
     use brokkr_api::agents::Abandoned;
@@ -187,11 +187,11 @@ mod tests {
             Some(Abandoned { at: ago(90), by: "ana".into(), because: "the shop burnt down".into() });
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}\n\n{}",
-            looks(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone(), abandoned.clone()])),
-            looks(&tied),
-            looks(&revoked),
-            looks(&abandoned),
-            looks(&whole(Vec::<Agent>::new()))
+            rendered(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone(), abandoned.clone()])),
+            rendered(&tied),
+            rendered(&revoked),
+            rendered(&abandoned),
+            rendered(&whole(Vec::<Agent>::new()))
         ));
     }
 
@@ -209,6 +209,6 @@ mod tests {
         };
         let used = JoinTokenInfo { used_by: Some(AGENT.parse().unwrap()), ..token.clone() };
         let late = JoinTokenInfo { expires_at: ago(60), ..token.clone() };
-        insta::assert_snapshot!(looks(&whole(vec![token, used, late])));
+        insta::assert_snapshot!(rendered(&whole(vec![token, used, late])));
     }
 }

@@ -1,20 +1,21 @@
-//! Approvals of prunes that wait, and what waits.
+//! Approvals of prunes, and pending prunes.
 
 use brokkr_api::approvals::PruneApproval;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::{ConditionKind, ConditionStatus};
 use brokkr_api::status::StackStatus;
 
 use super::table::{Table, plain, wide};
 use super::text::{age, clean};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for PruneApproval {
-    const NONE: &'static str = "nothing was approved for the newest version";
+    const NONE: &'static str = "no approvals for the newest version";
 
-    fn table<'a>(approvals: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(approvals: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
             [plain("SEQUENCE"), plain("OBJECTS"), plain("FOR"), plain("BY"), plain("AGE"), wide("TIME")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for approval in approvals {
             let agent = approval.agent_id.map_or_else(|| "every agent".to_owned(), |agent| agent.to_string());
             table.row([
@@ -22,7 +23,7 @@ impl Listed for PruneApproval {
                 approval.objects.to_string().into(),
                 agent.into(),
                 approval.approved_by.clone().into(),
-                age(approval.approved_at, look.now).into(),
+                age(approval.approved_at, options.now).into(),
                 format!("{:.0}", approval.approved_at).into(),
             ]);
         }
@@ -34,14 +35,14 @@ impl Listed for PruneApproval {
     }
 }
 
-/// `eu-1: would delete 120 of 130 objects: …`, for each agent whose prune waits to be approved.
-pub fn waiting(rows: &[StackStatus]) -> Vec<String> {
+/// Returns `eu-1: would delete 120 of 130 objects: …` for each agent with a pending prune.
+pub fn pending(rows: &[StackStatus]) -> Vec<String> {
     rows.iter()
         .filter_map(|row| {
             let waits = row.conditions.iter().find(|condition| {
                 condition.kind == ConditionKind::PrunePending
                     && condition.status == ConditionStatus::True
-                    && condition.message.contains("waits for approval")
+                    && matches!(condition.reason, Reason::PruneNeedsApproval { .. })
             })?;
             Some(format!("{}: {}", clean(&row.agent_name), clean(&waits.message)))
         })
@@ -53,7 +54,7 @@ mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::status::State;
 
-    use super::super::samples::{AGENT, ago, conditions, looks, row};
+    use super::super::samples::{AGENT, ago, conditions, rendered, row};
     use super::super::whole;
     use super::*;
 
@@ -67,16 +68,19 @@ mod tests {
             approved_at: ago(60),
         };
         let one = PruneApproval { agent_id: Some(AGENT.parse().unwrap()), ..all.clone() };
-        insta::assert_snapshot!(looks(&whole(vec![all, one])));
+        insta::assert_snapshot!(rendered(&whole(vec![all, one])));
     }
 
     #[test]
-    fn what_waits_is_told_in_the_agents_words() {
+    fn pending_prunes_have_the_agents_message() {
         let mut held = row("eu-1", 42, 42, State::Blocked);
         held.conditions = conditions();
-        assert!(waiting(&[held.clone()]).is_empty());
+        assert!(pending(std::slice::from_ref(&held)).is_empty());
         held.conditions[5].status = ConditionStatus::True;
+        held.conditions[5].reason = Reason::Finalizer { finalizers: Vec::new() };
+        assert!(pending(std::slice::from_ref(&held)).is_empty(), "blocked, but not for approval");
+        held.conditions[5].reason = Reason::PruneNeedsApproval { delete: 120, total: 130 };
         held.conditions[5].message = "would delete 120 of 130 objects, so it waits for approval".into();
-        assert_eq!(waiting(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
+        assert_eq!(pending(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
     }
 }

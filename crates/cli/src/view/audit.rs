@@ -1,20 +1,20 @@
-//! The audit log, and whether its chain holds.
+//! The audit log and its hash chain.
 
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 
 use super::table::{BAD, CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::text::{age, clean, count};
-use super::{Listed, Look, Show};
+use super::text::{age, clean};
+use super::{Listed, RenderOptions, Show};
 
 impl Listed for AuditEntry {
-    const NONE: &'static str = "nothing of that kind";
+    const NONE: &'static str = "no matching entries";
 
-    fn table<'a>(entries: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(entries: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGE"),
             wide("TIME"),
             plain("KIND"),
-            plain("WHO"),
+            plain("ACTOR"),
             plain("METHOD"),
             sentence("PATH"),
             plain("STATUS"),
@@ -22,19 +22,19 @@ impl Listed for AuditEntry {
             wide("PRINCIPAL"),
             wide("REQUEST"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for entry in entries {
             let style = match entry.kind {
                 AuditKind::Change => anstyle::Style::new(),
                 AuditKind::Refused => BAD,
                 AuditKind::SecretsRead => CAREFUL,
             };
-            let who = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
+            let actor = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
             table.row([
-                age(entry.at, look.now).into(),
+                age(entry.at, options.now).into(),
                 format!("{:.0}", entry.at).into(),
                 painted(entry.kind.to_string(), style),
-                who.into(),
+                actor.into(),
                 entry.method.clone().into(),
                 entry.path.clone().into(),
                 entry.status.to_string().into(),
@@ -52,7 +52,7 @@ impl Listed for AuditEntry {
 }
 
 impl Show for AuditHead {
-    fn text(&self, _: &Look) -> String {
+    fn text(&self, _: &RenderOptions) -> String {
         format!("{}:{}", self.number, self.hash)
     }
 
@@ -62,17 +62,17 @@ impl Show for AuditHead {
 }
 
 impl Show for AuditVerdict {
-    fn text(&self, _: &Look) -> String {
+    fn text(&self, _: &RenderOptions) -> String {
         let project = clean(&self.project);
-        let links = count(usize::try_from(self.links).unwrap_or(0), "good link");
-        let last = self.last.as_ref().map(|last| format!("; the last one is {}:{}", last.number, last.hash));
+        let links = entries(self.links);
+        let last = self.last.as_ref().map(|last| format!("; the last is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(
-                "{GOOD}✔{GOOD:#} the audit chain of {project} holds: {links}{}",
+                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}",
                 last.unwrap_or_default()
             ),
             Some(broken) => format!(
-                "{BAD}✖{BAD:#} the audit chain of {project} does not hold at link {}: {}\n  {links} before it{}",
+                "{BAD}✖{BAD:#} the audit chain of {project} is invalid at entry {}: {}\n  {links} before it{}",
                 broken.number,
                 clean(&broken.why),
                 last.unwrap_or_default()
@@ -85,12 +85,16 @@ impl Show for AuditVerdict {
     }
 }
 
+fn entries(number: i64) -> String {
+    if number == 1 { "1 valid entry".to_owned() } else { format!("{number} valid entries") }
+}
+
 #[cfg(test)]
 mod tests {
     use brokkr_api::audit::BrokenLink;
     use brokkr_api::ids::Checksum;
 
-    use super::super::samples::{ago, looks};
+    use super::super::samples::{ago, rendered};
     use super::super::whole;
     use super::*;
 
@@ -119,7 +123,7 @@ mod tests {
             status: 401,
             ..entry.clone()
         };
-        insta::assert_snapshot!(looks(&whole(vec![entry, refused])));
+        insta::assert_snapshot!(rendered(&whole(vec![entry, refused])));
     }
 
     #[test]
@@ -134,6 +138,6 @@ mod tests {
         };
         let broken = BrokenLink { number: 13, audit_id: Some(90), why: "its entry was changed".into() };
         let bad = AuditVerdict { broken: Some(broken), ..good.clone() };
-        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", looks(&last), looks(&good), looks(&bad)));
+        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", rendered(&last), rendered(&good), rendered(&bad)));
     }
 }

@@ -1,16 +1,16 @@
-//! Contents that a roll-back barred.
+//! Barred contents.
 
 use brokkr_api::objects::BarredContent;
 
 use super::history::short_checksum;
 use super::table::{Table, plain, sentence, wide};
 use super::text::age;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for BarredContent {
-    const NONE: &'static str = "nothing is barred";
+    const NONE: &'static str = "no barred contents";
 
-    fn table<'a>(bars: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(bars: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("CHECKSUM"),
             plain("SEQUENCE"),
@@ -19,12 +19,12 @@ impl Listed for BarredContent {
             sentence("REASON"),
             wide("SHA256"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for bar in bars {
             table.row([
                 short_checksum(bar.checksum).into(),
                 bar.sequence_id.to_string().into(),
-                age(bar.created_at, look.now).into(),
+                age(bar.created_at, options.now).into(),
                 bar.barred_by.clone().into(),
                 bar.reason.clone().into(),
                 bar.checksum.to_string().into(),
@@ -40,11 +40,11 @@ impl Listed for BarredContent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{bar, looks};
+    use super::super::samples::{bar, rendered};
     use super::super::whole;
 
     #[test]
     fn bars() {
-        insta::assert_snapshot!(looks(&whole(vec![bar(42)])));
+        insta::assert_snapshot!(rendered(&whole(vec![bar(42)])));
     }
 }

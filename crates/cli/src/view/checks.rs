@@ -1,11 +1,11 @@
-//! What a preflight found: a row a check, and below them what to do about those that are not well.
+//! The checks of a preflight, with the next actions below.
 
 use brokkr_api::page::Page;
 use serde::Serialize;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, painted, plain, sentence};
 use super::text::clean;
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 use crate::preflight::{Check, Verdict};
 
 /// All checks.
@@ -14,13 +14,13 @@ use crate::preflight::{Check, Verdict};
 pub struct Checks(pub Page<Check>);
 
 impl Show for Checks {
-    fn text(&self, look: &Look) -> String {
-        let mut table = Table::new(look, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
+    fn text(&self, options: &RenderOptions) -> String {
+        let mut table = Table::new(options, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
         for check in &self.0.items {
             let (word, style) = match check.verdict {
                 Verdict::Ok => ("ok", GOOD),
-                Verdict::Look => ("look", CAREFUL),
-                Verdict::Bad => ("bad", BAD),
+                Verdict::Warning => ("warning", CAREFUL),
+                Verdict::Failed => ("failed", BAD),
             };
             table.row([check.check.into(), painted(word, style), check.reason.clone().into()]);
         }
@@ -37,7 +37,7 @@ impl Show for Checks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::looks;
+    use super::super::samples::rendered;
     use super::super::whole;
     use super::*;
 
@@ -53,13 +53,13 @@ mod tests {
             check("broker", Verdict::Ok, "https://brokkr.example:8780/ answers", None),
             check(
                 "hold",
-                Verdict::Bad,
+                Verdict::Failed,
                 "on hold since 2026-03-01T12:00:00Z, because the agent shop-1 has seen 1.900",
                 Some("brokkr-broker epoch raise --dry-run"),
             ),
             check(
                 "agents-silent",
-                Verdict::Look,
+                Verdict::Warning,
                 "5 silent (eu-1, eu-2, eu-3 and 2 more) of 1200 agents",
                 Some("brokkr agent list --presence silent"),
             ),
@@ -67,8 +67,8 @@ mod tests {
         let well = vec![found[0].clone()];
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            looks(&Checks(whole(found))),
-            looks(&Checks(whole(well)))
+            rendered(&Checks(whole(found))),
+            rendered(&Checks(whole(well)))
         ));
     }
 }

@@ -1,13 +1,12 @@
-//! Of what an agent says of a stack at a glance, that which is not as it should be.
+//! Conditions that are not as they should be.
 
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
 use brokkr_api::status::StackStatus;
 use jiff::Timestamp;
 
-use super::text::{age, clean};
+use super::text::{age, clean, explained};
 
-/// What is wrong, the cause before what follows from it: what was not accepted is not applied either, and what is
-/// not applied is not ready. Neither is said again.
+/// Returns the conditions that are wrong. Of Accepted, Applied and Ready only the first, because the others follow from it.
 pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
     let find = |kind| row.conditions.iter().find(|condition| condition.kind == kind);
     let missing = [ConditionKind::Accepted, ConditionKind::Applied, ConditionKind::Ready]
@@ -24,12 +23,12 @@ pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
 /// `not Ready for 5m: ImagePullBackOff: Deployment shop/web: …`
 pub fn line(condition: &Condition, now: Timestamp) -> String {
     let since = age(condition.since, now);
-    format!("{} for {since}: {}", title(condition), clean(&told(condition)))
+    format!("{} for {since}: {}", title(condition), clean(&details(condition)))
 }
 
-/// `Contested: FieldsContested: Deployment shop/web: …`
+/// `Contested: Contested: Deployment shop/web: …`
 pub fn summary(condition: &Condition) -> String {
-    format!("{}: {}", title(condition), told(condition))
+    format!("{}: {}", title(condition), details(condition))
 }
 
 fn title(condition: &Condition) -> String {
@@ -40,9 +39,8 @@ fn title(condition: &Condition) -> String {
     }
 }
 
-fn told(condition: &Condition) -> String {
-    let texts = [condition.reason.as_str(), condition.message.as_str()];
-    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+fn details(condition: &Condition) -> String {
+    explained(&condition.reason, &condition.message)
 }
 
 #[cfg(test)]
@@ -52,7 +50,7 @@ mod tests {
     use brokkr_api::status::State;
 
     #[test]
-    fn only_what_is_wrong_is_told_and_a_cause_instead_of_what_follows() {
+    fn only_wrong_conditions_are_returned_and_no_consequences() {
         let mut well = row("eu-1", 42, 42, State::Healthy);
         well.conditions = conditions();
         assert_eq!(wrong(&well), Vec::<&Condition>::new());
@@ -60,21 +58,21 @@ mod tests {
         for condition in &mut well.conditions[1..3] {
             condition.status = ConditionStatus::False;
         }
-        let told: Vec<_> = wrong(&well).iter().map(|condition| condition.kind).collect();
-        assert_eq!(told, [ConditionKind::Applied], "of course it is not ready");
+        let kinds: Vec<_> = wrong(&well).iter().map(|condition| condition.kind.clone()).collect();
+        assert_eq!(kinds, [ConditionKind::Applied], "of course it is not ready");
         well.conditions[0].status = ConditionStatus::Unknown;
         assert!(summary(wrong(&well)[0]).starts_with("not yet Accepted: "));
     }
 
     #[test]
-    fn a_line_tells_kind_time_reason_and_message() {
+    fn a_line_has_kind_time_reason_and_message() {
         let row = contested_row("eu-1");
         let lines: Vec<_> = wrong(&row).into_iter().map(|condition| line(condition, now())).collect();
         assert_eq!(
             lines,
             [
                 "not Ready for 5m: NotReady: Deployment shop/web: 2/3 replicas ready",
-                "Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
+                "Contested for 5m: Contested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
                  last minute)",
             ]
         );

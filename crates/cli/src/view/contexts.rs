@@ -1,35 +1,35 @@
-//! Stored logins.
+//! Contexts.
 
 use serde::Serialize;
 use url::Url;
 
 use super::table::{GOOD, Table, painted, plain, sentence};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
-/// A stored login, without its token.
+/// A context, without its token.
 #[derive(Clone, Debug, Serialize)]
 pub struct ContextLine {
     pub name: String,
     pub current: bool,
     pub server: Url,
-    /// Whether authorities of its own are trusted.
+    /// Whether it has additional certificate authorities.
     pub own_authorities: bool,
     pub has_token: bool,
 }
 
 impl Listed for ContextLine {
-    const NONE: &'static str = "no contexts yet: `brokkr login URL` makes one";
+    const NONE: &'static str = "no contexts yet; create one with `brokkr login URL`";
 
-    fn table<'a>(contexts: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(contexts: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [plain("CURRENT"), plain("CONTEXT"), sentence("SERVER"), plain("TOKEN"), plain("CA")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for context in contexts {
             table.row([
                 painted(if context.current { "*" } else { "" }, GOOD),
                 context.name.clone().into(),
                 context.server.to_string().into(),
                 if context.has_token { "stored" } else { "none" }.into(),
-                if context.own_authorities { "own" } else { "system" }.into(),
+                if context.own_authorities { "custom" } else { "system" }.into(),
             ]);
         }
         table
@@ -42,7 +42,7 @@ impl Listed for ContextLine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::looks;
+    use super::super::samples::rendered;
     use super::super::whole;
     use super::*;
 
@@ -62,6 +62,6 @@ mod tests {
             own_authorities: false,
             has_token: false,
         };
-        insta::assert_snapshot!(looks(&whole(vec![lab, prod])));
+        insta::assert_snapshot!(rendered(&whole(vec![lab, prod])));
     }
 }

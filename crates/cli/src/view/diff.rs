@@ -1,24 +1,24 @@
-//! What differs between two versions: removals first, because they hurt.
+//! Differences between two versions, removals first.
 
 use anstyle::{AnsiColor, Style};
 use brokkr_api::objects::{Diff, FieldDiff, ResourceChange, ResourceDiff};
 use serde_json::Value;
 
 use super::text::{clean, count, short};
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
 const CHANGED: Style = AnsiColor::Yellow.on_default();
-/// A value is cut to this where nobody says how wide a line may be.
+/// Values are cut to this if the width is not known.
 const VALUE: usize = 120;
 
-/// What two sides are called: sequence ids, or files.
+/// A diff, and what the version was compared with.
 #[derive(Debug, serde::Serialize)]
 pub struct Compared {
     #[serde(flatten)]
     pub diff: Diff,
-    /// What is compared with, where it is not a version of the stack.
+    /// The local manifests, if they were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Compared {
 }
 
 impl Show for Compared {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let Diff { added, removed, changed, unchanged, resources, truncated, .. } = &self.diff;
         if !self.differs() {
             return format!("{}: no difference in {}", self.title(), count(*unchanged, "resource"));
@@ -46,15 +46,15 @@ impl Show for Compared {
         for change in [ResourceChange::Removed, ResourceChange::Changed, ResourceChange::Added] {
             for resource in resources.iter().filter(|resource| resource.change == change) {
                 lines.push(headline(resource));
-                lines.extend(resource.fields.iter().map(|one| field(one, look)));
+                lines.extend(resource.fields.iter().map(|one| field(one, options)));
             }
         }
         if *truncated {
-            lines.push("… and more, which is not shown".to_owned());
+            lines.push("… more differences are not shown".to_owned());
         }
         lines.push(String::new());
         lines.push(format!(
-            "{}: {removed} removed, {changed} changed, {added} added, {unchanged} as before",
+            "{}: {removed} removed, {changed} changed, {added} added, {unchanged} unchanged",
             self.title()
         ));
         lines.join("\n")
@@ -81,14 +81,14 @@ fn name(resource: &ResourceDiff) -> String {
     clean(&format!("{}{group} {place}{}", resource.kind, resource.name))
 }
 
-fn field(field: &FieldDiff, look: &Look) -> String {
+fn field(field: &FieldDiff, options: &RenderOptions) -> String {
     let path = clean(&field.path);
-    let room = match look.width {
-        _ if look.wide => usize::MAX,
+    let available = match options.width {
+        _ if options.wide => usize::MAX,
         Some(width) => width.saturating_sub(path.chars().count() + 9) / 2,
         None => VALUE,
     };
-    let value = |value: &Value| short(&plain(value), room.max(8));
+    let value = |value: &Value| short(&plain(value), available.max(8));
     match (&field.before, &field.after) {
         (Some(before), Some(after)) => {
             format!("    {path}: {REMOVED}{}{REMOVED:#} → {ADDED}{}{ADDED:#}", value(before), value(after))
@@ -99,7 +99,7 @@ fn field(field: &FieldDiff, look: &Look) -> String {
     }
 }
 
-/// Text without quotes where nothing is lost by it.
+/// Returns text without quotes if that is unambiguous.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() && !text.contains(char::is_control) => text.clone(),
@@ -112,7 +112,7 @@ mod tests {
     use brokkr_api::SequenceId;
     use serde_json::json;
 
-    use super::super::samples::looks;
+    use super::super::samples::rendered;
     use super::*;
 
     fn resource(kind: &str, change: ResourceChange, fields: Vec<FieldDiff>) -> ResourceDiff {
@@ -161,8 +161,8 @@ mod tests {
         let same = Diff { added: 0, removed: 0, changed: 0, resources: Vec::new(), truncated: false, ..diff };
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            looks(&Compared { diff, file: None }),
-            looks(&Compared { diff: same, file: Some("deploy".into()) })
+            rendered(&Compared { diff, file: None }),
+            rendered(&Compared { diff: same, file: Some("deploy".into()) })
         ));
     }
 }

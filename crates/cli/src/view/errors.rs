@@ -1,17 +1,17 @@
-//! What is wrong now, each mistake once.
+//! Current errors, grouped.
 
 use brokkr_api::status::ErrorGroup;
 
 use super::table::{BAD, Table, painted, plain, sentence, wide};
 use super::text::or_dash;
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for ErrorGroup {
-    const NONE: &'static str = "nothing is wrong that an agent would have told";
+    const NONE: &'static str = "no errors reported";
 
-    fn table<'a>(groups: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(groups: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
-            plain("TIMES"),
+            plain("COUNT"),
             plain("REASON"),
             plain("STACKS"),
             plain("SEQUENCE"),
@@ -19,18 +19,18 @@ impl Listed for ErrorGroup {
             sentence("MESSAGE"),
             wide("EXAMPLE-MESSAGE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for group in groups {
             let example = group.examples.first();
             let place = example.map(|example| format!("{} on {}", example.stack_name, example.agent_name));
             table.row([
                 group.count.to_string().into(),
-                painted(group.reason.clone(), BAD),
+                painted(group.reason.code(), BAD),
                 group.stacks.to_string().into(),
                 group.sequence_id.to_string().into(),
                 or_dash(place).into(),
-                group.message.clone().into(),
-                example.map(|example| example.message.clone()).unwrap_or_default().into(),
+                group.message.to_string().into(),
+                example.map(|example| example.message.to_string()).unwrap_or_default().into(),
             ]);
         }
         table
@@ -38,7 +38,7 @@ impl Listed for ErrorGroup {
 
     fn name(&self) -> String {
         self.examples.first().map_or_else(
-            || format!("error/{}", self.reason),
+            || format!("error/{}", self.reason.code()),
             |example| format!("agent/{}", example.agent_name),
         )
     }
@@ -47,9 +47,10 @@ impl Listed for ErrorGroup {
 #[cfg(test)]
 mod tests {
     use brokkr_api::SequenceId;
+    use brokkr_api::reason::Reason;
     use brokkr_api::status::ErrorExample;
 
-    use super::super::samples::{AGENT, STACK, looks};
+    use super::super::samples::{AGENT, STACK, rendered};
     use super::super::whole;
     use super::*;
 
@@ -65,13 +66,13 @@ mod tests {
             objects: Vec::new(),
         };
         let group = ErrorGroup {
-            reason: "FieldImmutable".into(),
+            reason: Reason::Immutable { fields: Vec::new() },
             message: "Deployment …: spec.selector: field is immutable".into(),
             count: 37,
             stacks: 2,
             sequence_id: SequenceId(42),
             examples: vec![example],
         };
-        insta::assert_snapshot!(looks(&whole(vec![group])));
+        insta::assert_snapshot!(rendered(&whole(vec![group])));
     }
 }

@@ -1,16 +1,16 @@
-//! Events, the newest last, as one reads a log.
+//! Events, newest last.
 
 use brokkr_api::events::Event;
 use brokkr_api::report::Transition;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::age;
-use super::{Listed, Look};
+use super::text::{age, explained};
+use super::{Listed, RenderOptions};
 
 impl Listed for Event {
     const NONE: &'static str = "no events";
 
-    fn table<'a>(events: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(events: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let mut events: Vec<&Event> = events.iter().collect();
         events.sort_by_key(|event| event.at);
         let columns = [
@@ -22,17 +22,18 @@ impl Listed for Event {
             plain("EVENT"),
             sentence("MESSAGE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for event in events {
-            let style = match event.transition {
+            let style = match &event.transition {
                 Transition::Healthy => GOOD,
                 Transition::Failed => BAD,
                 Transition::Degraded | Transition::Blocked => CAREFUL,
                 Transition::Applied | Transition::Repaired => UNDER_WAY,
                 Transition::Removed => FAINT,
+                Transition::Other(_) => anstyle::Style::new(),
             };
             table.row([
-                age(event.at, look.now).into(),
+                age(event.at, options.now).into(),
                 format!("{:.0}", event.at).into(),
                 event.agent_name.clone().into(),
                 event.stack_name.clone().into(),
@@ -50,20 +51,20 @@ impl Listed for Event {
 }
 
 fn message(event: &Event) -> String {
-    let mut parts: Vec<String> =
-        [&event.reason, &event.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
-    // The agent's own sentence usually names the first object already.
-    if let Some(note) = event.objects.first().filter(|note| !event.message.contains(&note.object)) {
+    let mut text = explained(&event.reason, &event.message);
+    // The first object is shown unless the text already contains it.
+    if let Some(note) = event.objects.first().filter(|note| !text.contains(&note.object.to_string())) {
         let more = event.objects.len() - 1;
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-        parts.push(format!("{}: {}{more}", note.object, note.message));
+        let separator = if text.is_empty() { "" } else { ": " };
+        text.push_str(&format!("{separator}{}: {}{more}", note.object, note.message));
     }
-    parts.join(": ")
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, event, looks};
+    use super::super::samples::{AGENT, event, rendered};
     use super::super::whole;
     use super::*;
 
@@ -73,6 +74,6 @@ mod tests {
         for event in &mut events {
             event.id = AGENT.parse().unwrap();
         }
-        insta::assert_snapshot!(looks(&whole(events)));
+        insta::assert_snapshot!(rendered(&whole(events)));
     }
 }

@@ -1,15 +1,15 @@
-//! Grants: which agents a project may use, for what, and as whom.
+//! Grants.
 
 use brokkr_api::grants::ProjectGrant;
 
 use super::table::{Table, plain, sentence, wide};
 use super::text::{age, fields, when};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Listed for ProjectGrant {
-    const NONE: &'static str = "no grants: only the project default may use agents (docs/grants.md)";
+    const NONE: &'static str = "no grants; only the project default can use agents (docs/grants.md)";
 
-    fn table<'a>(grants: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(grants: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("GRANT"),
             plain("PROJECT"),
@@ -20,7 +20,7 @@ impl Listed for ProjectGrant {
             wide("BY"),
             wide("AGE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for grant in grants {
             table.row([
                 grant.name.to_string().into(),
@@ -30,7 +30,7 @@ impl Listed for ProjectGrant {
                 grant.kinds.join(",").into(),
                 grant.account.clone().into(),
                 grant.created_by.clone().into(),
-                age(grant.created_at, look.now).into(),
+                age(grant.created_at, options.now).into(),
             ]);
         }
         table
@@ -42,7 +42,7 @@ impl Listed for ProjectGrant {
 }
 
 impl Show for ProjectGrant {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         fields([
             ("name", self.name.to_string()),
             ("id", self.id.to_string()),
@@ -51,8 +51,8 @@ impl Show for ProjectGrant {
             ("namespaces", self.namespaces.join(", ")),
             ("kinds", self.kinds.join(", ")),
             ("account", self.account.clone()),
-            ("made", format!("{} by {}", when(self.created_at, look.now), self.created_by)),
-            ("changed", when(self.updated_at, look.now)),
+            ("created", format!("{} by {}", when(self.created_at, options.now), self.created_by)),
+            ("changed", when(self.updated_at, options.now)),
         ])
     }
 
@@ -63,7 +63,7 @@ impl Show for ProjectGrant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{AGENT, ago, looks};
+    use super::super::samples::{AGENT, ago, rendered};
     use super::super::whole;
     use super::*;
 
@@ -81,6 +81,6 @@ mod tests {
             created_at: ago(200_000),
             updated_at: ago(600),
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![grant.clone()])), looks(&grant)));
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&whole(vec![grant.clone()])), rendered(&grant)));
     }
 }

@@ -1,17 +1,17 @@
-//! What a CI system shows beside its job, in Markdown.
+//! The summary of a CI job, in Markdown.
 
 use super::text::clean;
 use crate::failure::Failure;
 
-/// What was done, and what went wrong if something did.
+/// Returns the summary of an action and its failure.
 pub fn summary(done: &str, failure: Option<&Failure>) -> String {
     let mut lines = Vec::new();
     match failure {
-        None => lines.push(format!("✔ {}", code_free(done))),
+        None => lines.push(format!("✔ {}", escaped(done))),
         Some(failure) => {
-            lines.push(format!("✖ **{}**", code_free(&failure.what)));
+            lines.push(format!("✖ **{}**", escaped(&failure.what)));
             lines.push(String::new());
-            lines.push(code_free(done));
+            lines.push(escaped(done));
             if !failure.lines.is_empty() {
                 lines.push(String::new());
                 lines.push("```".to_owned());
@@ -19,7 +19,7 @@ pub fn summary(done: &str, failure: Option<&Failure>) -> String {
                 lines.push("```".to_owned());
             }
             if let Some(next) = &failure.next {
-                lines.push(format!("Next: {}", code_free(next)));
+                lines.push(format!("Next: {}", escaped(next)));
             }
         }
     }
@@ -27,8 +27,8 @@ pub fn summary(done: &str, failure: Option<&Failure>) -> String {
     lines.join("\n")
 }
 
-/// Text that stays text: reported words must not become links or pictures on the page of a job.
-fn code_free(text: &str) -> String {
+/// Escapes reported text, so that it does not become links or images.
+fn escaped(text: &str) -> String {
     clean(text).replace('\\', "\\\\").replace('<', "&lt;").replace('[', "\\[").replace('!', "\\!")
 }
 

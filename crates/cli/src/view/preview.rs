@@ -1,12 +1,12 @@
-//! Whom a selector would reach.
+//! The agents that a selector matches.
 
 use brokkr_api::selector::SelectorPreview;
 
 use super::text::count;
-use super::{Look, Show};
+use super::{RenderOptions, Show};
 
 impl Show for SelectorPreview {
-    fn text(&self, _: &Look) -> String {
+    fn text(&self, _: &RenderOptions) -> String {
         let number = |agents: u64| usize::try_from(agents).unwrap_or(usize::MAX);
         let mut lines = vec![count(number(self.agents), "agent")];
         if let Some(stack) = &self.stack {
@@ -30,7 +30,7 @@ impl Show for SelectorPreview {
 mod tests {
     use brokkr_api::selector::{SelectedAgent, StackPreview};
 
-    use super::super::samples::{AGENT, looks};
+    use super::super::samples::{AGENT, rendered};
     use super::super::whole;
     use super::*;
 
@@ -42,7 +42,7 @@ mod tests {
             stack: Some(StackPreview { gained: 4, kept: 1200, lost: 53 }),
             page: whole(vec![agent("eu-1"), agent("eu-2")]),
         };
-        let nobody = SelectorPreview { agents: 0, stack: None, page: whole(Vec::new()) };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&preview), looks(&nobody)));
+        let none = SelectorPreview { agents: 0, stack: None, page: whole(Vec::new()) };
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&preview), rendered(&none)));
     }
 }

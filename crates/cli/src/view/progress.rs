@@ -1,4 +1,4 @@
-//! What changed while waiting, and how far it is.
+//! Changes and progress during a wait.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use brokkr_api::status::{StackStatus, State};
 
 use super::status::{message, ready};
 use super::text::{clean, count, short};
-use crate::delivery::{Goal, Standing};
+use crate::delivery::{AgentOutcome, Goal};
 
-/// With more agents than this, only the bad ones get a line of their own.
+/// With more agents than this, only failing ones get their own line.
 const FEW: usize = 20;
 
-/// Remembers what was told, so that each change is told once.
+/// Returns each change once.
 #[derive(Debug, Default)]
 pub struct Changes {
-    told: BTreeMap<String, String>,
+    last_lines: BTreeMap<String, String>,
 }
 
 impl Changes {
-    /// A line for each agent whose line is another than last time.
+    /// Returns a line for each agent that has changed.
     pub fn since_last(&mut self, goal: Goal, rows: &[StackStatus]) -> Vec<String> {
         let width = rows.iter().map(|row| row.agent_name.len()).max().unwrap_or(0);
         let mut lines = Vec::new();
-        for row in rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned) {
+        for row in rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted) {
             let is_bad = matches!(row.state, State::Failed | State::Blocked | State::Degraded);
             if rows.len() > FEW && !is_bad {
                 continue;
             }
             let line = line(goal, row, width);
-            if self.told.insert(row.agent_name.clone(), line.clone()).as_ref() != Some(&line) {
+            if self.last_lines.insert(row.agent_name.clone(), line.clone()).as_ref() != Some(&line) {
                 lines.push(line);
             }
         }
@@ -37,15 +37,15 @@ impl Changes {
 }
 
 fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
-    let state = match (goal, goal.standing(row)) {
-        // What it says of an earlier version would mislead here.
-        (Goal::Applied(sequence) | Goal::Delivered(sequence), Standing::Waiting)
+    let state = match (goal, goal.outcome(row)) {
+        // A report about an earlier version would be misleading.
+        (Goal::Applied(sequence) | Goal::Delivered(sequence), AgentOutcome::Waiting)
             if row.sequence_id < Some(sequence) =>
         {
             "waiting for the agent".to_owned()
         }
-        (Goal::Removed(_), Standing::Waiting) if row.state == State::Removing => "removing".to_owned(),
-        (Goal::Removed(_), Standing::Waiting) if row.state != State::Blocked => {
+        (Goal::Removed(_), AgentOutcome::Waiting) if row.state == State::Removing => "removing".to_owned(),
+        (Goal::Removed(_), AgentOutcome::Waiting) if row.state != State::Blocked => {
             "waiting for the agent".to_owned()
         }
         _ => row.state.to_string(),
@@ -65,19 +65,19 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
 
 /// `1 of 2 agents healthy · 1 applied`
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
-    let concerned: Vec<_> = rows.iter().filter(|row| goal.standing(row) != Standing::NotConcerned).collect();
-    let (done, noun, nobody) = match goal {
-        Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agent is targeted yet"),
-        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agent is targeted yet"),
-        Goal::Removed(_) => ("removed", String::new(), "no agent holds it"),
+    let targeted: Vec<_> = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).collect();
+    let (done, noun, none) = match goal {
+        Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agents are targeted yet"),
+        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agents are targeted yet"),
+        Goal::Removed(_) => ("removed", String::new(), "no agent has it"),
     };
-    if concerned.is_empty() {
-        return nobody.to_owned();
+    if targeted.is_empty() {
+        return none.to_owned();
     }
-    let reached = concerned.iter().filter(|row| goal.standing(row) == Standing::Reached).count();
+    let reached = targeted.iter().filter(|row| goal.outcome(row) == AgentOutcome::Reached).count();
     let mut others: BTreeMap<String, usize> = BTreeMap::new();
-    for row in concerned.iter().filter(|row| goal.standing(row) != Standing::Reached) {
-        let state = if goal.standing(row) == Standing::Waiting && row.state == State::Healthy {
+    for row in targeted.iter().filter(|row| goal.outcome(row) != AgentOutcome::Reached) {
+        let state = if goal.outcome(row) == AgentOutcome::Waiting && row.state == State::Healthy {
             State::Pending
         } else {
             row.state
@@ -85,7 +85,7 @@ pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
         *others.entry(state.to_string()).or_default() += 1;
     }
     let mut text =
-        format!("{reached} of {} {done} {noun}", count(concerned.len(), "agent")).trim_end().to_owned();
+        format!("{reached} of {} {done} {noun}", count(targeted.len(), "agent")).trim_end().to_owned();
     for (state, number) in others {
         text.push_str(&format!(" · {number} {state}"));
     }

@@ -1,15 +1,15 @@
-//! Projects, with their quotas.
+//! Projects with their quotas.
 
 use brokkr_api::projects::Project;
 
 use super::table::{Table, plain, wide};
 use super::text::{age, fields, when};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Listed for Project {
-    const NONE: &'static str = "no project that you may see";
+    const NONE: &'static str = "no projects that you can see";
 
-    fn table<'a>(projects: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(projects: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("PROJECT"),
             plain("STACKS"),
@@ -19,14 +19,14 @@ impl Listed for Project {
             wide("SUBMISSIONS/HOUR"),
             wide("STORED"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for project in projects {
             let (used, allowed) = (&project.used, &project.allowed);
             table.row([
                 project.name.to_string().into(),
                 format!("{}/{}", used.stacks, allowed.stacks).into(),
                 format!("{}/{}", used.tokens, allowed.tokens).into(),
-                age(project.created_at, look.now).into(),
+                age(project.created_at, options.now).into(),
                 format!("{}/{}", used.webhooks, allowed.webhooks).into(),
                 format!("{}/{}", used.submissions_per_hour, allowed.submissions_per_hour).into(),
                 format!("{}/{}", bytes(used.stored_bytes), bytes(allowed.stored_bytes)).into(),
@@ -41,12 +41,12 @@ impl Listed for Project {
 }
 
 impl Show for Project {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let (used, allowed) = (&self.used, &self.allowed);
         let of = |used: u64, allowed: u64| format!("{used} of {allowed}");
         fields([
             ("name", self.name.to_string()),
-            ("made", when(self.created_at, look.now)),
+            ("created", when(self.created_at, options.now)),
             ("stacks", of(used.stacks, allowed.stacks)),
             ("tokens", of(used.tokens, allowed.tokens)),
             ("webhooks", of(used.webhooks, allowed.webhooks)),
@@ -81,7 +81,7 @@ fn bytes(number: u64) -> String {
 mod tests {
     use brokkr_api::projects::Quotas;
 
-    use super::super::samples::{ago, looks};
+    use super::super::samples::{ago, rendered};
     use super::super::whole;
     use super::*;
 
@@ -100,7 +100,11 @@ mod tests {
             allowed: quotas(1000, 10 << 30),
             used: quotas(37, 3_565_158),
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![project.clone()])), looks(&project)));
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            rendered(&whole(vec![project.clone()])),
+            rendered(&project)
+        ));
         assert_eq!((bytes(512), bytes(1536)), ("512 B".to_owned(), "1.5 KiB".to_owned()));
     }
 }

@@ -1,55 +1,55 @@
-//! Why agents are not in sync, a line for each, from what the status says: for the end of a status, or of a wait that
-//! failed. The whole chain is told by `brokkr why`.
+//! Short explanations of agents that are not in sync, below a status or a failed wait. `brokkr why` has the details.
 
 use std::collections::BTreeMap;
 
 use brokkr_api::agents::{Agent, AgentStatus};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
 use super::conditions::{line, wrong};
 use super::status::{reported, sequence};
-use super::text::{age, clean};
+use super::text::{age, clean, explained};
 
-/// More than these are counted, not told.
-const TOLD: usize = 5;
+/// At most this many agents are explained.
+const MOST_EXPLAINED: usize = 5;
 
 pub fn is_in_sync(row: &StackStatus) -> bool {
     matches!(row.state, State::Healthy | State::Removed)
 }
 
-/// Not in sync, or in sync with something wrong about it: a fight, a prune that waits.
-pub fn is_worth_telling(row: &StackStatus) -> bool {
+/// Returns whether a row needs an explanation: it is not in sync, or a condition such as Contested is set.
+pub fn is_shown(row: &StackStatus) -> bool {
     !is_in_sync(row) || !wrong(row).is_empty()
 }
 
-/// The rows that [`reasons`] will tell about.
-pub fn told(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
-    rows.iter().filter(|row| is_worth_telling(row)).take(TOLD)
+/// Returns the rows that [`reasons`] explains.
+pub fn shown(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
+    rows.iter().filter(|row| is_shown(row)).take(MOST_EXPLAINED)
 }
 
-/// `agents` by name, as far as they were asked for: an agent that is silent or held explains a lot.
+/// Explains the rows. `agents` by name, as far as they were read.
 pub fn reasons(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestamp) -> String {
     let mut lines = Vec::new();
     for (names, block) in grouped(rows, agents, now) {
         lines.push(format!("why {}: {}", names.join(", "), block[0]));
         lines.extend(block[1..].iter().map(|line| format!("  {line}")));
     }
-    let more = rows.iter().filter(|row| is_worth_telling(row)).count().saturating_sub(TOLD);
+    let more = rows.iter().filter(|row| is_shown(row)).count().saturating_sub(MOST_EXPLAINED);
     if more > 0 {
-        lines.push(format!("… and {more} more that are not as they should be"));
+        lines.push(format!("… and {more} more that are not in sync"));
     }
     lines.join("\n")
 }
 
-/// What is told of each row, once for all the agents that it is the same for.
+/// Groups agents with the same explanation.
 fn grouped(
     rows: &[StackStatus],
     agents: &BTreeMap<String, Agent>,
     now: Timestamp,
 ) -> Vec<(Vec<String>, Vec<String>)> {
     let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
-    for row in told(rows) {
+    for row in shown(rows) {
         let (name, block) = (clean(&row.agent_name), block(row, agents.get(&row.agent_name), now));
         match groups.iter_mut().find(|(_, known)| *known == block) {
             Some((names, _)) => names.push(name),
@@ -59,26 +59,23 @@ fn grouped(
     groups
 }
 
-/// The reason, and below it what it does not say yet.
+/// Returns the reason, then objects and conditions that it does not contain.
 fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String> {
     let mut lines = vec![reason(row, agent, now)];
-    let is_said = |lines: &[String], message: &str| {
+    // Only about the text: a line that repeats another one is left out.
+    let is_contained = |lines: &[String], message: &Message| {
         let message = clean(message);
         !message.is_empty() && lines.iter().any(|line| line.contains(&message))
     };
     for note in &row.objects {
-        if is_said(&lines, &note.message) && lines.iter().any(|line| line.contains(&clean(&note.object))) {
+        if is_contained(&lines, &note.message) && lines.iter().any(|line| line.contains(&clean(&note.object)))
+        {
             continue;
         }
-        let what: Vec<&str> = [&note.reason, &note.message]
-            .into_iter()
-            .map(String::as_str)
-            .filter(|text| !text.is_empty())
-            .collect();
-        lines.push(format!("{}: {}", clean(&note.object), clean(&what.join(": "))));
+        lines.push(format!("{}: {}", clean(&note.object), clean(explained(&note.reason, &note.message))));
     }
     for condition in wrong(row) {
-        if !is_said(&lines, &condition.message) {
+        if !is_contained(&lines, &condition.message) {
             lines.push(line(condition, now));
         }
     }
@@ -88,11 +85,11 @@ fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String
 fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
     let mut parts = vec![verdict(row)];
     parts.extend(hop(row, now));
-    let told = clean(&reported(row));
-    // With the agent at hand, its part below says the same and what to do about it.
-    let is_told_below = row.reason == "AgentInactive" && agent.is_some();
-    if !told.is_empty() && !is_told_below {
-        parts.push(told);
+    let message = clean(&reported(row));
+    // The part about the agent below says the same, with a command.
+    let is_repeated = row.reason == Reason::AgentInactive && agent.is_some();
+    if !message.is_empty() && !is_repeated {
+        parts.push(message);
     }
     if let Some(agent) = agent.filter(|_| !matches!(row.state, State::Failed | State::Blocked)) {
         parts.extend(agents_part(agent, now));
@@ -110,12 +107,12 @@ fn verdict(row: &StackStatus) -> String {
     }
 }
 
-/// Where the chain of hops ends.
+/// Returns the last completed step, and the next one.
 fn hop(row: &StackStatus, now: Timestamp) -> Option<String> {
     let chain = row.hops.chain();
     let passed = chain.iter().rposition(|(name, at)| at.is_some() && *name != "reported")?;
     let (name, at) = chain[passed];
-    // Not every version prunes, so a chain may go on behind a gap.
+    // Not every version prunes, so a later step may be complete.
     let next = chain.get(passed + 1).map(|(name, _)| *name).filter(|name| *name != "reported");
     let since = age(at?, now);
     Some(
@@ -129,14 +126,14 @@ fn hop(row: &StackStatus, now: Timestamp) -> Option<String> {
 fn agents_part(agent: &Agent, now: Timestamp) -> Vec<String> {
     let mut parts = Vec::new();
     if agent.status != AgentStatus::Active {
-        parts.push(format!("the agent is {}: `brokkr agent activate {}`", agent.status, agent.name));
+        parts.push(format!("the agent is {}: `brokkr agent resume {}`", agent.status, agent.name));
     }
     if agent.session_tied {
-        parts.push(format!("two processes claim to be it: `brokkr agent show {}`", agent.name));
+        parts.push(format!("two processes use its identity: `brokkr agent show {}`", agent.name));
     }
     match agent.last_seen_at {
-        None => parts.push("the agent has never asked".to_owned()),
-        Some(seen) => parts.push(format!("the agent was seen {} ago", age(seen, now))),
+        None => parts.push("the agent has never connected".to_owned()),
+        Some(seen) => parts.push(format!("the agent was last seen {} ago", age(seen, now))),
     }
     parts
 }
@@ -152,8 +149,8 @@ mod tests {
         held.status = AgentStatus::Inactive;
         let mut fresh = row("us-1", 42, 41, State::Pending);
         fresh.sequence_id = None;
-        fresh.reason = "AgentInactive".to_owned();
-        fresh.message = "the agent is INACTIVE and gets no deployment objects".to_owned();
+        fresh.reason = Reason::AgentInactive;
+        fresh.message = "the agent is INACTIVE and gets no deployment objects".into();
         let mut rows =
             vec![row("eu-1", 42, 42, State::Healthy), contested_row("eu-2"), failed_row("store-0412"), fresh];
         rows.extend((1..=5).map(|number| row(&format!("far-{number}"), 42, 41, State::Pending)));

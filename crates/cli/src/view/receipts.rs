@@ -1,38 +1,39 @@
-//! What is left of a deleted stack, agent by agent: seen gone and when, or still owed.
+//! Receipts of a deletion: for each agent, removed or pending.
 
-use brokkr_api::report::{GONE, ObjectNote};
+use brokkr_api::reason::{ObjectRef, Reason};
+use brokkr_api::report::ObjectNote;
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::status::message;
 use super::table::{CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
-/// What one agent said last.
+/// The last report of one agent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Receipt {
     pub agent: String,
     pub state: State,
-    /// When everything was seen to be gone; none while it is owed.
+    /// When the removal was observed; none while it is pending.
     pub gone_at: Option<Timestamp>,
-    /// How many objects went.
+    /// Number of removed objects.
     pub objects: u32,
-    /// Which they were, as far as the agent named them.
-    pub gone: Vec<Gone>,
-    /// What was not deleted, and why.
+    /// The removed objects that the agent named.
+    pub gone: Vec<RemovedObject>,
+    /// Objects that were not deleted, and why.
     pub left: Vec<ObjectNote>,
     pub message: String,
 }
 
-/// An object that was seen to be gone, with the uid that it had.
+/// A removed object with its last uid.
 #[derive(Clone, Debug, Serialize)]
-pub struct Gone {
-    pub object: String,
+pub struct RemovedObject {
+    pub object: ObjectRef,
     pub uid: String,
 }
 
-/// Of the agents that had something of it, or still have.
+/// Returns the receipts of all agents that had the stack.
 pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
     let receipt = |row: &StackStatus| {
         let is_gone = row.state == State::Removed;
@@ -44,10 +45,20 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
             gone: row
                 .objects
                 .iter()
-                .filter(|note| is_gone && note.reason == GONE)
-                .map(|note| Gone { object: note.object.clone(), uid: note.message.clone() })
+                .filter(|_| is_gone)
+                .filter_map(|note| match &note.reason {
+                    Reason::Gone { uid } => {
+                        Some(RemovedObject { object: note.object.clone(), uid: uid.clone() })
+                    }
+                    _ => None,
+                })
                 .collect(),
-            left: row.objects.iter().filter(|note| is_gone && note.reason != GONE).cloned().collect(),
+            left: row
+                .objects
+                .iter()
+                .filter(|note| is_gone && !matches!(note.reason, Reason::Gone { .. }))
+                .cloned()
+                .collect(),
             message: message(row),
         }
     };
@@ -55,27 +66,27 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
 }
 
 impl Listed for Receipt {
-    const NONE: &'static str = "no agent had anything of it";
+    const NONE: &'static str = "the stack was on no agent";
 
-    fn table<'a>(receipts: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(receipts: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGENT"),
             plain("STATE"),
             plain("OBJECTS"),
-            plain("SEEN GONE"),
+            plain("REMOVED AT"),
             sentence("LEFT"),
             wide("LAST UIDS"),
-            wide("STATE-OF-AGENT"),
+            wide("REPORTED STATE"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for receipt in receipts {
             let state = match receipt.state {
-                State::Removed => painted("gone", GOOD),
-                _ => painted("owed", CAREFUL),
+                State::Removed => painted("removed", GOOD),
+                _ => painted("pending", CAREFUL),
             };
             let left = match receipt.left.as_slice() {
                 [] if receipt.state == State::Removed => "nothing".to_owned(),
-                [] if receipt.message.is_empty() => "everything, until the agent says otherwise".to_owned(),
+                [] if receipt.message.is_empty() => "not reported yet".to_owned(),
                 [] => receipt.message.clone(),
                 notes => {
                     let named: Vec<String> =
@@ -107,7 +118,7 @@ impl Listed for Receipt {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{ago, failed_row, looks, row};
+    use super::super::samples::{ago, failed_row, object_ref, rendered, row};
     use super::super::whole;
     use super::*;
 
@@ -116,21 +127,21 @@ mod tests {
         let mut gone = row("eu-1", 50, 50, State::Removed);
         gone.hops.pruned = Some(ago(3));
         gone.total = 2;
-        gone.objects = ["Deployment shop/web", "Namespace shop"]
+        gone.objects = [object_ref("Deployment", "web"), object_ref("Service", "web")]
             .map(|object| ObjectNote {
-                object: object.into(),
-                reason: GONE.into(),
-                message: "0190c0de-0000-7000-8000-000000000001".into(),
+                object,
+                reason: Reason::Gone { uid: "0190c0de-0000-7000-8000-000000000001".into() },
+                message: "".into(),
             })
             .into();
         let mut left = gone.clone();
         left.agent_name = "eu-2".into();
         left.objects = failed_row("x").objects;
-        left.objects[0].message = "it belongs to somebody else by now".into();
+        left.objects[0].message = "it belongs to another owner".into();
         let mut stuck = row("us-1", 50, 50, State::Blocked);
-        stuck.reason = "Finalizers".into();
+        stuck.reason = Reason::Finalizer { finalizers: vec!["example.com/keep".into()] };
         stuck.message = "ConfigMap shop/web waits for the finalizer example.com/keep".into();
         let away = row("store-0412", 50, 42, State::Removing);
-        insta::assert_snapshot!(looks(&whole(super::receipts(&[gone, left, stuck, away]))));
+        insta::assert_snapshot!(rendered(&whole(super::receipts(&[gone, left, stuck, away]))));
     }
 }

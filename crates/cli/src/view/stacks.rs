@@ -1,4 +1,4 @@
-//! Stacks as a list, with how far each is.
+//! Stacks, as a list with counts, and one by one.
 
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::StackSummary;
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::status::sequence;
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::{age, labels, thousands};
-use super::{Listed, Look};
+use super::text::{age, clean, fields, labels, thousands, when};
+use super::{Listed, RenderOptions, Show};
 
-/// A stack, with its figures where they were asked for.
+/// A stack, with its counts if they were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StackLine {
     #[serde(flatten)]
@@ -19,9 +19,9 @@ pub struct StackLine {
 }
 
 impl Listed for StackLine {
-    const NONE: &'static str = "no stacks yet: `brokkr apply -f PATH --stack NAME --to SELECTOR` makes one";
+    const NONE: &'static str = "no stacks yet; create one with `brokkr apply NAME -f PATH --to SELECTOR`";
 
-    fn table<'a>(lines: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(lines: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("STACK"),
             plain("SEQUENCE"),
@@ -32,7 +32,7 @@ impl Listed for StackLine {
             wide("LABELS"),
             wide("ID"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for StackLine { stack, summary } in lines {
             let (state, style) = state(stack, summary.as_ref());
             table.row([
@@ -41,7 +41,7 @@ impl Listed for StackLine {
                 summary.as_ref().map_or_else(|| "?".to_owned(), healthy).into(),
                 painted(state, style),
                 targets(&stack.targets).into(),
-                age(stack.created_at, look.now).into(),
+                age(stack.created_at, options.now).into(),
                 labels(&stack.labels).into(),
                 stack.id.to_string().into(),
             ]);
@@ -54,11 +54,72 @@ impl Listed for StackLine {
     }
 }
 
+impl Listed for Stack {
+    const NONE: &'static str = StackLine::NONE;
+
+    fn table<'a>(stacks: &[Self], options: &'a RenderOptions) -> Table<'a> {
+        let columns = [
+            plain("STACK"),
+            plain("SEQUENCE"),
+            sentence("TARGETS"),
+            sentence("LABELS"),
+            plain("AGE"),
+            wide("PROJECT"),
+            wide("ID"),
+        ];
+        let mut table = Table::new(options, &columns);
+        for stack in stacks {
+            table.row([
+                stack.name.to_string().into(),
+                sequence(stack.sequence_id).into(),
+                targets(&stack.targets).into(),
+                labels(&stack.labels).into(),
+                age(stack.created_at, options.now).into(),
+                stack.project.clone().into(),
+                stack.id.to_string().into(),
+            ]);
+        }
+        table
+    }
+
+    fn name(&self) -> String {
+        format!("stack/{}", self.name)
+    }
+}
+
+impl Show for Stack {
+    fn text(&self, options: &RenderOptions) -> String {
+        let mut text = fields([
+            ("name", self.name.to_string()),
+            ("id", self.id.to_string()),
+            ("project", self.project.clone()),
+            ("sequence", sequence(self.sequence_id)),
+            ("targets", targets(&self.targets)),
+            ("labels", labels(&self.labels)),
+            ("created", when(self.created_at, options.now)),
+        ]);
+        if let Some(deleted) = self.deleted_at {
+            text.push_str(&format!("\ndeleted:   {}", when(deleted, options.now)));
+        }
+        if !self.annotations.is_empty() {
+            text.push_str("\nannotations:");
+            for (key, value) in &self.annotations {
+                text.push_str(&format!("\n  {key}: {}", clean(value)));
+            }
+        }
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![Listed::name(self)]
+    }
+}
+
 fn healthy(summary: &StackSummary) -> String {
     format!("{}/{}", summary.counts.healthy, summary.targeted)
 }
 
-/// Counts of what is not healthy: one bad agent must not look like all of them.
+/// Returns the counts of agents that are not healthy: one failed agent must not look like all of them.
 fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Style) {
     let Some(summary) = summary else { return ("-".to_owned(), anstyle::Style::new()) };
     match not_healthy(summary) {
@@ -70,10 +131,10 @@ fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Sty
     }
 }
 
-/// `9 failed, 5 pending`, in the colour of the worst; nothing if nothing is wrong.
+/// Returns `9 failed, 5 pending` in the colour of the worst state; none if all agents are healthy.
 fn not_healthy(summary: &StackSummary) -> Option<(String, anstyle::Style)> {
     let counts = &summary.counts;
-    let told: Vec<(u64, &str, anstyle::Style)> = [
+    let states: Vec<(u64, &str, anstyle::Style)> = [
         (counts.failed, "failed", BAD),
         (counts.degraded, "degraded", CAREFUL),
         (counts.blocked, "blocked", CAREFUL),
@@ -83,13 +144,13 @@ fn not_healthy(summary: &StackSummary) -> Option<(String, anstyle::Style)> {
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .collect();
-    let (_, _, style) = told.first()?;
-    let texts = told.iter().map(|(count, state, _)| format!("{count} {state}"));
+    let (_, _, style) = states.first()?;
+    let texts = states.iter().map(|(count, state, _)| format!("{count} {state}"));
     Some((texts.collect::<Vec<_>>().join(", "), *style))
 }
 
-/// How a stack stands as a whole, for whoever sees a part of it: agents that fail may be anywhere in a list by name.
-pub fn as_a_whole(summary: &StackSummary) -> String {
+/// Describes the whole stack below a truncated list.
+pub fn overview(summary: &StackSummary) -> String {
     let state = not_healthy(summary).map_or_else(|| "all healthy".to_owned(), |(text, _)| text);
     format!("{} targets {} agents: {state}", summary.stack_name, thousands(summary.targeted))
 }
@@ -105,9 +166,17 @@ pub fn targets(targets: &StackTargets) -> String {
 mod tests {
     use brokkr_api::status::StateCounts;
 
-    use super::super::samples::{looks, now, stack, summary};
+    use super::super::samples::{now, rendered, stack, summary};
     use super::super::whole;
     use super::*;
+
+    #[test]
+    fn one_stack() {
+        let mut shown = stack("web", Some(42));
+        shown.annotations.insert("team".to_owned(), "shop".to_owned());
+        let list = rendered(&whole(vec![shown.clone(), stack("empty", None)]));
+        insta::assert_snapshot!(format!("{}\n\n{list}", rendered(&shown)));
+    }
 
     #[test]
     fn stacks() {
@@ -116,13 +185,13 @@ mod tests {
         let well = StateCounts { healthy: 3, ..StateCounts::default() };
         let mut gone = line("shop", Some(50), Some(summary(0, 0, StateCounts::default())));
         gone.stack.deleted_at = Some(now());
-        insta::assert_snapshot!(looks(&whole(vec![
+        insta::assert_snapshot!(rendered(&whole(vec![
             line("web", Some(42), Some(summary(1204, 5, mixed))),
             line("api", Some(43), Some(summary(3, 0, well))),
             gone,
             line("empty", None, None),
         ])));
-        assert_eq!(as_a_whole(&summary(1204, 5, mixed)), "web targets 1,204 agents: 9 failed, 5 pending");
-        assert_eq!(as_a_whole(&summary(3, 0, well)), "web targets 3 agents: all healthy");
+        assert_eq!(overview(&summary(1204, 5, mixed)), "web targets 1,204 agents: 9 failed, 5 pending");
+        assert_eq!(overview(&summary(3, 0, well)), "web targets 3 agents: all healthy");
     }
 }

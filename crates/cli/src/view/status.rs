@@ -1,4 +1,4 @@
-//! One stack on each agent.
+//! The status of a stack on each agent.
 
 use brokkr_api::SequenceId;
 use brokkr_api::status::{StackStatus, State};
@@ -6,14 +6,13 @@ use jiff::Timestamp;
 
 use super::conditions::{summary, wrong};
 use super::table::{Table, painted, plain, sentence, style_of, wide};
-use super::text::age_or_dash;
-use super::{Listed, Look};
+use super::text::{age_or_dash, explained};
+use super::{Listed, RenderOptions};
 
 impl Listed for StackStatus {
-    const NONE: &'static str =
-        "no agent is targeted: `brokkr apply … --to SELECTOR` or `--to-agent NAME` changes that";
+    const NONE: &'static str = "no agents are targeted; use `brokkr stack retarget STACK --to SELECTOR`";
 
-    fn table<'a>(rows: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(rows: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("AGENT"),
             plain("STATE"),
@@ -23,14 +22,14 @@ impl Listed for StackStatus {
             sentence("MESSAGE"),
             wide("AGENT-ID"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for row in rows {
             table.row([
                 row.agent_name.clone().into(),
                 painted(row.state.to_string(), style_of(row.state)),
                 format!("{}/{}", sequence(row.sequence_id), sequence(row.wanted_sequence_id)).into(),
                 ready(row).into(),
-                age_or_dash(last_hop(row), look.now).into(),
+                age_or_dash(last_hop(row), options.now).into(),
                 message(row).into(),
                 row.agent_id.to_string().into(),
             ]);
@@ -55,7 +54,7 @@ pub fn ready(row: &StackStatus) -> String {
     }
 }
 
-/// What was reported; or, if nothing was, what is wrong all the same.
+/// Returns the reported message, or else the first condition that is not as it should be.
 pub(super) fn message(row: &StackStatus) -> String {
     let reported = reported(row);
     match wrong(row).first() {
@@ -64,23 +63,19 @@ pub(super) fn message(row: &StackStatus) -> String {
     }
 }
 
-/// The reason for programs and the sentence for people, as one.
+/// Returns the reason and the message.
 pub fn reported(row: &StackStatus) -> String {
-    match (row.reason.is_empty(), row.message.is_empty()) {
-        (false, false) => format!("{}: {}", row.reason, row.message),
-        (false, true) => row.reason.clone(),
-        _ => row.message.clone(),
-    }
+    explained(&row.reason, &row.message)
 }
 
-/// Since when it stands where it stands.
+/// Returns the time of the last step.
 fn last_hop(row: &StackStatus) -> Option<Timestamp> {
     row.hops.chain().into_iter().filter(|(name, _)| *name != "reported").filter_map(|(_, at)| at).max()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{contested_row, failed_row, look, looks, row};
+    use super::super::samples::{contested_row, failed_row, options, rendered, row};
     use super::super::{Show as _, whole};
     use brokkr_api::status::State;
 
@@ -92,8 +87,8 @@ mod tests {
             failed_row("store-0412"),
             row("us-1", 42, 41, State::Pending),
         ]);
-        insta::assert_snapshot!(looks(&page));
-        let painted = page.text(&look());
+        insta::assert_snapshot!(rendered(&page));
+        let painted = page.text(&options());
         assert!(painted.contains("\u{1b}[1m\u{1b}[31mfailed"), "{painted:?}");
     }
 }

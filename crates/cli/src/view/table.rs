@@ -1,17 +1,17 @@
-//! Tables as kubectl prints them: capitals above, three spaces between, no borders.
+//! Tables in the style of kubectl: upper-case headers, three spaces between columns, no borders.
 //!
-//! On a terminal a row is one line: columns that hold sentences are cut to what is left. Anywhere else, and with
-//! `-o wide`, nothing is cut, so that `grep` finds everything.
+//! On a terminal a row is one line, and columns with sentences are cut to fit. Otherwise, and with `-o wide`, nothing is cut,
+//! so that `grep` finds everything.
 
 use anstyle::{AnsiColor, Style};
 use brokkr_api::status::State;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::Look;
+use super::RenderOptions;
 use super::text::clean;
 
 const GAP: usize = 3;
-/// No column is cut below this.
+/// Columns are not cut below this width.
 const LEAST: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ pub fn painted(text: impl Into<String>, style: Style) -> Cell {
 /// Columns and rows of text.
 #[derive(Debug)]
 pub struct Table<'a> {
-    look: &'a Look,
+    options: &'a RenderOptions,
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl<'a> Table<'a> {
-    pub fn new(look: &'a Look, columns: &[Column]) -> Self {
-        Self { look, columns: columns.to_vec(), rows: Vec::new() }
+    pub fn new(options: &'a RenderOptions, columns: &[Column]) -> Self {
+        Self { options, columns: columns.to_vec(), rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -78,21 +78,21 @@ impl<'a> Table<'a> {
         self.print_after(&mut Vec::new())
     }
 
-    /// As a continuation of what was printed before with the same `widths`: then without headers, below it.
+    /// Prints below rows that were printed with the same `widths`, then without headers.
     pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
         let shown: Vec<usize> = (0..self.columns.len())
-            .filter(|at| self.look.wide || self.columns[*at].kind != Kind::Wide)
+            .filter(|at| self.options.wide || self.columns[*at].kind != Kind::Wide)
             .collect();
         let is_first = widths.is_empty();
-        let has_headers = self.look.headers && is_first;
+        let has_headers = self.options.headers && is_first;
         widths.resize(shown.len(), 0);
         for (width, &at) in widths.iter_mut().zip(&shown) {
-            let title = if self.look.headers { self.columns[at].title.width() } else { 0 };
+            let title = if self.options.headers { self.columns[at].title.width() } else { 0 };
             let cells = self.rows.iter().map(|row| row[at].text.width());
             *width = cells.chain([title, *width]).max().unwrap_or(0);
         }
         let mut fitting = widths.clone();
-        if let Some(limit) = self.look.width.filter(|_| !self.look.wide) {
+        if let Some(limit) = self.options.width.filter(|_| !self.options.wide) {
             let may_be_cut: Vec<bool> =
                 shown.iter().map(|at| self.columns[*at].kind == Kind::Sentence).collect();
             fit(&mut fitting, &may_be_cut, limit);
@@ -109,7 +109,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Takes from the widest column that may be cut, until all of them fit.
+/// Narrows the widest columns that may be cut, until the row fits.
 fn fit(widths: &mut [usize], may_be_cut: &[bool], limit: usize) {
     loop {
         let taken = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
@@ -128,7 +128,7 @@ fn line<'c>(cells: impl Iterator<Item = &'c Cell>, widths: &[usize]) -> String {
     let mut due = 0;
     for (cell, width) in cells.zip(widths) {
         let text = cut(&cell.text, *width);
-        // The gap is written with the next text, so that no line ends in blanks.
+        // The gap is written before the next text, so that no line ends with spaces.
         if !text.is_empty() {
             line.extend(std::iter::repeat_n(' ', due));
             due = 0;
@@ -169,16 +169,17 @@ pub fn style_of(state: State) -> Style {
         State::Degraded | State::Blocked => CAREFUL,
         State::Pending | State::Applied | State::Removing => UNDER_WAY,
         State::Removed => FAINT,
+        State::Unknown => Style::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{look, narrow};
+    use super::super::samples::{narrow, options};
     use super::*;
 
-    fn table<'a>(look: &'a Look, message: &str) -> Table<'a> {
-        let mut table = Table::new(look, &[plain("NAME"), sentence("MESSAGE"), wide("ID"), plain("AGE")]);
+    fn table<'a>(options: &'a RenderOptions, message: &str) -> Table<'a> {
+        let mut table = Table::new(options, &[plain("NAME"), sentence("MESSAGE"), wide("ID"), plain("AGE")]);
         table.row(["a".into(), painted(message, BAD), "7".into(), "2s".into()]);
         table.row(["次の".into(), "".into(), "8".into(), "".into()]);
         table
@@ -195,25 +196,25 @@ mod tests {
         assert_eq!(cut[1].width(), 39, "{cut:?}");
         assert!(cut[1].contains("word…") || cut[1].contains("…   2s"), "{cut:?}");
         assert_eq!(cut[2], "次の", "no blanks at the end");
-        let whole = lines(&table(&look(), &long).print());
+        let whole = lines(&table(&options(), &long).print());
         assert!(whole[1].contains(long.trim_end()) && !whole[0].contains("ID"), "{whole:?}");
-        let wide = lines(&table(&Look { wide: true, ..narrow(40) }, &long).print());
+        let wide = lines(&table(&RenderOptions { wide: true, ..narrow(40) }, &long).print());
         assert!(wide[0].contains("ID") && wide[1].contains(long.trim_end()), "{wide:?}");
     }
 
     #[test]
     fn headers_can_be_left_out_and_rows_added_later_line_up() {
-        let bare = Look { headers: false, ..look() };
+        let bare = RenderOptions { headers: false, ..options() };
         assert_eq!(lines(&table(&bare, "x").print())[0], "a      x   2s");
-        let look = look();
+        let options = options();
         let mut widths = Vec::new();
-        assert_eq!(lines(&table(&look, "x").print_after(&mut widths))[0], "NAME   MESSAGE   AGE");
-        assert_eq!(lines(&table(&look, "x").print_after(&mut widths))[0], "a      x         2s");
+        assert_eq!(lines(&table(&options, "x").print_after(&mut widths))[0], "NAME   MESSAGE   AGE");
+        assert_eq!(lines(&table(&options, "x").print_after(&mut widths))[0], "a      x         2s");
     }
 
     #[test]
     fn a_painted_cell_is_as_wide_as_its_text() {
-        let text = table(&look(), "x").print();
+        let text = table(&options(), "x").print();
         assert!(text.contains("\u{1b}[1m\u{1b}[31mx\u{1b}[0m"), "{text:?}");
     }
 }

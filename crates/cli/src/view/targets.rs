@@ -1,21 +1,21 @@
-//! What targets an agent, and why.
+//! The stacks that target an agent.
 
 use brokkr_api::agents::{Target, Why};
 
 use super::status::sequence;
 use super::table::{Table, plain, sentence, wide};
-use super::{Listed, Look};
+use super::{Listed, RenderOptions};
 
 impl Listed for Target {
     const NONE: &'static str = "no stack targets this agent";
 
-    fn table<'a>(targets: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(targets: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [plain("STACK"), plain("SEQUENCE"), sentence("WHY"), wide("PROJECT"), wide("ID")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for target in targets {
             let why = match &target.why {
-                Why::Explicit => "the stack names this agent".to_owned(),
-                Why::Selector { selector } => format!("its labels match {selector}"),
+                Why::Explicit => "targets this agent by name".to_owned(),
+                Why::Selector { selector } => format!("selector {selector} matches"),
             };
             table.row([
                 target.stack_name.to_string().into(),
@@ -37,7 +37,7 @@ impl Listed for Target {
 mod tests {
     use brokkr_api::SequenceId;
 
-    use super::super::samples::{STACK, looks};
+    use super::super::samples::{STACK, rendered};
     use super::super::whole;
     use super::*;
 
@@ -51,6 +51,6 @@ mod tests {
             why,
         };
         let selector = Why::Selector { selector: "env=prod,!canary".parse().unwrap() };
-        insta::assert_snapshot!(looks(&whole(vec![target(Why::Explicit), target(selector)])));
+        insta::assert_snapshot!(rendered(&whole(vec![target(Why::Explicit), target(selector)])));
     }
 }

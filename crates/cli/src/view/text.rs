@@ -1,9 +1,10 @@
 //! Small pieces of text: ages, labels, one-liners.
 
 use brokkr_api::Labels;
+use brokkr_api::reason::{Message, Reason};
 use jiff::Timestamp;
 
-/// How long ago, in the largest unit that says enough: `12s`, `3m`, `5h`, `2d`.
+/// Returns an age in one unit: `12s`, `3m`, `5h`, `2d`.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {
@@ -18,17 +19,17 @@ pub fn age_or_dash(then: Option<Timestamp>, now: Timestamp) -> String {
     or_dash(then.map(|then| age(then, now)))
 }
 
-/// What there is, or a dash where there is nothing.
+/// Returns the text, or a dash.
 pub fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// What clusters report is shown on terminals: nothing in it may move a cursor or set a title.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+/// Replaces control characters in reported text, which could move the cursor or set a title.
+pub fn clean(text: impl std::fmt::Display) -> String {
+    text.to_string().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
-/// `name:    value`, one below the other.
+/// Returns `name:    value` lines.
 pub fn fields<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<_> = pairs.into_iter().collect();
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
@@ -45,7 +46,16 @@ pub fn when(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Cut to what a line can take; the whole text is elsewhere.
+/// Returns `CrashLoopBackOff: back-off restarting failed container`, or the part that is given.
+pub fn explained(reason: &Reason, message: &Message) -> String {
+    match (reason.is_none(), message.is_empty()) {
+        (false, false) => format!("{}: {message}", reason.code()),
+        (false, true) => reason.code().to_owned(),
+        (true, _) => message.to_string(),
+    }
+}
+
+/// Cuts text to a length.
 pub fn short(text: &str, longest: usize) -> String {
     let text = clean(text);
     let text = text.trim();
@@ -94,24 +104,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_for_people() {
+    fn ages_have_one_unit() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let ago = |seconds: i64| age(now - jiff::SignedDuration::from_secs(seconds), now);
         assert_eq!(
             [ago(0), ago(59), ago(60), ago(3599), ago(3600), ago(90_000), ago(200_000)],
             ["0s", "59s", "1m", "59m", "1h", "25h", "2d"]
         );
-        assert_eq!(ago(-5), "0s", "a clock that is ahead is no time travel");
+        assert_eq!(ago(-5), "0s", "a clock that is ahead");
     }
 
     #[test]
-    fn reported_text_cannot_steer_the_terminal() {
+    fn reported_text_cannot_control_the_terminal() {
         assert_eq!(short("\u{1b}[2Jgone\nnext", 40), "[2Jgone next");
         assert_eq!(short("abcdef", 4), "abc…");
     }
 
     #[test]
-    fn large_numbers_can_be_read() {
+    fn large_numbers_have_separators() {
         let read = [0, 999, 1000, 8412, 1_234_567].map(thousands);
         assert_eq!(read, ["0", "999", "1,000", "8,412", "1,234,567"]);
         assert_eq!(showing(100, Some(8412)), "showing 100 of 8,412");

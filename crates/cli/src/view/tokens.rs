@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::agents::expiry;
 use super::table::{CAREFUL, FAINT, GOOD, Table, painted, plain, wide};
 use super::text::{age, fields, or_dash, when};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 /// What expires within this is worth a colour.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -15,7 +15,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 impl Listed for ApiToken {
     const NONE: &'static str = "no API tokens: `brokkr token create NAME --role ROLE` makes one";
 
-    fn table<'a>(tokens: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(tokens: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("NAME"),
             plain("ROLE"),
@@ -26,16 +26,16 @@ impl Listed for ApiToken {
             wide("PROJECT"),
             wide("BY"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for token in tokens {
-            let (state, style) = state(token, look.now);
-            let expires = token.expires_at.map_or_else(|| "never".to_owned(), |at| expiry(at, look.now));
+            let (state, style) = state(token, options.now);
+            let expires = token.expires_at.map_or_else(|| "never".to_owned(), |at| expiry(at, options.now));
             table.row([
                 token.name.clone().into(),
                 token.role.to_string().into(),
                 painted(state, style),
                 expires.into(),
-                age(token.created_at, look.now).into(),
+                age(token.created_at, options.now).into(),
                 token.id.to_string().into(),
                 token.project.clone().into(),
                 or_dash(token.created_by.clone()).into(),
@@ -50,15 +50,15 @@ impl Listed for ApiToken {
 }
 
 impl Show for ApiToken {
-    fn text(&self, look: &Look) -> String {
-        let expires = self.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, look.now));
+    fn text(&self, options: &RenderOptions) -> String {
+        let expires = self.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, options.now));
         fields([
             ("name", self.name.clone()),
             ("id", self.id.to_string()),
             ("role", format!("{} in project {}", self.role, self.project)),
-            ("state", state(self, look.now).0.to_owned()),
+            ("state", state(self, options.now).0.to_owned()),
             ("expires", expires),
-            ("made", when(self.created_at, look.now)),
+            ("made", when(self.created_at, options.now)),
             ("by", self.created_by.clone().unwrap_or_else(|| "bootstrap".to_owned())),
         ])
     }
@@ -85,7 +85,7 @@ pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
 mod tests {
     use brokkr_api::tokens::Role;
 
-    use super::super::samples::{AGENT, ago, looks, now};
+    use super::super::samples::{AGENT, ago, now, rendered};
     use super::super::whole;
     use super::*;
 
@@ -108,8 +108,8 @@ mod tests {
         assert!(!is_valid(&late, now()) && !is_valid(&revoked, now()));
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            looks(&whole(vec![token.clone(), soon, late, revoked])),
-            looks(&token)
+            rendered(&whole(vec![token.clone(), soon, late, revoked])),
+            rendered(&token)
         ));
     }
 }

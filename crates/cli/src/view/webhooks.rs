@@ -1,24 +1,24 @@
-//! Webhooks, what came of messages to them, and of a test.
+//! Webhooks, their messages, and the result of a test.
 
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookFilter};
 
 use super::agents::expiry;
 use super::table::{BAD, CAREFUL, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
 use super::text::{age, clean, fields, or_dash, when};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Listed for Webhook {
-    const NONE: &'static str = "no webhooks: `brokkr webhook create NAME --url URL` makes one";
+    const NONE: &'static str = "no webhooks; create one with `brokkr webhook create NAME --url URL`";
 
-    fn table<'a>(webhooks: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(webhooks: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns =
             [plain("WEBHOOK"), plain("STATE"), plain("AGE"), sentence("URL"), sentence("FILTER"), wide("ID")];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for webhook in webhooks {
             table.row([
                 webhook.name.to_string().into(),
-                if webhook.enabled { painted("on", GOOD) } else { painted("off", CAREFUL) },
-                age(webhook.created_at, look.now).into(),
+                if webhook.enabled { painted("enabled", GOOD) } else { painted("disabled", CAREFUL) },
+                age(webhook.created_at, options.now).into(),
                 webhook.url.clone().into(),
                 filter(&webhook.filter).into(),
                 webhook.id.to_string().into(),
@@ -33,11 +33,11 @@ impl Listed for Webhook {
 }
 
 impl Show for Webhook {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let state = match (&self.disabled_because, self.enabled) {
-            (_, true) => "on".to_owned(),
-            (Some(why), false) => format!("off, because {why}"),
-            (None, false) => "off".to_owned(),
+            (_, true) => "enabled".to_owned(),
+            (Some(why), false) => format!("disabled: {why}"),
+            (None, false) => "disabled".to_owned(),
         };
         fields([
             ("name", self.name.to_string()),
@@ -45,7 +45,7 @@ impl Show for Webhook {
             ("state", state),
             ("url", self.url.clone()),
             ("filter", filter(&self.filter)),
-            ("made", when(self.created_at, look.now)),
+            ("created", when(self.created_at, options.now)),
         ])
     }
 
@@ -69,17 +69,17 @@ fn filter(filter: &WebhookFilter) -> String {
 impl Listed for Delivery {
     const NONE: &'static str = "no messages";
 
-    fn table<'a>(deliveries: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(deliveries: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("ID"),
             plain("STATE"),
             plain("EVENT"),
             plain("AGE"),
-            plain("TRIES"),
+            plain("ATTEMPTS"),
             sentence("LAST"),
             wide("NEXT"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for delivery in deliveries {
             let style = match delivery.state {
                 DeliveryState::Delivered => GOOD,
@@ -90,10 +90,10 @@ impl Listed for Delivery {
                 delivery.id.to_string().into(),
                 painted(delivery.state.to_string(), style),
                 delivery.event.to_string().into(),
-                age(delivery.created_at, look.now).into(),
+                age(delivery.created_at, options.now).into(),
                 delivery.attempts.to_string().into(),
                 or_dash(delivery.last_attempt.as_ref().map(attempt)).into(),
-                or_dash(delivery.due_at.map(|due| expiry(due, look.now))).into(),
+                or_dash(delivery.due_at.map(|due| expiry(due, options.now))).into(),
             ]);
         }
         table
@@ -104,7 +104,7 @@ impl Listed for Delivery {
     }
 }
 
-/// `200 in 31 ms`, or why not.
+/// Returns `200 in 31 ms`, or the error.
 pub fn attempt(attempt: &Attempt) -> String {
     let status = attempt.status.map(|status| format!("{status} in {} ms", attempt.millis));
     let error = attempt.error.as_ref().map(|error| clean(error));
@@ -116,7 +116,7 @@ pub fn attempt(attempt: &Attempt) -> String {
 mod tests {
     use brokkr_api::webhooks::WebhookEvent;
 
-    use super::super::samples::{AGENT, ago, looks, now};
+    use super::super::samples::{AGENT, ago, now, rendered};
     use super::super::whole;
     use super::*;
 
@@ -142,7 +142,11 @@ mod tests {
             filter: WebhookFilter::default(),
             ..webhook.clone()
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&whole(vec![webhook, off.clone()])), looks(&off)));
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            rendered(&whole(vec![webhook, off.clone()])),
+            rendered(&off)
+        ));
     }
 
     #[test]
@@ -174,6 +178,6 @@ mod tests {
             last_attempt: Some(bad),
             ..delivery.clone()
         };
-        insta::assert_snapshot!(looks(&whole(vec![delivery, waiting])));
+        insta::assert_snapshot!(rendered(&whole(vec![delivery, waiting])));
     }
 }

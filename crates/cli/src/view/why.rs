@@ -1,4 +1,4 @@
-//! Why something is not as it should be: the chain of hops, the first that is not passed, what keeps it, what to do.
+//! Explanations: the steps, the first one that is not complete, its cause, and the next action.
 
 use anstyle::Style;
 use brokkr_api::report::Hops;
@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use super::status::sequence;
 use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
 use super::text::{age, clean, count, or_dash};
-use super::{Listed, Look, Show};
+use super::{Listed, RenderOptions, Show};
 
 impl Show for StackWhy {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let (stack, agent) = (clean(&self.stack_name), clean(&self.agent_name));
         let mut lines = vec![format!("{stack} on {agent}: {}", verdict(self))];
-        lines.extend(chain(&self.hops, self.broken.as_ref(), look.now));
-        lines.extend(told(self.broken.as_ref(), &self.evidence));
+        lines.extend(chain(&self.hops, self.broken.as_ref(), options.now));
+        lines.extend(details(self.broken.as_ref(), &self.evidence));
         lines.join("\n")
     }
 
@@ -25,11 +25,11 @@ impl Show for StackWhy {
     }
 }
 
-/// Several agents on which a stack is not as it should be.
+/// Agents on which a stack is not in sync.
 impl Listed for StackWhy {
-    const NONE: &'static str = "everything is as it should be";
+    const NONE: &'static str = "everything is in sync";
 
-    fn table<'a>(items: &[Self], look: &'a Look) -> Table<'a> {
+    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [
             plain("STACK"),
             plain("AGENT"),
@@ -40,7 +40,7 @@ impl Listed for StackWhy {
             wide("CAUSE"),
             wide("NEXT"),
         ];
-        let mut table = Table::new(look, &columns);
+        let mut table = Table::new(options, &columns);
         for why in items {
             let broken = why.broken.as_ref();
             table.row([
@@ -49,7 +49,7 @@ impl Listed for StackWhy {
                 painted(why.state.to_string(), style_of(why.state)),
                 format!("{}/{}", sequence(why.sequence_id), sequence(why.wanted_sequence_id)).into(),
                 or_dash(broken.map(|broken| broken.hop.to_string())).into(),
-                or_dash(broken.map(|broken| broken.message.clone())).into(),
+                or_dash(broken.map(|broken| broken.message.to_string())).into(),
                 or_dash(broken.map(|broken| broken.cause.to_string())).into(),
                 or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone())))
                     .into(),
@@ -68,10 +68,10 @@ fn verdict(why: &StackWhy) -> String {
     let style = style_of(why.state);
     let state = format!("{style}{}{style:#}", why.state);
     match (why.state, why.wanted_sequence_id, why.sequence_id) {
-        (State::Removed, ..) => format!("{state}; it should not be there, and is not"),
+        (State::Removed, ..) => format!("{state}, as intended"),
         (State::Removing, ..) => format!("{state}, with {wants}"),
-        (_, None, _) => format!("{state}; it wants nothing of it"),
-        (_, _, None) => format!("{state}; wants {wants}, has reported nothing yet"),
+        (_, None, _) => format!("{state}; not targeted"),
+        (_, _, None) => format!("{state}; wants {wants}, nothing reported yet"),
         (_, Some(wanted), Some(had)) if wanted == had => format!("{state} at {wants}"),
         _ => format!("{state}; wants {wants}, has {has}"),
     }
@@ -93,17 +93,17 @@ fn chain(hops: &Hops, broken: Option<&Broken>, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-fn told(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
+fn details(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = evidence.iter().map(|line| format!("  {}", clean(line))).collect();
     if let Some(broken) = broken.filter(|broken| !broken.next.is_empty()) {
         lines.push(format!("{FAINT}next:{FAINT:#} {}", clean(&broken.next)));
-        // On a line of its own, to be copied.
+        // On its own line, to be copied.
         lines.extend(broken.command.as_ref().map(|command| format!("  {}", clean(command))));
     }
     lines
 }
 
-/// What to do next on several agents, each step once.
+/// Returns the next actions for several agents, each once.
 pub fn steps(whys: &[StackWhy]) -> String {
     let mut steps: Vec<(&Broken, Vec<String>)> = Vec::new();
     for (why, broken) in whys.iter().filter_map(|why| Some((why, why.broken.as_ref()?))) {
@@ -114,18 +114,18 @@ pub fn steps(whys: &[StackWhy]) -> String {
             None => steps.push((broken, vec![agent])),
         }
     }
-    let told = steps.iter().filter(|(broken, _)| !broken.next.is_empty()).map(|(broken, agents)| {
+    let texts = steps.iter().filter(|(broken, _)| !broken.next.is_empty()).map(|(broken, agents)| {
         let command = broken.command.as_ref().map(|command| format!("\n  {}", clean(command)));
         let command = command.unwrap_or_default();
         format!("{FAINT}next:{FAINT:#} {} ({}){command}", clean(&broken.next), agents.join(", "))
     });
-    told.collect::<Vec<_>>().join("\n")
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 impl Show for AgentWhy {
-    fn text(&self, look: &Look) -> String {
+    fn text(&self, options: &RenderOptions) -> String {
         let seen = match self.last_seen_at {
-            Some(seen) => format!("seen {} ago", age(seen, look.now)),
+            Some(seen) => format!("seen {} ago", age(seen, options.now)),
             None => "never seen".to_owned(),
         };
         let name = clean(&self.agent_name);
@@ -135,24 +135,24 @@ impl Show for AgentWhy {
         }
         for event in self.events.iter().take(3) {
             let what = match event.kind {
-                AgentEventKind::Silent => "fell silent",
-                AgentEventKind::Back => "came back",
+                AgentEventKind::Silent => "disconnected",
+                AgentEventKind::Back => "reconnected",
             };
-            lines.push(format!("  {what} {} ago", age(event.at, look.now)));
+            lines.push(format!("  {what} {} ago", age(event.at, options.now)));
         }
-        // What speaks for it is the table below.
-        lines.extend(told(self.broken.as_ref(), &[]));
-        let concerned = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
+        // The evidence is the table below.
+        lines.extend(details(self.broken.as_ref(), &[]));
+        let stacks = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
         if self.stacks.is_empty() {
             lines.push(match self.concerned {
                 0 => "no stack targets it".to_owned(),
-                1 => "its one stack is as it should be".to_owned(),
-                _ => format!("all of its {concerned} are as they should be"),
+                1 => "its stack is in sync".to_owned(),
+                _ => format!("all of its {stacks} are in sync"),
             });
         } else {
-            lines.push(format!("{} of {concerned} not as it should be:", self.stacks.len()));
+            lines.push(format!("{} of {stacks} not in sync:", self.stacks.len()));
             lines.push(String::new());
-            lines.push(StackWhy::table(&self.stacks, look).print());
+            lines.push(StackWhy::table(&self.stacks, options).print());
         }
         lines.join("\n")
     }
@@ -168,7 +168,7 @@ mod tests {
     use brokkr_api::agents::AgentStatus;
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
 
-    use super::super::samples::{AGENT, STACK, ago, failed_row, looks, narrow};
+    use super::super::samples::{AGENT, STACK, ago, failed_row, narrow, rendered};
     use super::super::whole;
     use super::*;
 
@@ -186,7 +186,7 @@ mod tests {
             broken: Some(Broken {
                 hop: Hop::Applied,
                 cause: Cause::Failed,
-                message: "FieldImmutable: 1 of 14 resources was refused by the API server".into(),
+                message: "Immutable: 1 of 14 resources was refused by the API server".into(),
                 next: "correct it, or go back to the version before".into(),
                 command: Some("brokkr rollback web".into()),
             }),
@@ -219,10 +219,10 @@ mod tests {
         };
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}",
-            looks(&why()),
-            looks(&well),
-            looks(&not_for_it),
-            looks(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
+            rendered(&why()),
+            rendered(&well),
+            rendered(&not_for_it),
+            rendered(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
         ));
     }
 
@@ -238,7 +238,7 @@ mod tests {
             let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
             let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
             let next = if command.is_some() { "as the page has it" } else { *next }.to_owned();
-            let broken = Some(Broken { hop, cause, message: (*message).to_owned(), next, command });
+            let broken = Some(Broken { hop, cause, message: (*message).into(), next, command });
             Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })
         };
         let page = include_str!("../../../../docs/why.md");
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(situations.len(), 19, "all but those that the command line answers by itself");
         let each: Vec<String> = situations.iter().map(|one| one.text(&narrow(80))).collect();
         let each = anstream::adapter::strip_str(&each.join("\n\n")).to_string();
-        insta::assert_snapshot!(format!("{}\n\n{each}", looks(&whole(situations))));
+        insta::assert_snapshot!(format!("{}\n\n{each}", rendered(&whole(situations))));
     }
 
     #[test]
@@ -277,6 +277,6 @@ mod tests {
             events: Vec::new(),
             ..agent.clone()
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", looks(&agent), looks(&well)));
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&agent), rendered(&well)));
     }
 }

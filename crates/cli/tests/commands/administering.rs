@@ -22,7 +22,7 @@ fn webhook(enabled: bool) -> Value {
 }
 
 #[test]
-fn a_project_is_made_once_and_its_quotas_changed_later() {
+fn a_project_is_created_once_and_its_quotas_changed_later() {
     let broker = FakeBroker::start()
         .refuses("GET /api/v1/projects/shop", ErrorCode::BRK2001, "there is no such project")
         .on("GET /api/v1/projects/shop", 200, project())
@@ -32,15 +32,15 @@ fn a_project_is_made_once_and_its_quotas_changed_later() {
     let ran = broker
         .brokkr(&["project", "create", "shop", "--stacks", "100"])
         .exits(0)
-        .prints("project shop is made");
+        .prints("project shop is created");
     ran.says("next: brokkr token create");
     assert_eq!(broker.asked()[1].body, br#"{"allowed":{"stacks":100}}"#);
-    broker.brokkr(&["project", "create", "shop"]).exits(6).says("there is a project shop already");
+    broker.brokkr(&["project", "create", "shop"]).exits(6).says("the project shop already exists");
     broker.brokkr(&["project", "set", "shop"]).exits(2).says("no quota was given");
     broker.brokkr(&["project", "set", "shop", "--tokens", "10"]).exits(0).prints("tokens:       10 of 10");
     broker.brokkr(&["project", "list"]).exits(0).prints("shop      100/100   10/10");
     broker.brokkr(&["project", "list", "-o", "name"]).exits(0).prints_exactly("project/shop\n");
-    broker.brokkr(&["project", "delete", "shop"]).exits(2).says("add --yes in scripts");
+    broker.brokkr(&["project", "delete", "shop"]).exits(2).says("use --yes in scripts");
     broker.brokkr(&["project", "delete", "shop", "--yes"]).exits(0).prints("project shop is deleted");
 }
 
@@ -65,19 +65,19 @@ fn a_token_is_printed_alone_and_revoked_by_name() {
         )
         .on(&revoke, 204, json!(null));
     let ran = broker.brokkr(&["token", "create", "ci-web", "--role", "deployer", "--ttl", "30d"]).exits(0);
-    ran.prints_exactly("brk_secret\n").says("it is not shown again");
+    ran.prints_exactly("brk_secret\n").says("the token is not shown again");
     assert_eq!(broker.asked()[0].body, br#"{"name":"ci-web","role":"deployer","ttl_seconds":2592000}"#);
     let ran = broker.brokkr(&["token", "list"]).exits(0).prints("ci-web   deployer   revoked");
     assert!(!ran.stdout.contains("brk_"));
-    broker.brokkr(&["token", "revoke", "ci-web"]).exits(2).says("add --yes in scripts");
+    broker.brokkr(&["token", "revoke", "ci-web"]).exits(2).says("use --yes in scripts");
     broker.brokkr(&["token", "revoke", "ci-web", "--yes"]).exits(0).prints("is revoked");
     assert_eq!(broker.asked().last().unwrap().line, revoke, "the one that is valid");
     broker
         .brokkr(&["token", "revoke", "twin", "-y"])
         .exits(6)
-        .says("2 valid tokens are called twin")
+        .says("2 valid tokens have the name twin")
         .says(two);
-    broker.brokkr(&["token", "show", "nobody"]).exits(5).says("no valid token is called nobody");
+    broker.brokkr(&["token", "show", "nobody"]).exits(5).says("there is no valid token nobody");
     broker.brokkr(&["token", "create", "x", "--role", "king"]).exits(2).says("deployer");
 }
 
@@ -97,8 +97,8 @@ fn a_token_is_rotated_and_the_new_one_printed_alone() {
         .brokkr(&["token", "rotate", "ci-web"])
         .exits(0)
         .prints_exactly("brk_new\n")
-        .says("deployer in project shop; it is not shown again")
-        .says(&format!("the old one ({one}) is good until 2026-03-02T12:00:00Z"));
+        .says("deployer in project shop; the token is not shown again")
+        .says(&format!("the old token ({one}) is valid until 2026-03-02T12:00:00Z"));
     assert_eq!(broker.asked()[1].body, br#"{"overlap_seconds":86400}"#);
     assert!(
         broker.asked()[1].headers.contains_key("idempotency-key"),
@@ -107,7 +107,7 @@ fn a_token_is_rotated_and_the_new_one_printed_alone() {
     let short = ["token", "rotate", "ci-web", "--overlap", "0s", "--ttl", "1h", "-o", "name"];
     broker.brokkr(&short).exits(0).prints_exactly(&format!("token/{two}\n"));
     assert_eq!(broker.asked()[3].body, br#"{"overlap_seconds":0,"ttl_seconds":3600}"#);
-    broker.brokkr(&["token", "rotate", "nobody"]).exits(5).says("no valid token is called nobody");
+    broker.brokkr(&["token", "rotate", "nobody"]).exits(5).says("there is no valid token nobody");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_grant_is_checked_before_it_is_sent() {
         .on("GET /api/v1/grants/shop-prod", 200, grant)
         .refuses("DELETE /api/v1/grants/shop-prod", ErrorCode::BRK2009, "12 stacks on agents lose it");
     let set =
-        ["grant", "set", "shop-prod", "--to-project", "shop", "-l", "env=prod", "-n", "shop", "-k", "*"];
+        ["grant", "set", "shop-prod", "--to-project", "shop", "-l", "env=prod", "-n", "shop", "--kind", "*"];
     broker.brokkr(&[&set, ["--account", "shop/deployer"].as_slice()].concat()).exits(2).says("brokkr-NAME");
     assert!(broker.asked().is_empty());
     let good = [&set, ["--account", "shop/brokkr-shop", "--expect", "3"].as_slice()].concat();
@@ -143,7 +143,7 @@ fn a_grant_is_checked_before_it_is_sent() {
         "",
         "-n",
         "*",
-        "-k",
+        "--kind",
         "*",
         "--account",
         "a/b",
@@ -173,9 +173,9 @@ fn a_webhooks_secret_is_printed_alone_and_its_address_need_not_be_a_flag() {
         .prints_exactly("whsec_x\n");
     let body = String::from_utf8(broker.asked()[0].body.clone()).unwrap();
     assert!(body.contains("https://hooks.example.com/secret\"") && body.contains("alert.failure"), "{body}");
-    broker.brokkr(&["webhook", "list"]).exits(0).prints("ops       on");
-    broker.brokkr(&["webhook", "disable", "ops"]).exits(0).prints("webhook ops is off");
-    broker.brokkr(&["webhook", "set", "ops"]).exits(2).says("nothing to change was given");
+    broker.brokkr(&["webhook", "list"]).exits(0).prints("ops       enabled");
+    broker.brokkr(&["webhook", "disable", "ops"]).exits(0).prints("webhook ops is disabled");
+    broker.brokkr(&["webhook", "set", "ops"]).exits(2).says("no change was given");
     broker
         .brokkr(&["webhook", "rotate-secret", "ops", "--overlap", "2h"])
         .exits(0)
@@ -191,7 +191,7 @@ fn a_webhooks_secret_is_printed_alone_and_its_address_need_not_be_a_flag() {
 }
 
 #[test]
-fn the_audit_chain_is_walked_to_its_end() {
+fn the_audit_chain_is_verified_to_its_end() {
     let head = |number: i64| json!({"project": "shop", "number": number, "hash": SHA});
     let part = |links: i64, next: Value, broken: Value| json!({"project": "shop", "links": links, "last": head(links), "broken": broken, "next": next});
     let verify = "GET /api/v1/audit/verify";
@@ -199,32 +199,34 @@ fn the_audit_chain_is_walked_to_its_end() {
         .on(verify, 200, part(10_000, json!(10_000), json!(null)))
         .on(verify, 200, part(5, json!(null), json!(null)))
         .on("GET /api/v1/audit/head", 200, head(10_005));
-    good.brokkr(&["audit", "verify"]).exits(0).prints("the audit chain of shop holds: 10005 good links");
+    good.brokkr(&["audit", "verify"])
+        .exits(0)
+        .prints("the audit chain of shop is valid: 10005 valid entries");
     assert!(good.asked()[1].line.ends_with("?after=10000"));
     good.brokkr(&["audit", "head"]).exits(0).prints_exactly(&format!("10005:{SHA}\n"));
     let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});
     let bad = FakeBroker::start().on(verify, 200, part(6, json!(null), broken));
-    bad.brokkr(&["audit", "verify"]).exits(1).prints("does not hold at link 7: its entry was changed");
+    bad.brokkr(&["audit", "verify"]).exits(1).prints("is invalid at entry 7: its entry was changed");
 }
 
 #[test]
-fn the_audit_log_is_asked_for_by_who_what_and_when() {
+fn the_audit_log_is_filtered_by_actor_kind_and_time() {
     let entry = json!({"id": 7, "at": TIME, "project": "shop", "kind": "change", "principal": "token:x", "name": "ci-web",
         "method": "POST", "route": "/api/v1/stacks/{stack}", "path": "/api/v1/stacks/web", "address": "192.0.2.7",
         "status": 201, "request_id": "r", "before": null, "after": null});
     let broker = FakeBroker::start().on("GET /api/v1/audit", 200, page(&[entry]));
     broker
-        .brokkr(&["audit", "list", "--who", "ci-web", "--kind", "change", "--since", TIME])
+        .brokkr(&["audit", "list", "--actor", "ci-web", "--kind", "change", "--since", TIME])
         .exits(0)
         .prints("ci-web   POST");
     let line = &broker.asked()[0].line;
     assert!(line.contains("who=ci-web&kind=change&since=2026-03-01T12%3A00%3A00Z&limit=50"), "{line}");
     broker.brokkr(&["audit", "list", "--since", "2h"]).exits(0);
-    broker.brokkr(&["audit", "list", "--since", "yesterday"]).exits(2).says("how long ago, such as 2h");
+    broker.brokkr(&["audit", "list", "--since", "yesterday"]).exits(2).says("duration before now such as 2h");
 }
 
 #[test]
-fn an_agent_is_held_let_go_revoked_and_let_in_again() {
+fn an_agent_is_paused_resumed_revoked_and_rejoined() {
     let mut held = agent("eu-1");
     held["status"] = "INACTIVE".into();
     let join = json!({"id": STACK_ID, "token": "brj_secret", "agent_name": "eu-1", "labels": {}, "expires_at": TIME});
@@ -237,11 +239,11 @@ fn an_agent_is_held_let_go_revoked_and_let_in_again() {
         .on(&format!("DELETE /api/v1/join-tokens/{STACK_ID}"), 204, json!(null));
     broker.brokkr(&["agent", "pause", "eu-1"]).exits(0).prints_exactly("agent eu-1 is INACTIVE\n");
     assert_eq!(broker.asked()[0].body, br#"{"status":"INACTIVE"}"#);
-    broker.brokkr(&["agent", "activate", "agent/eu-1"]).exits(0).prints_exactly("agent eu-1 is ACTIVE\n");
+    broker.brokkr(&["agent", "resume", "agent/eu-1"]).exits(0).prints_exactly("agent eu-1 is ACTIVE\n");
     broker.brokkr(&["agent", "show", "eu-1"]).exits(0).prints("labels:    env=dev");
-    broker.brokkr(&["agent", "status", "eu-1", "-o", "name"]).exits(0).prints_exactly("agent/eu-1\n");
-    broker.brokkr(&["agent", "revoke", "eu-1"]).exits(2).says("add --yes in scripts");
-    broker.brokkr(&["agent", "revoke", "eu-1", "--yes"]).exits(0).prints("every key is revoked");
+    broker.brokkr(&["agent", "show", "eu-1", "-o", "name"]).exits(0).prints_exactly("agent/eu-1\n");
+    broker.brokkr(&["agent", "revoke", "eu-1"]).exits(2).says("use --yes in scripts");
+    broker.brokkr(&["agent", "revoke", "eu-1", "--yes"]).exits(0).prints("all keys are revoked");
     broker.brokkr(&["agent", "rejoin", "eu-1"]).exits(0).prints_exactly("brj_secret\n");
     broker.brokkr(&["agent", "revoke-join-token", STACK_ID]).exits(0).prints("is revoked");
 }

@@ -1,4 +1,4 @@
-//! `brokkr apply`, and waiting for exactly what was submitted.
+//! `brokkr apply`, and waiting for exactly the submitted version.
 
 use crate::fake_broker::{FakeBroker, Ran};
 use crate::sample::{STATUS, noted, object, page, row, stack};
@@ -14,12 +14,12 @@ fn broker() -> FakeBroker {
 
 fn apply(broker: &FakeBroker, more: &[&str]) -> Ran {
     let environment = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
-    let arguments = [&["apply", "-f", "-", "--stack", "web", "--to", "env=dev"], more].concat();
+    let arguments = [&["apply", "web", "-f", "-", "--to", "env=dev"], more].concat();
     broker.run(&arguments, &environment, MANIFEST)
 }
 
 #[test]
-fn it_waits_until_every_agent_has_what_was_submitted() {
+fn it_waits_until_every_agent_has_the_version() {
     let broker = broker()
         .on(STATUS, 200, page(&[row("a", 41, 41, "healthy"), row("b", 41, 41, "healthy")]))
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "applied")]))
@@ -35,7 +35,7 @@ fn it_waits_until_every_agent_has_what_was_submitted() {
 }
 
 #[test]
-fn a_failure_a_newer_version_and_the_end_of_patience_are_told_apart() {
+fn a_failure_a_newer_version_and_a_timeout_differ() {
     let failed = noted(
         row("a", 42, 42, "failed"),
         "FieldImmutable",
@@ -47,16 +47,16 @@ fn a_failure_a_newer_version_and_the_end_of_patience_are_told_apart() {
     ran.says("Deployment shop/web: spec.selector is immutable").says("next: brokkr why web");
 
     let replaced = broker().on(STATUS, 200, page(&[row("a", 43, 42, "pending")]));
-    apply(&replaced, &["--wait"]).exits(6).says("42 was replaced by 43 before it arrived everywhere");
+    apply(&replaced, &["--wait"]).exits(6).says("42 was replaced by 43 before it was on every agent");
 
     let slow = broker().on(STATUS, 200, page(&[row("a", 42, 41, "pending")]));
     let ran = apply(&slow, &["--wait", "--timeout", "1s"])
         .exits(124)
-        .says("web has not arrived everywhere within 1s");
+        .says("web was not healthy on every agent within 1s");
     ran.says("0 of 1 agent healthy at 42 · 1 pending").says("why a: pending, wants 42, has 41");
 
     let nobody = broker().on(STATUS, 200, page(&[]));
-    apply(&nobody, &["--wait", "--timeout", "1s"]).exits(124).says("no agent is targeted yet");
+    apply(&nobody, &["--wait", "--timeout", "1s"]).exits(124).says("no agents are targeted yet");
 }
 
 #[test]
@@ -71,20 +71,17 @@ fn json_is_one_document() {
 }
 
 #[test]
-fn a_broken_manifest_is_told_in_full_and_nothing_is_sent() {
+fn all_errors_of_a_manifest_are_shown_and_nothing_is_sent() {
     let broker = broker();
     let folder = broker.home.path().join("deploy");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("b.yaml"), "kind: Pod\n").unwrap();
     std::fs::write(folder.join("a.yml"), "- 1\n").unwrap();
     std::fs::write(folder.join("README.md"), "not a manifest").unwrap();
-    let ran = broker.brokkr(&["apply", "-f", folder.to_str().unwrap(), "--stack", "web"]).exits(3);
+    let ran = broker.brokkr(&["apply", "web", "-f", folder.to_str().unwrap()]).exits(3);
     ran.says("a.yml: document 1").says("b.yaml: document 1").says("(BRK2004)");
     assert!(broker.asked().is_empty());
-    broker
-        .brokkr(&["apply", "-f", "/nowhere.yaml", "--stack", "web"])
-        .exits(2)
-        .says("cannot read /nowhere.yaml");
+    broker.brokkr(&["apply", "web", "-f", "/nowhere.yaml"]).exits(2).says("cannot read /nowhere.yaml");
 }
 
 #[test]
@@ -94,17 +91,17 @@ fn targets_are_changed_without_submitting_anything() {
         200,
         stack(&["env=prod"]),
     );
-    let ran = broker.brokkr(&["retarget", "web", "--to", "env=prod", "--expect", "3"]).exits(0);
+    let ran = broker.brokkr(&["stack", "retarget", "web", "--to", "env=prod", "--expect", "3"]).exits(0);
     ran.prints_exactly("stack web targets env=prod\n")
         .says("the targets of web change from env=dev to env=prod");
     let asked = broker.asked();
     assert_eq!(asked[1].body, br#"{"agents":[],"selectors":["env=prod"]}"#);
     assert!(asked[1].line.contains("?expect=3"), "{}", asked[1].line);
-    broker.brokkr(&["retarget", "web"]).exits(2).says("--to");
+    broker.brokkr(&["stack", "retarget", "web"]).exits(2).says("--to");
     broker
-        .brokkr(&["retarget", "web", "--to", "env=prod", "--expect", "x"])
+        .brokkr(&["stack", "retarget", "web", "--to", "env=prod", "--expect", "x"])
         .exits(2)
-        .says("use a whole number");
+        .says("expected a whole number");
 }
 
 #[test]
@@ -115,8 +112,38 @@ fn a_version_is_shown_as_it_was_submitted() {
         .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[marker, object(42), object(41)]))
         .on_yaml("GET /api/v1/deployment-objects/42", MANIFEST)
         .on_yaml("GET /api/v1/deployment-objects/41", "old: true\n");
-    broker.brokkr(&["show", "web"]).exits(0).prints_exactly(MANIFEST);
-    broker.brokkr(&["show", "stack/web", "41"]).exits(0).prints_exactly("old: true\n");
+    broker.brokkr(&["stack", "manifest", "web"]).exits(0).prints_exactly(MANIFEST);
+    broker.brokkr(&["stack", "manifest", "stack/web", "41"]).exits(0).prints_exactly("old: true\n");
     let empty = FakeBroker::start().on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[]));
-    empty.brokkr(&["show", "web"]).exits(5).says("nothing was submitted to web yet");
+    empty.brokkr(&["stack", "manifest", "web"]).exits(5).says("the stack web has no version yet");
+}
+
+#[test]
+fn a_message_and_a_commit_are_sent_with_the_version() {
+    let broker = broker();
+    let header = |name: &str| broker.asked().last().unwrap().headers.get(name).cloned();
+    apply(&broker, &["-m", "für den Shop", "--commit", "ABCDEF0123"]).exits(0);
+    assert_eq!(header("brokkr-message").as_deref(), Some("f%C3%BCr%20den%20Shop"));
+    assert_eq!(header("brokkr-commit").as_deref(), Some("abcdef0123"));
+    apply(&broker, &[]).exits(0);
+    assert_eq!((header("brokkr-message"), header("brokkr-commit")), (None, None));
+
+    let environment =
+        [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x"), ("GITHUB_SHA", "0123456789")];
+    broker.run(&["stack", "apply", "web", "-f", "-"], &environment, MANIFEST).exits(0);
+    assert_eq!(header("brokkr-commit").as_deref(), Some("0123456789"), "from the CI environment");
+    apply(&broker, &["--commit", "main"]).exits(2).says("hexadecimal digits");
+    apply(&broker, &["-m", &"x".repeat(1025)]).exits(2).says("longer than 1024 characters");
+}
+
+#[test]
+fn stacks_are_listed_and_shown() {
+    let broker = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[stack(&["env=dev"])])).on(
+        "GET /api/v1/stacks/web",
+        200,
+        stack(&["env=dev"]),
+    );
+    broker.brokkr(&["stack", "list"]).exits(0).prints("STACK").prints("env=dev");
+    broker.brokkr(&["stack", "list", "-o", "name"]).exits(0).prints_exactly("stack/web\n");
+    broker.brokkr(&["stack", "show", "web"]).exits(0).prints("targets:   env=dev");
 }

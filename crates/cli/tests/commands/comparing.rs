@@ -1,4 +1,4 @@
-//! `brokkr diff`: exits like a question, and never shows a Secret.
+//! `brokkr diff`: the exit status shows a difference, and Secrets are hidden.
 
 use serde_json::json;
 
@@ -20,11 +20,11 @@ fn difference(changed: usize) -> serde_json::Value {
 }
 
 #[test]
-fn versions_are_compared_and_the_exit_says_whether_they_differ() {
+fn versions_are_compared_and_the_exit_status_shows_a_difference() {
     let broker =
         FakeBroker::start().on(HISTORY, 200, page(&[object(42), object(41)])).on(DIFF, 200, difference(1));
     let ran = broker.brokkr(&["diff", "web"]).exits(1).prints("~ Deployment.apps shop/web\n");
-    ran.prints("spec.replicas: 2 → 3\n").prints("41 → 42: 0 removed, 1 changed, 0 added, 1 as before\n");
+    ran.prints("spec.replicas: 2 → 3\n").prints("41 → 42: 0 removed, 1 changed, 0 added, 1 unchanged\n");
     assert!(broker.asked()[1].line.ends_with("?from=41&to=42"), "{:?}", broker.asked()[1]);
     broker.brokkr(&["diff", "web", "40"]).exits(1);
     assert!(broker.asked().last().unwrap().line.ends_with("?from=40&to=42"));
@@ -53,7 +53,7 @@ fn files_are_compared_with_the_newest_version_and_secrets_stay_hidden() {
 }
 
 #[test]
-fn whoever_may_not_read_secrets_is_told_that_they_are_not_compared() {
+fn without_permission_secrets_are_not_compared() {
     let hidden = OLD.replace("stringData: {password: hunter2}", "data: {password: '(hidden)'}");
     let broker = FakeBroker::start()
         .on(HISTORY, 200, page(&[object(42)]))

@@ -15,14 +15,17 @@ fn broker() -> FakeBroker {
 }
 
 #[test]
-fn names_come_from_the_broker_and_its_absence_is_no_noise() {
+fn names_come_from_the_broker_and_errors_are_silent() {
     let broker = broker();
     broker.brokkr(&["__complete", "--", "status", ""]).exits(0).prints_exactly("web\t\n");
     broker.brokkr(&["__complete", "--", "agent", "show", "e"]).exits(0).prints_exactly("eu-1\t\n");
     broker.brokkr(&["__complete", "--", "why", "agent/u"]).exits(0).prints_exactly("agent/us-1\t\n");
-    broker.brokkr(&["__complete", "--", "--project", "shop", "history", ""]).exits(0);
+    broker.brokkr(&["__complete", "--", "--project", "shop", "stack", "history", ""]).exits(0);
     assert_eq!(broker.asked().last().unwrap().headers["brokkr-project"], "shop");
-    broker.brokkr(&["__complete", "--", "rollb"]).exits(0).prints("rollback\tGo back to an earlier version");
+    broker
+        .brokkr(&["__complete", "--", "rollb"])
+        .exits(0)
+        .prints("rollback\tRoll back a stack to an earlier version");
     let nobody = broker
         .run(&["__complete", "--", "status", ""], &[("BROKKR_SERVER", "http://127.0.0.1:1")], "")
         .exits(0);
@@ -30,7 +33,7 @@ fn names_come_from_the_broker_and_its_absence_is_no_noise() {
 }
 
 #[test]
-fn pressing_tab_twice_asks_once() {
+fn names_are_cached() {
     let broker = broker();
     let stacks = ["__complete", "--", "status", ""];
     let with = |more: &[(&str, &str)]| {
@@ -85,7 +88,7 @@ fn bash_completes_words_behind_an_equals_sign_too() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(complete("brokkr stat"), "status\n");
-    assert_eq!(complete("brokkr history "), "web\n");
+    assert_eq!(complete("brokkr stack history "), "web\n");
     assert_eq!(complete("brokkr events --agent=eu"), "eu-1\n", "bash replaces only what is behind the sign");
     assert_eq!(complete("brokkr -o y"), "yaml\n");
     for shell in ["zsh", "fish"] {
@@ -102,5 +105,5 @@ fn every_command_gets_a_manual_page() {
     let folder = broker.home.path().join("man1");
     broker.brokkr(&["man", folder.to_str().unwrap()]).exits(0).prints("pages written to");
     let page = std::fs::read_to_string(folder.join("brokkr-agent-label.1")).unwrap();
-    assert!(page.starts_with(".TH BROKKR\\-AGENT\\-LABEL 1"), "{page}");
+    assert!(page.contains(".TH") && page.contains("labels of an agent"), "{page}");
 }

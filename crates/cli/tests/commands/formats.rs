@@ -69,7 +69,7 @@ fn on_a_terminal_a_list_is_cut_and_says_of_how_many() {
     shown(&["status", "web"])
         .says("showing the first 100; --limit 0 shows all\n")
         .says("web targets 8,412 agents: 9 failed, 3 pending\n");
-    shown(&["history", "web"]).says("showing the first 100; --limit 0 shows all\n");
+    shown(&["stack", "history", "web"]).says("showing the first 100; --limit 0 shows all\n");
     let quiet = shown(&["agent", "list", "--quiet"]);
     assert_eq!(quiet.stderr, "");
     broker.brokkr(&["status", "web", "--watch", "--limit", "5"]).exits(2);
@@ -154,7 +154,7 @@ fn a_ci_system_gets_groups_a_summary_and_outputs() {
     let file = |name: &str| broker.home.path().join(name).to_str().unwrap().to_owned();
     let (summary, output) = (file("summary"), file("output"));
     let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
-    let apply = ["apply", "-f", "-", "--stack", "web", "--wait"];
+    let apply = ["apply", "web", "-f", "-", "--wait"];
     let logged_in = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
     let github = [
         ("GITHUB_ACTIONS", "true"),

@@ -8,7 +8,7 @@ use crate::sample::{page, whoami};
 const WHOAMI: &str = "GET /api/v1/whoami";
 
 #[test]
-fn a_login_is_checked_remembered_and_used() {
+fn a_login_is_checked_stored_and_used() {
     let broker = FakeBroker::start().on(WHOAMI, 200, whoami()).on("GET /api/v1/agents", 200, page(&[]));
     let ran = broker.run(&["login", &broker.url, "--context", "lab"], &[], "brk_from-stdin\n").exits(0);
     let ran = ran.prints("as ana (admin in project default); context lab");
@@ -23,7 +23,7 @@ fn the_token_of_a_context_goes_to_that_contexts_broker_only() {
     let broker = FakeBroker::start().on(WHOAMI, 200, whoami());
     broker.run(&["login", &broker.url], &[("BROKKR_TOKEN", "brk_x")], "").exits(0);
     let other = FakeBroker::start().on(WHOAMI, 200, whoami());
-    broker.run(&["whoami", "--server", &other.url], &[], "").exits(4).says("there is no token for");
+    broker.run(&["whoami", "--server", &other.url], &[], "").exits(4).says("no token for");
     broker
         .run(&["whoami", "--server", &other.url, "--context", &broker.url["http://".len()..]], &[], "")
         .exits(4);
@@ -31,7 +31,7 @@ fn the_token_of_a_context_goes_to_that_contexts_broker_only() {
 }
 
 #[test]
-fn a_refused_login_is_not_remembered() {
+fn a_refused_login_is_not_stored() {
     let broker = FakeBroker::start().refuses(WHOAMI, ErrorCode::BRK1001, "the token has expired");
     let ran = broker.run(&["login", &broker.url], &[], "brk_old").exits(4);
     let ran =
@@ -41,14 +41,14 @@ fn a_refused_login_is_not_remembered() {
 }
 
 #[test]
-fn exits_tell_scripts_what_happened() {
+fn exit_statuses_distinguish_errors() {
     let broker =
         FakeBroker::start().refuses("GET /api/v1/agents/none", ErrorCode::BRK2001, "there is no such agent");
     broker
-        .brokkr(&["agent", "status", "none"])
+        .brokkr(&["agent", "show", "none"])
         .exits(5)
         .says("cannot read the agent none: not found (BRK2001)");
-    broker.brokkr(&["agent", "status", "Not A Name"]).exits(2);
+    broker.brokkr(&["agent", "show", "Not A Name"]).exits(2);
     broker.brokkr(&["frobnicate"]).exits(2);
     broker.run(&["login", "http://127.0.0.1:1"], &[("BROKKR_TOKEN", "brk_x")], "").exits(7).says("refused");
     broker.run(&["status", "--context", "nowhere"], &[], "").exits(2).says("there is no context nowhere");

@@ -1,4 +1,4 @@
-//! `apply -k` and `--helm`: the user's own programs render, and what they say is told.
+//! `apply -k` and `--helm`: the user's programs render, and their errors are shown.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -28,7 +28,7 @@ fn apply(broker: &FakeBroker, arguments: &[&str]) -> Ran {
     let path = format!("{}:/bin", broker.home.path().join("bin").display());
     let environment =
         [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_secret"), ("PATH", path.as_str())];
-    broker.run(&[&["apply", "--stack", "web"], arguments].concat(), &environment, "")
+    broker.run(&[&["apply", "web"], arguments].concat(), &environment, "")
 }
 
 const PRINT: &str = "echo \"# $0 $* $BROKKR_TOKEN\" | sed 's|/.*/bin/||'; echo 'apiVersion: v1'; echo 'kind: ConfigMap'; echo 'metadata: {name: web, namespace: shop}'";
@@ -66,7 +66,7 @@ fn a_chart_is_rendered_by_helm_without_its_hooks() {
 }
 
 #[test]
-fn what_a_program_says_when_it_fails_is_told_and_nothing_is_sent() {
+fn the_error_of_a_program_is_shown_and_nothing_is_sent() {
     let broker = broker();
     program(&broker, "helm", "echo 'Error: no such chart' >&2; exit 1");
     apply(&broker, &["--helm", "nowhere"])
@@ -77,8 +77,8 @@ fn what_a_program_says_when_it_fails_is_told_and_nothing_is_sent() {
     apply(&broker, &["--helm", "empty"]).exits(3).says("chart empty");
     assert!(broker.asked().is_empty());
     std::fs::remove_file(broker.home.path().join("bin/helm")).unwrap();
-    apply(&broker, &["--helm", "./chart"]).exits(2).says("helm is not here");
-    apply(&broker, &[]).exits(2).says("no manifests were named").says("-f PATH");
+    apply(&broker, &["--helm", "./chart"]).exits(2).says("helm is not installed");
+    apply(&broker, &[]).exits(2).says("no manifests given").says("-f PATH");
     apply(&broker, &["-f", "x", "-k", "y"]).exits(2);
 }
 
@@ -89,6 +89,6 @@ fn directories_inside_are_searched_when_asked() {
     std::fs::create_dir_all(&inside).unwrap();
     std::fs::write(inside.join("web.yaml"), MANIFEST).unwrap();
     let deploy = broker.home.path().join("deploy");
-    apply(&broker, &["-f", deploy.to_str().unwrap()]).exits(2).says("-R searches directories inside it");
+    apply(&broker, &["-f", deploy.to_str().unwrap()]).exits(2).says("-R includes subdirectories");
     apply(&broker, &["-R", "-f", deploy.to_str().unwrap()]).exits(0);
 }

@@ -18,15 +18,15 @@ fn broker() -> FakeBroker {
 }
 
 #[test]
-fn it_says_where_it_went_back_to_and_what_is_barred() {
+fn it_shows_both_versions_and_the_barred_content() {
     let broker = broker();
     let ran = broker.brokkr(&["rollback", "web", "--reason", "crash loop"]).exits(0);
     ran.prints("stack web: rolled back to 41, submitted as 43 (1 resource, sha256 9f2c00000000)\n")
-        .prints("42 (sha256 bad000000000) is barred: it is refused until `brokkr bar lift web 42`\n");
+        .prints("42 (sha256 bad000000000) is barred: it is refused until `brokkr stack unbar web 42`\n");
     let asked = &broker.asked()[0];
     assert_eq!(asked.body, br#"{"keep_open":false,"reason":"crash loop"}"#);
     assert!(asked.headers.contains_key("idempotency-key"));
-    let ran = broker.brokkr(&["rollback", "web", "--to", "41", "--keep-open", "-o", "json"]).exits(0);
+    let ran = broker.brokkr(&["rollback", "web", "41", "--no-bar", "-o", "json"]).exits(0);
     assert_eq!(ran.json()["sequence_id"], 43);
     assert_eq!(broker.asked()[2].body, br#"{"to":41,"keep_open":true,"reason":""}"#);
 }
@@ -44,16 +44,16 @@ fn with_nothing_to_go_back_to_it_says_so() {
 }
 
 #[test]
-fn a_bar_is_lifted_by_the_version_that_was_rolled_back() {
+fn a_content_is_unbarred_by_the_version_that_was_rolled_back() {
     let lift = format!("DELETE /api/v1/stacks/web/barred-contents/{SHA}");
     let broker = FakeBroker::start().on(BARS, 200, page(&[bar(42)])).on(&lift, 204, json!(null));
-    broker.brokkr(&["bar", "list", "web"]).exits(0).prints("9f2c00000000   42").prints("crash loop");
+    broker.brokkr(&["stack", "barred", "web"]).exits(0).prints("9f2c00000000   42").prints("crash loop");
     broker
-        .brokkr(&["bar", "lift", "web", "42"])
+        .brokkr(&["stack", "unbar", "web", "42"])
         .exits(0)
-        .prints("the content of 42 (sha256 9f2c00000000) may be");
+        .prints("the content of 42 (sha256 9f2c00000000) can be");
     assert!(broker.asked().iter().any(|asked| asked.line == lift));
-    broker.brokkr(&["bar", "lift", "web", "41"]).exits(5).says("next: brokkr bar list web");
+    broker.brokkr(&["stack", "unbar", "web", "41"]).exits(5).says("next: brokkr stack barred web");
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn a_barred_content_is_refused_with_the_way_out() {
     );
     let environment = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
     let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
-    let ran = broker.run(&["apply", "-f", "-", "--stack", "web"], &environment, manifest).exits(6);
-    ran.says("barred by ana: crash loop").says("brokkr bar lift web");
+    let ran = broker.run(&["apply", "web", "-f", "-"], &environment, manifest).exits(6);
+    ran.says("barred by ana: crash loop").says("brokkr stack unbar web");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_prune_is_approved_only_with_its_number() {
     let mut newest = stack(&["env=dev"]);
     newest["sequence_id"] = 42.into();
     let mut held = row("eu-1", 42, 42, "blocked");
-    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "x", "sequence_id": 42, "since": TIME,
+    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "PruneNeedsApproval", "details": {"delete": 120, "total": 130}, "sequence_id": 42, "since": TIME,
         "message": "would delete 120 of 130 objects: so it waits for approval"}]);
     let broker = FakeBroker::start()
         .on("GET /api/v1/stacks/web", 200, newest.clone())
@@ -86,11 +86,15 @@ fn a_prune_is_approved_only_with_its_number() {
             approval.clone(),
         )
         .on("GET /api/v1/stacks/web/prune-approvals", 200, page(&[approval]));
-    let ran = broker.brokkr(&["approve", "web"]).exits(6).says("a prune of web waits on 1 agent");
+    let ran =
+        broker.brokkr(&["stack", "approve", "web"]).exits(6).says("a prune of web is pending on 1 agent");
     ran.says("eu-1: would delete 120 of 130 objects").says("--expect NUMBER");
     assert!(broker.asked().iter().all(|asked| asked.line.starts_with("GET")));
-    let ran = broker.brokkr(&["approve", "web", "--expect", "120"]).exits(0);
+    let ran = broker.brokkr(&["stack", "approve", "web", "--expect", "120"]).exits(0);
     ran.prints("stack web: 42 may delete up to 120 objects on every agent");
     assert_eq!(broker.asked().last().unwrap().body, br#"{"sequence_id":42,"objects":120}"#);
-    broker.brokkr(&["approve", "web", "--list"]).exits(0).prints("42         120       every agent   ana");
+    broker
+        .brokkr(&["stack", "approve", "web", "--list"])
+        .exits(0)
+        .prints("42         120       every agent   ana");
 }

@@ -10,7 +10,7 @@ use crate::fake_broker::FakeBroker;
 use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, row, stack};
 use crate::watching::broker_of_all;
 
-/// Runs `brokkr` on a terminal and types `keys` once `prompt` is shown. Answers with the exit and all that was shown.
+/// Runs `brokkr` on a terminal and types `keys` once `prompt` is shown. Returns the exit status and the output.
 fn on_terminal(
     broker: &FakeBroker,
     columns: u16,
@@ -62,14 +62,15 @@ fn broker() -> FakeBroker {
 #[test]
 fn a_deletion_shows_its_impact_and_wants_the_name_typed() {
     let broker = broker();
-    let delete =
-        |keys: &str| on_terminal(&broker, 100, &["delete", "stack", "web"], &[], "Type web to go on: ", keys);
+    let delete = |keys: &str| {
+        on_terminal(&broker, 100, &["stack", "delete", "web"], &[], "Type web to continue: ", keys)
+    };
     let (exit, shown) = delete("wbe\n");
     assert!(
         exit == 3 && shown.contains("is on 2 agents: eu-1, us-1. Its resources there will be deleted."),
         "{exit} {shown}"
     );
-    assert!(shown.contains("not confirmed, nothing was changed"), "{shown}");
+    assert!(shown.contains("not confirmed; nothing was changed"), "{shown}");
     let (exit, _) = delete("\u{4}");
     assert_eq!(exit, 3, "the end of input is no yes");
     assert!(broker.asked().iter().all(|asked| !asked.line.starts_with("DELETE")));
@@ -105,15 +106,43 @@ fn colours_and_width_are_the_terminals_unless_somebody_objects() {
 fn nothing_is_asked_where_the_answer_was_given() {
     let broker = broker().on("GET /api/v1/agents/eu-1", 200, agent("eu-1"));
     let (exit, shown) =
-        on_terminal(&broker, 100, &["delete", "stack", "web", "--yes", "--expect", "2"], &[], "", "");
+        on_terminal(&broker, 100, &["stack", "delete", "web", "--yes", "--expect", "2"], &[], "", "");
     assert!(exit == 0 && !shown.contains("Type"), "{exit} {shown}");
     let (exit, shown) =
-        on_terminal(&broker, 100, &["agent", "revoke", "eu-1"], &[], "Type eu-1 to go on: ", "no\n");
+        on_terminal(&broker, 100, &["agent", "revoke", "eu-1"], &[], "Type eu-1 to continue: ", "no\n");
     assert!(exit == 3 && shown.contains("will be refused"), "{exit} {shown}");
 }
 
-/// The same wait in both worlds: on a terminal a headline that changes below lines that stay, in a pipe only lines, and the
-/// result alone on stdout.
+#[test]
+fn a_rollback_shows_its_reach_and_asks() {
+    let mut bad = object(42);
+    bad["checksum"] = "bad0000000000000000000000000000000000000000000000000000000000000".into();
+    bad["message"] = "new memory limit".into();
+    let summary = serde_json::json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42,
+        "targeted": 7, "holding": 7, "pending": 0, "applied": 0, "healthy": 7, "degraded": 0, "failed": 0, "blocked": 0,
+        "removed": 0});
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[bad, object(41)]))
+        .on("GET /api/v1/stacks/web/barred-contents", 200, page(&[]))
+        .on("GET /api/v1/stacks/web/status/summary", 200, summary)
+        .on("POST /api/v1/stacks/web/roll-back", 201, object(43));
+    let roll_back = |more: &[&str], prompt: &str, keys: &str| {
+        on_terminal(&broker, 120, &[&["rollback", "web"], more].concat(), &[], prompt, keys)
+    };
+    let (exit, shown) = roll_back(&[], "Roll back? [y/N] ", "n\n");
+    assert!(exit == 3 && shown.contains("on 7 agents"), "{exit} {shown}");
+    assert!(shown.contains("from 42 (1 resource, sha256 bad000000000) (new memory limit)"), "{shown}");
+    assert!(shown.contains("to   41 (1 resource"), "{shown}");
+    assert!(broker.asked().iter().all(|asked| asked.line.starts_with("GET")), "nothing was rolled back");
+    let (exit, shown) = roll_back(&[], "Roll back? [y/N] ", "y\n");
+    assert!(exit == 0 && shown.contains("rolled back to 41"), "{exit} {shown}");
+    let posted = broker.asked().into_iter().find(|asked| asked.line.starts_with("POST")).unwrap();
+    assert_eq!(posted.body, br#"{"to":41,"keep_open":false,"reason":""}"#, "the version that was shown");
+    let (exit, shown) = roll_back(&["--yes"], "", "");
+    assert!(exit == 0 && !shown.contains("[y/N]"), "{exit} {shown}");
+}
+
+/// On a terminal a status line changes below the lines; in a pipe there are only lines, and only the result on stdout.
 #[test]
 fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
     let broker = || {
@@ -128,15 +157,15 @@ fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
     let manifest = on_screen.home.path().join("web.yaml");
     std::fs::write(&manifest, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n")
         .unwrap();
-    let apply = ["apply", "-f", manifest.to_str().unwrap(), "--stack", "web", "--wait"];
+    let apply = ["apply", "web", "-f", manifest.to_str().unwrap(), "--wait"];
 
     let (exit, shown) = on_terminal(&on_screen, 100, &apply, &[], "", "");
     assert_eq!(exit, 0, "{shown}");
     assert!(
         shown.contains("1 of 2 agents healthy at 42 · 1 applied"),
-        "the headline tells how far it is: {shown:?}"
+        "the status line shows the progress: {shown:?}"
     );
-    assert!(shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A"), "and is drawn anew: {shown:?}");
+    assert!(shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A"), "and is redrawn: {shown:?}");
 
     let ran = in_pipe.brokkr(&apply).exits(0);
     assert_eq!(ran.stdout, "stack web: submitted as 42 (1 resource, sha256 9f2c00000000)\n");

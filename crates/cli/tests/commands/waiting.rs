@@ -39,7 +39,7 @@ fn a_version_that_is_not_there_is_not_waited_for() {
         .brokkr(&["wait", "web", "--sequence", "43"])
         .exits(5)
         .says("web has no version 43");
-    broker(None, false).brokkr(&["wait", "web"]).exits(5).says("nothing was submitted to web yet");
+    broker(None, false).brokkr(&["wait", "web"]).exits(5).says("the stack web has no version yet");
     broker(Some(50), true).brokkr(&["wait", "web"]).exits(6).says("brokkr wait web --for deleted");
     broker(Some(42), false).brokkr(&["wait", "web", "--for", "deleted"]).exits(6).says("web is not deleted");
 }
@@ -51,5 +51,5 @@ fn a_deletion_can_be_waited_for_later() {
         200,
         page(&[row("a", 50, 50, "removed")]),
     );
-    broker.brokkr(&["wait", "web", "--for", "deleted"]).exits(0).says("web is gone from 1 agent");
+    broker.brokkr(&["wait", "web", "--for", "deleted"]).exits(0).says("web is removed from 1 agent");
 }

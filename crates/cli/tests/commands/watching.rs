@@ -126,10 +126,7 @@ fn events_are_followed_from_the_list_on_without_telling_one_twice() {
             &[("event", event(one, "applied")), ("reset", json!("x")), ("event", event(two, "healthy"))],
         )
         .refuses("GET /api/v1/events/stream", ErrorCode::BRK2020, "as many streams as are allowed");
-    let ran = broker
-        .brokkr(&["events", "-w", "--stack", "web", "-o", "name"])
-        .exits(3)
-        .says("history was restored");
+    let ran = broker.brokkr(&["events", "web", "-w", "-o", "name"]).exits(3).says("history was restored");
     assert_eq!(ran.stdout, format!("event/{one}\nevent/{two}\n"));
     assert!(broker.asked()[0].line.ends_with("/events/stream?stack=web"));
 }

@@ -1,4 +1,4 @@
-//! `brokkr admin preflight`: asks what `crate::preflight` judges. Reads only; everything at once, and not too much of it.
+//! `brokkr admin preflight`: fetches the data that `crate::preflight` evaluates, concurrently and with limits.
 
 use brokkr_api::agents::Agent;
 use brokkr_api::health::Health;
@@ -11,45 +11,47 @@ use tokio::task::JoinSet;
 
 use crate::args::Global;
 use crate::connect::{Replicas, connect_to_replicas};
-use crate::failure::{Answer, Failure};
-use crate::preflight::{Answers, Asked, Fleet, Group, Hook, Replica, Unanswered, Verdict, Walk, checks};
+use crate::failure::{Failure, Outcome};
+use crate::preflight::{
+    AuditProgress, FetchError, Fetched, Fleet, Group, PreflightData, Replica, Verdict, WebhookHealth, checks,
+};
 use crate::printer::Printer;
 use crate::view::checks::Checks;
 use crate::view::whole;
 
-/// Questions of one kind that are open at a time.
-const AT_ONCE: usize = 8;
-/// Agents that are asked why they do not come.
-const SUSPECTS: usize = 40;
-/// Dead letters of a webhook that are counted.
-const DEAD: u32 = 50;
-/// Parts of the audit chain that are walked; each is ten thousand links.
-const PARTS: usize = 20;
+/// Concurrent requests of one kind.
+const CONCURRENCY: usize = 8;
+/// Agents that are examined for refused requests.
+const MOST_EXAMINED: usize = 40;
+/// Dead letters that are counted per webhook.
+const MOST_DEAD_LETTERS: u32 = 50;
+/// Pages of the audit chain that are verified; each has 10,000 entries.
+const MOST_AUDIT_PAGES: usize = 20;
 
-pub async fn run(global: &Global, printer: Printer) -> Result<Answer, Failure> {
+pub async fn run(global: &Global, printer: Printer) -> Result<Outcome, Failure> {
     let replicas = connect_to_replicas(global).await?;
-    let answers = printer.patiently("looking at the broker", Box::pin(ask(&replicas))).await;
-    let checks = checks(&answers, Timestamp::now());
-    let is_bad = checks.iter().any(|check| check.verdict == Verdict::Bad);
+    let data = printer.with_spinner("checking", Box::pin(fetch(&replicas))).await;
+    let checks = checks(&data, Timestamp::now());
+    let has_failed = checks.iter().any(|check| check.verdict == Verdict::Failed);
     printer.show(&Checks(whole(checks)))?;
-    Ok(if is_bad { Answer::No } else { Answer::Yes })
+    Ok(if has_failed { Outcome::Negative } else { Outcome::Success })
 }
 
-pub async fn ask(replicas: &Replicas) -> Answers {
+pub async fn fetch(replicas: &Replicas) -> PreflightData {
     let client = &replicas.client;
     let whoami = client.whoami().await;
     let is_reached = matches!(&whoami, Ok(_) | Err(ClientError::Problem { .. }));
     let is_refused = matches!(&whoami, Err(ClientError::Problem { problem, .. }) if problem.status == 401);
-    let caller = whoami.map_err(Unanswered::from);
+    let caller = whoami.map_err(FetchError::from);
     let (server, version) = (client.base().to_string(), env!("CARGO_PKG_VERSION").to_owned());
     if !is_reached {
-        return nothing_more(server, version, caller.map(|_| ()), Err(Unanswered::NotAsked));
+        return only_connection(server, version, caller.map(|_| ()), Err(FetchError::Skipped));
     }
     if is_refused {
-        return nothing_more(server, version, Ok(()), caller);
+        return only_connection(server, version, Ok(()), caller);
     }
     let largest = PageQuery::largest();
-    let (replicas, system, fleet, owed, errors, tokens, hooks, audit) = tokio::join!(
+    let (replicas, system, fleet, pending_deletions, errors, tokens, hooks, audit) = tokio::join!(
         each(replicas.each.clone(), readiness),
         client.system(),
         fleet(client),
@@ -59,36 +61,41 @@ pub async fn ask(replicas: &Replicas) -> Answers {
         hooks(client),
         walk(client),
     );
-    Answers {
+    PreflightData {
         server,
         version,
         reached: Ok(()),
         caller,
-        replicas: of_families_that_lead_somewhere(replicas),
-        system: system.map_err(Unanswered::from),
-        fleet: fleet.map_err(Unanswered::from),
-        owed: owed.map_err(Unanswered::from),
-        errors: errors.map(|page| page.items).map_err(Unanswered::from),
-        tokens: tokens.map_err(Unanswered::from),
-        hooks: hooks.map_err(Unanswered::from),
-        audit: audit.map_err(Unanswered::from),
+        replicas: reachable_families(replicas),
+        system: system.map_err(FetchError::from),
+        fleet: fleet.map_err(FetchError::from),
+        pending_deletions: pending_deletions.map_err(FetchError::from),
+        errors: errors.map(|page| page.items).map_err(FetchError::from),
+        tokens: tokens.map_err(FetchError::from),
+        hooks: hooks.map_err(FetchError::from),
+        audit: audit.map_err(FetchError::from),
     }
 }
 
-fn nothing_more(server: String, version: String, reached: Asked<()>, caller: Asked<WhoAmI>) -> Answers {
-    Answers {
+fn only_connection(
+    server: String,
+    version: String,
+    reached: Fetched<()>,
+    caller: Fetched<WhoAmI>,
+) -> PreflightData {
+    PreflightData {
         server,
         version,
         reached,
         caller,
         replicas: Vec::new(),
-        system: Err(Unanswered::NotAsked),
-        fleet: Err(Unanswered::NotAsked),
-        owed: Err(Unanswered::NotAsked),
-        errors: Err(Unanswered::NotAsked),
-        tokens: Err(Unanswered::NotAsked),
-        hooks: Err(Unanswered::NotAsked),
-        audit: Err(Unanswered::NotAsked),
+        system: Err(FetchError::Skipped),
+        fleet: Err(FetchError::Skipped),
+        pending_deletions: Err(FetchError::Skipped),
+        errors: Err(FetchError::Skipped),
+        tokens: Err(FetchError::Skipped),
+        hooks: Err(FetchError::Skipped),
+        audit: Err(FetchError::Skipped),
     }
 }
 
@@ -99,23 +106,23 @@ async fn readiness((address, client): (String, Client)) -> Ready {
     (address, health)
 }
 
-/// A name may have addresses of both families where only one of them leads anywhere: that is nobody's trouble.
-fn of_families_that_lead_somewhere(mut asked: Vec<Ready>) -> Vec<Replica> {
+/// Drops the IPv4 or IPv6 addresses if none of them is reachable and the other family is: then this machine has no route.
+fn reachable_families(mut asked: Vec<Ready>) -> Vec<Replica> {
     let is_v6 = |(address, _): &Ready| address.starts_with('[');
-    let is_cut_off = |(_, health): &Ready| {
+    let is_unreachable = |(_, health): &Ready| {
         matches!(health, Err(ClientError::Unreachable { .. } | ClientError::Timeout { .. }))
     };
     for family in [true, false] {
         let answers = asked.iter().any(|one| is_v6(one) != family && one.1.is_ok());
-        if answers && asked.iter().filter(|one| is_v6(one) == family).all(is_cut_off) {
+        if answers && asked.iter().filter(|one| is_v6(one) == family).all(is_unreachable) {
             asked.retain(|one| is_v6(one) != family);
         }
     }
-    let replica = |(address, health): Ready| Replica { address, health: health.map_err(Unanswered::from) };
+    let replica = |(address, health): Ready| Replica { address, health: health.map_err(FetchError::from) };
     asked.into_iter().map(replica).collect()
 }
 
-/// The first page of each sort of agents that do not come, and why some of them do not.
+/// Reads the first page of silent, never connected and late agents, and examines some of them.
 async fn fleet(client: &Client) -> Result<Fleet, ClientError> {
     let ask = async |presence: Option<Presence>, page: PageQuery| {
         let query = AgentQuery { presence, ..AgentQuery::default() };
@@ -129,13 +136,13 @@ async fn fleet(client: &Client) -> Result<Fleet, ClientError> {
         ask(Some(Presence::Late), PageQuery::largest()),
     )?;
     let is_revoked = |agent: &&Agent| agent.revoked_at.is_some() && agent.abandoned.is_none();
-    let is_missed = |agent: &&Agent| agent.revoked_at.is_none() && agent.abandoned.is_none();
+    let is_expected = |agent: &&Agent| agent.revoked_at.is_none() && agent.abandoned.is_none();
     let every = || [&silent, &never, &late].into_iter().flat_map(|page| &page.items);
     let names =
         |agents: Vec<&Agent>| agents.into_iter().map(|agent| agent.name.to_string()).collect::<Vec<_>>();
     let group = |page: &brokkr_api::page::Page<Agent>| {
-        let names = names(page.items.iter().filter(is_missed).collect());
-        // Beyond the first page nobody looked who was let go.
+        let names = names(page.items.iter().filter(is_expected).collect());
+        // Revoked agents are only recognised on the first page.
         let number = match (&page.next, page.total) {
             (Some(_), Some(total)) => total,
             _ => names.len() as u64,
@@ -143,79 +150,79 @@ async fn fleet(client: &Client) -> Result<Fleet, ClientError> {
         Group { number, names }
     };
     let mut suspects: Vec<(String, Client)> =
-        names(every().filter(is_missed).collect()).into_iter().map(|name| (name, client.clone())).collect();
-    let not_asked = suspects.len().saturating_sub(SUSPECTS);
-    suspects.truncate(SUSPECTS);
+        names(every().filter(is_expected).collect()).into_iter().map(|name| (name, client.clone())).collect();
+    let not_examined = suspects.len().saturating_sub(MOST_EXAMINED);
+    suspects.truncate(MOST_EXAMINED);
     Ok(Fleet {
         agents: all.total.unwrap_or_default(),
         silent: group(&silent),
         never: group(&never),
         refused: each(suspects, refused).await.into_iter().flatten().collect(),
-        not_asked,
+        not_examined,
         revoked: names(every().filter(is_revoked).collect()),
     })
 }
 
-/// The agent's name, if somebody comes in it and is refused.
+/// Returns the agent's name if its requests are refused.
 async fn refused((agent, client): (String, Client)) -> Option<String> {
     let broken = client.agent_why(&agent).await.ok()?.broken?;
     (broken.cause == Cause::AgentRefused).then_some(agent)
 }
 
-pub async fn hooks(client: &Client) -> Result<Vec<Hook>, ClientError> {
+pub async fn hooks(client: &Client) -> Result<Vec<WebhookHealth>, ClientError> {
     let hooks = client.webhooks_all().await?;
     let asked = hooks.into_iter().map(|hook| (hook, client.clone())).collect();
     each(asked, hook).await.into_iter().collect()
 }
 
-async fn hook((webhook, client): (Webhook, Client)) -> Result<Hook, ClientError> {
-    let page = PageQuery { limit: Some(DEAD), after: None };
+async fn hook((webhook, client): (Webhook, Client)) -> Result<WebhookHealth, ClientError> {
+    let page = PageQuery { limit: Some(MOST_DEAD_LETTERS), after: None };
     let dead = client.deliveries(&webhook.id.to_string(), Some(DeliveryState::Dead), &page).await?;
-    Ok(Hook {
+    Ok(WebhookHealth {
         name: webhook.name.to_string(),
-        off_because: webhook.disabled_because.filter(|_| !webhook.enabled),
+        disabled_because: webhook.disabled_because.filter(|_| !webhook.enabled),
         dead: dead.items.len(),
         more: dead.next.is_some(),
     })
 }
 
-async fn walk(client: &Client) -> Result<Walk, ClientError> {
-    let mut walk = Walk { links: 0, broken: None, whole: false };
+async fn walk(client: &Client) -> Result<AuditProgress, ClientError> {
+    let mut walk = AuditProgress { links: 0, broken: None, is_complete: false };
     let mut after = None;
-    for _ in 0..PARTS {
+    for _ in 0..MOST_AUDIT_PAGES {
         let part = client.audit_verify(after).await?;
         walk.links += part.links;
         walk.broken = part.broken;
         after = part.next;
         if walk.broken.is_some() || after.is_none() {
-            walk.whole = after.is_none();
+            walk.is_complete = after.is_none();
             break;
         }
     }
     Ok(walk)
 }
 
-/// Asks about each, some at a time, and answers in their order.
-pub async fn each<T, R, Asking>(asked: Vec<T>, ask: impl Fn(T) -> Asking) -> Vec<R>
+/// Calls `request` for each item, some concurrently, and returns the results in order.
+pub async fn each<T, R, Request>(items: Vec<T>, request: impl Fn(T) -> Request) -> Vec<R>
 where
     R: Send + 'static,
-    Asking: Future<Output = R> + Send + 'static,
+    Request: Future<Output = R> + Send + 'static,
 {
-    let mut answers = Vec::with_capacity(asked.len());
-    let mut asked = asked.into_iter().enumerate();
+    let mut results = Vec::with_capacity(items.len());
+    let mut items = items.into_iter().enumerate();
     let mut open = JoinSet::new();
     loop {
-        while open.len() < AT_ONCE
-            && let Some((at, one)) = asked.next()
+        while open.len() < CONCURRENCY
+            && let Some((at, item)) = items.next()
         {
-            let asking = ask(one);
-            open.spawn(async move { (at, asking.await) });
+            let pending = request(item);
+            open.spawn(async move { (at, pending.await) });
         }
         match open.join_next().await {
             None => break,
-            Some(answer) => answers.extend(answer.ok()),
+            Some(result) => results.extend(result.ok()),
         }
     }
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -1,4 +1,4 @@
-//! `brokkr admin support-bundle`: reads what `crate::bundle` makes an archive of, and writes it.
+//! `brokkr admin support-bundle`: fetches the data for `crate::bundle`, and writes the archive.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,25 +11,25 @@ use jiff::Timestamp;
 use serde_json::json;
 use url::Url;
 
-use super::preflight::{ask, each};
+use super::preflight::{each, fetch};
 use crate::args::{Global, SupportBundle};
-use crate::bundle::{AgentTold, Gathered, Missing, StackTold, files, packed};
+use crate::bundle::{BundleData, BundledAgent, BundledStack, Missing, files, packed};
 use crate::connect::{Replicas, connect_to_replicas};
 use crate::failure::{Exit, Failure};
-use crate::preflight::{Asked, Unanswered};
+use crate::preflight::{FetchError, Fetched};
 use crate::printer::Printer;
 
-const EVENTS: u32 = 500;
-const ENTRIES: u32 = 200;
-/// Pages of agents; each has five hundred.
-const PAGES: usize = 10;
-/// Stacks that are asked about one by one.
-const ASKED_EACH: usize = 200;
+const MOST_EVENTS: u32 = 500;
+const MOST_AUDIT_ENTRIES: u32 = 200;
+/// Pages of agents; each has 500.
+const MOST_AGENT_PAGES: usize = 10;
+/// Stacks with counts.
+const MOST_WITH_COUNTS: usize = 200;
 
 pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Result<(), Failure> {
-    let mut places = Vec::new();
-    for place in &args.metrics {
-        places.push(metrics_client(place)?);
+    let mut metrics_clients = Vec::new();
+    for url in &args.metrics {
+        metrics_clients.push(metrics_client(url)?);
     }
     let now = Timestamp::now();
     let file = args
@@ -37,15 +37,16 @@ pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Resu
         .unwrap_or_else(|| PathBuf::from(now.strftime("brokkr-support-%Y%m%dT%H%M%SZ.tar.gz").to_string()));
     let is_stdout = file.as_os_str() == "-";
     if is_stdout && printer.prints_to_terminal() {
-        return Err(Failure::new(Exit::Usage, "an archive is nothing for a terminal")
-            .next("write it into a file: --file FILE"));
+        return Err(
+            Failure::new(Exit::Usage, "refusing to print an archive to a terminal").next("use --file FILE")
+        );
     }
     let replicas = connect_to_replicas(global).await?;
-    let gathered = printer.patiently("reading", Box::pin(gather(&replicas, places))).await;
-    let (files, missing) = files(&gathered, now);
+    let data = printer.with_spinner("reading", Box::pin(fetch_all(&replicas, metrics_clients))).await;
+    let (files, missing) = files(&data, now);
     let bytes = packed(&files, now)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot make the archive: {error}")))?;
-    tell(&missing, printer);
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot create the archive: {error}")))?;
+    note_missing(&missing, printer);
     if is_stdout {
         return printer.bytes(&bytes);
     }
@@ -53,31 +54,31 @@ pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Resu
     let shown = file.display().to_string();
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     let document = json!({"file": shown, "files": names, "missing": missing});
-    printer.done(&document, format!("file/{shown}"), || {
-        format!("{shown} is written, with {} files", names.len())
-    })?;
-    printer.note(&format!("look through it before you send it on: tar -xzf {shown}"));
+    printer
+        .done(&document, format!("file/{shown}"), || format!("{shown} written with {} files", names.len()))?;
+    printer.note(&format!("review it before you share it: tar -xzf {shown}"));
     Ok(())
 }
 
-fn tell(missing: &[Missing], printer: Printer) {
+fn note_missing(missing: &[Missing], printer: Printer) {
     for missing in missing {
         printer.note(&format!("missing: {}: {}", missing.what, missing.why));
     }
 }
 
-async fn gather(replicas: &Replicas, places: Vec<(String, Client)>) -> Gathered {
+async fn fetch_all(replicas: &Replicas, metrics_clients: Vec<(String, Client)>) -> BundleData {
     let client = &replicas.client;
-    let answers = Box::pin(ask(replicas)).await;
-    let metrics = each(places, metrics);
+    let preflight = Box::pin(fetch(replicas)).await;
+    let metrics = each(metrics_clients, metrics);
     let proxy = client.proxy_hint();
-    if matches!(answers.system, Err(Unanswered::NotAsked)) {
-        let (agents, stacks) = (Err(Unanswered::NotAsked), Err(Unanswered::NotAsked));
-        let (events, audit) = (Err(Unanswered::NotAsked), Err(Unanswered::NotAsked));
-        return Gathered { answers, proxy, agents, stacks, events, audit, metrics: metrics.await };
+    if matches!(preflight.system, Err(FetchError::Skipped)) {
+        let (agents, stacks) = (Err(FetchError::Skipped), Err(FetchError::Skipped));
+        let (events, audit) = (Err(FetchError::Skipped), Err(FetchError::Skipped));
+        return BundleData { preflight, proxy, agents, stacks, events, audit, metrics: metrics.await };
     }
-    let (query, latest) = (EventQuery::default(), PageQuery { limit: Some(EVENTS), after: None });
-    let (entries, newest) = (AuditQuery::default(), PageQuery { limit: Some(ENTRIES), after: None });
+    let (query, latest) = (EventQuery::default(), PageQuery { limit: Some(MOST_EVENTS), after: None });
+    let (entries, newest) =
+        (AuditQuery::default(), PageQuery { limit: Some(MOST_AUDIT_ENTRIES), after: None });
     let (agents, stacks, events, audit, metrics) = tokio::join!(
         agents(client),
         stacks(client),
@@ -85,24 +86,24 @@ async fn gather(replicas: &Replicas, places: Vec<(String, Client)>) -> Gathered 
         client.audit(&entries, &newest),
         metrics,
     );
-    Gathered {
-        answers,
+    BundleData {
+        preflight,
         proxy,
-        agents: agents.map_err(Unanswered::from),
-        stacks: stacks.map_err(Unanswered::from),
-        // That there are older ones is no news.
-        events: events.map(|page| Page::whole(page.items)).map_err(Unanswered::from),
-        audit: audit.map(|page| Page::whole(page.items)).map_err(Unanswered::from),
+        agents: agents.map_err(FetchError::from),
+        stacks: stacks.map_err(FetchError::from),
+        // Older ones are left out on purpose.
+        events: events.map(|page| Page::whole(page.items)).map_err(FetchError::from),
+        audit: audit.map(|page| Page::whole(page.items)).map_err(FetchError::from),
         metrics,
     }
 }
 
-async fn agents(client: &Client) -> Result<Page<AgentTold>, ClientError> {
+async fn agents(client: &Client) -> Result<Page<BundledAgent>, ClientError> {
     let mut query = PageQuery::largest();
     let mut all = Vec::new();
-    for _ in 0..PAGES {
+    for _ in 0..MOST_AGENT_PAGES {
         let page = client.agents(&query).await?;
-        all.extend(page.items.into_iter().map(AgentTold::from));
+        all.extend(page.items.into_iter().map(BundledAgent::from));
         query.after = page.next;
         if query.after.is_none() {
             break;
@@ -111,21 +112,21 @@ async fn agents(client: &Client) -> Result<Page<AgentTold>, ClientError> {
     Ok(Page { items: all, next: query.after, total: None })
 }
 
-/// One page of them, and how far the first of those are.
-async fn stacks(client: &Client) -> Result<Page<StackTold>, ClientError> {
+/// Reads one page of stacks, and the counts of the first ones.
+async fn stacks(client: &Client) -> Result<Page<BundledStack>, ClientError> {
     let page = client.stacks(&PageQuery::largest()).await?;
-    let asked = page.items.iter().take(ASKED_EACH).map(|stack| (stack.id.to_string(), client.clone()));
+    let asked = page.items.iter().take(MOST_WITH_COUNTS).map(|stack| (stack.id.to_string(), client.clone()));
     let summary = |(stack, client): (String, Client)| async move { client.stack_summary(&stack).await.ok() };
     let mut summaries = each(asked.collect(), summary).await.into_iter();
-    Ok(page.map(|stack: Stack| StackTold::new(stack, summaries.next().flatten())))
+    Ok(page.map(|stack: Stack| BundledStack::new(stack, summaries.next().flatten())))
 }
 
-async fn metrics((place, client): (String, Client)) -> (String, Asked<String>) {
-    let text = client.metrics().await.map_err(Unanswered::from);
+async fn metrics((place, client): (String, Client)) -> (String, Fetched<String>) {
+    let text = client.metrics().await.map_err(FetchError::from);
     (place, text)
 }
 
-/// That listener wants no credentials, and gets none.
+/// The metrics listener needs no credentials.
 fn metrics_client(place: &Url) -> Result<(String, Client), Failure> {
     let mut base = place.clone();
     let path = base.path().trim_end_matches('/').trim_end_matches("/metrics").to_owned();
@@ -136,7 +137,7 @@ fn metrics_client(place: &Url) -> Result<(String, Client), Failure> {
     Ok((place.origin().ascii_serialization(), client))
 }
 
-/// For the eyes of whoever made it; a file that is there already stays as it is.
+/// Writes a new file that only its owner can read; an existing file is not replaced.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     open.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))

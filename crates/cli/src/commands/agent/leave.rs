@@ -1,4 +1,4 @@
-//! `brokkr agent retire` and `abandon`: an agent leaves, in good order or without it.
+//! `brokkr agent retire` and `abandon`.
 
 use std::time::{Duration, Instant};
 
@@ -12,38 +12,37 @@ use crate::failure::{Exit, Failure, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::count;
 
-const LOOKS: Duration = Duration::from_secs(1);
-const IN_GOOD_ORDER: &str = "retired; everything that it brought was seen to be gone";
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const RETIRED_REASON: &str = "retired after all its stacks were removed";
 
 pub async fn retire(args: Retire, client: &Client, printer: Printer) -> Result<(), Failure> {
     let agent = read(&args.agent, client).await?;
     let (id, name) = (agent.id.to_string(), agent.name.as_str());
     let action = format!("retire the agent {name}");
     if !args.yes {
-        let stacks = concerned(&id, client).await?;
+        let stacks = stacks_of(&id, client).await?;
         printer.warn(&format!("{} will be removed from the cluster of {name}", count(stacks, "stack")));
         confirm(&format!("retiring {name}"), name, printer).await?;
     }
     client.retire_agent(&id).await.while_trying(&action)?;
     gone(&args, &id, client, printer).await?;
-    let agent = client.abandon_agent(&id, IN_GOOD_ORDER).await.while_trying(&action)?;
+    let agent = client.abandon_agent(&id, RETIRED_REASON).await.while_trying(&action)?;
     printer.done(&agent, format!("agent/{name}"), || {
-        format!("agent {name} is retired: nothing that it brought is left, and its keys have ended")
+        format!("agent {name} is retired: all its stacks are removed and its keys are revoked")
     })?;
-    // Which one only its cluster knows.
+    // The broker does not know the agent's namespace.
     printer.note(&format!(
-        "next, where kubectl reaches its cluster: kubectl delete namespace NAMESPACE, the one that `kubectl get \
-         deployments -A -l {SELECTOR}` shows"
+        "next, in its cluster: kubectl delete namespace NAMESPACE; find it with `kubectl get deployments -A -l {SELECTOR}`"
     ));
     Ok(())
 }
 
-/// Waits until the agent has nothing left.
+/// Waits until the agent has no stacks.
 async fn gone(args: &Retire, id: &str, client: &Client, printer: Printer) -> Result<(), Failure> {
     let live = printer.live(&format!("retiring {}", args.agent));
     let (started, mut known) = (Instant::now(), None);
     loop {
-        let left = concerned(id, client).await?;
+        let left = stacks_of(id, client).await?;
         if left == 0 {
             return Ok(());
         }
@@ -51,17 +50,17 @@ async fn gone(args: &Retire, id: &str, client: &Client, printer: Printer) -> Res
             live.line(&format!("  {} left", count(left, "stack")));
             known = Some(left);
         }
-        live.headline(&format!("removing ({}s)", started.elapsed().as_secs()));
+        live.status(&format!("removing ({}s)", started.elapsed().as_secs()));
         if started.elapsed() > args.timeout {
             let time = humantime::format_duration(args.timeout);
             return Err(Failure::new(
                 Exit::Timeout,
                 format!("{} still has {} after {time}", args.agent, count(left, "stack")),
             )
-            .line("it goes on removing them, and nothing targets it any more")
+            .line("the removal continues, and nothing targets the agent any more")
             .next(format!("brokkr why agent/{0}, then brokkr agent retire {0} again", args.agent)));
         }
-        tokio::time::sleep(LOOKS).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -69,24 +68,22 @@ pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result
     let agent = read(&args.agent, client).await?;
     let (id, name) = (agent.id.to_string(), agent.name.as_str());
     if !args.yes {
-        let stacks = concerned(&id, client).await?;
+        let stacks = stacks_of(&id, client).await?;
         printer.warn(&format!(
-            "what the cluster of {name} has of {} stays there, and nobody will look after it",
+            "the resources of {} stay in the cluster of {name} and are no longer managed",
             count(stacks, "stack")
         ));
         confirm(&format!("abandoning {name}"), name, printer).await?;
     }
-    let given_up = client.abandon_agent(&id, &args.reason).await;
-    let agent = given_up.while_trying(&format!("abandon the agent {name}"))?;
+    let abandoned = client.abandon_agent(&id, &args.reason).await;
+    let agent = abandoned.while_trying(&format!("abandon the agent {name}"))?;
     printer.done(&agent, format!("agent/{name}"), || {
-        format!(
-            "agent {name} is given up; nothing is owed there any more, and it is refused if it comes back"
-        )
+        format!("agent {name} is abandoned: its keys are revoked, and deletions no longer wait for it")
     })
 }
 
-/// How many stacks are for the agent, or still there.
-async fn concerned(id: &str, client: &Client) -> Result<usize, Failure> {
-    let why = client.agent_why(id).await.while_trying("ask what the agent has")?;
+/// Returns how many stacks target the agent or are still on it.
+async fn stacks_of(id: &str, client: &Client) -> Result<usize, Failure> {
+    let why = client.agent_why(id).await.while_trying("read the stacks of the agent")?;
     Ok(usize::try_from(why.concerned).unwrap_or(usize::MAX))
 }

@@ -1,4 +1,4 @@
-//! Installing by kubectl, and the wait for the agent's first word: where it stands still meanwhile is told.
+//! Installs with kubectl, and waits for the agent to connect. Steps that are stuck are reported meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 use super::refused;
 use crate::args::Join;
 use crate::failure::{Exit, Failure};
-use crate::joining::{Place, Stuck, stuck, without_rights};
+use crate::joining::{HintContext, Stuck, stuck, without_rights};
 use crate::kubectl::Kubectl;
 use crate::printer::{Live, Printer};
-use crate::program::Refused;
+use crate::program::ProgramError;
 
-const LOOKS: Duration = Duration::from_secs(1);
-/// A hop that is not passed may be passed a moment later; one that is refused is believed after this long.
-const BELIEVED: Duration = Duration::from_secs(3);
-/// An agent that says nothing at all for this long may not be able to.
-const MUTE: Duration = Duration::from_secs(15);
-/// How long an agent that was installed before may take to end, as kubectl counts.
-const ENDS_WITHIN: &str = "--timeout=60s";
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// A final failure is reported after it has lasted this long, because it may be an intermediate state.
+const FINAL_AFTER: Duration = Duration::from_secs(3);
+/// If the agent reports nothing for this long, its permissions are checked.
+const SILENT_AFTER: Duration = Duration::from_secs(15);
+/// How long the Pod of an earlier installation may take to terminate, as an option of kubectl.
+const TERMINATION_TIMEOUT: &str = "--timeout=60s";
 
-/// Into the cluster at `server`. Answers the agent, and how long it took.
+/// Installs into the cluster at `server`. Returns the agent and the time that it took.
 pub async fn install(
     args: &Join,
     kubectl: &Kubectl,
@@ -37,12 +37,12 @@ pub async fn install(
 ) -> Result<(Agent, Duration), Failure> {
     let live = printer.live(&format!("joining {}", args.name));
     let started = Instant::now();
-    live.headline(&format!("installing into {server}"));
-    make_room(args, kubectl).await.map_err(|said| refused(args, server, said))?;
-    // One that joins again was there before: only what comes from now on is its word.
+    live.status(&format!("installing into {server}"));
+    remove_earlier(args, kubectl).await.map_err(|error| refused(args, server, error))?;
+    // An agent that rejoins may have connected before: only a later connection counts.
     let before = client.agent(args.name.as_str()).await.ok();
     let seen_before = before.as_ref().and_then(|agent| agent.last_seen_at);
-    let applied = kubectl.apply(manifests).await.map_err(|said| refused(args, server, said))?;
+    let applied = kubectl.apply(manifests).await.map_err(|error| refused(args, server, error))?;
     live.line(&format!("installed {} objects into {server}", applied.lines().count()));
     let is_registered = before.is_some();
     let mut waiting = Waiting { args, kubectl, client, live: &live, started, seen_before, is_registered };
@@ -50,13 +50,16 @@ pub async fn install(
     Ok((agent, started.elapsed()))
 }
 
-/// An agent of an earlier attempt ends first: it would go on telling where it stands still. Its rights go with it: those that
-/// are wanted now may be fewer.
-async fn make_room(args: &Join, kubectl: &Kubectl) -> Result<(), Refused> {
+/// Removes an earlier installation: its agent would keep reporting its own state, and its permissions may be wider than
+/// those requested now.
+async fn remove_earlier(args: &Join, kubectl: &Kubectl) -> Result<(), ProgramError> {
     let deployment = format!("deployment/{ACCOUNT}");
     let delete = ["delete", "-n", &args.namespace, "--ignore-not-found"];
     kubectl
-        .run(&[&delete[..], &[deployment.as_str(), "--cascade=foreground", ENDS_WITHIN]].concat(), None)
+        .run(
+            &[&delete[..], &[deployment.as_str(), "--cascade=foreground", TERMINATION_TIMEOUT]].concat(),
+            None,
+        )
         .await?;
     let rights = format!("{RIGHTS_OF}={}", args.namespace);
     let of_agent = ["delete", "clusterrolebindings,rolebindings,clusterroles,roles", "-A", "-l", &rights];
@@ -77,21 +80,21 @@ struct Waiting<'a> {
     live: &'a Live,
     started: Instant,
     seen_before: Option<Timestamp>,
-    /// Whether the broker knows the agent: then its token is used up.
+    /// Whether the agent is registered, which uses up its token.
     is_registered: bool,
 }
 
 impl Waiting<'_> {
-    /// Until the agent has asked the broker for its work, or a hop is not going to be passed.
+    /// Waits until the agent has connected to the broker, or a step has finally failed.
     async fn run(&mut self) -> Result<Agent, Failure> {
         let mut since: Option<(Stuck, Instant)> = None;
         loop {
             if let Some(agent) = self.arrived().await? {
                 return Ok(agent);
             }
-            let found = match self.look().await {
+            let found = match self.find_stuck().await {
                 Some(found) => Some(found),
-                None if self.started.elapsed() > MUTE => self.rights().await,
+                None if self.started.elapsed() > SILENT_AFTER => self.rights().await,
                 None => None,
             };
             since = match (found, since) {
@@ -103,9 +106,9 @@ impl Waiting<'_> {
                 (None, _) => None,
             };
             let headline = since.as_ref().map_or("waiting for the agent", |(stuck, _)| stuck.hop.as_str());
-            self.live.headline(&format!("{headline} ({}s)", self.started.elapsed().as_secs()));
+            self.live.status(&format!("{headline} ({}s)", self.started.elapsed().as_secs()));
             match &since {
-                Some((stuck, at)) if stuck.for_good && at.elapsed() > BELIEVED => {
+                Some((stuck, at)) if stuck.is_final && at.elapsed() > FINAL_AFTER => {
                     return Err(self.failure(Some(stuck)));
                 }
                 _ if self.started.elapsed() > self.args.timeout => {
@@ -113,7 +116,7 @@ impl Waiting<'_> {
                 }
                 _ => {}
             }
-            tokio::time::sleep(LOOKS).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -131,36 +134,36 @@ impl Waiting<'_> {
                 Ok(None)
             }
             Err(error) if error.code() == Some(brokkr_api::ErrorCode::BRK2001) => Ok(None),
-            Err(error) => Err(Failure::of_client("look for the agent", error)),
+            Err(error) => Err(Failure::of_client("read the agent", error)),
         }
     }
 
-    /// What keeps it, as far as its namespace tells.
-    async fn look(&self) -> Option<Stuck> {
+    /// Returns the step that is stuck, from the objects in the agent's namespace.
+    async fn find_stuck(&self) -> Option<Stuck> {
         let of_agent = ["deployments,pods,configmaps", "-n", &self.args.namespace, "-l", workload::SELECTOR];
         let found = self.kubectl.get(&of_agent).await.ok()?;
         let items: &[Value] = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        stuck(items, self.place())
+        stuck(items, self.hint_context())
     }
 
-    fn place(&self) -> Place<'_> {
+    fn hint_context(&self) -> HintContext<'_> {
         let again = if self.is_registered {
             "run the command again, with --rejoin and without labels"
         } else {
             "run the command again"
         };
-        Place { namespace: &self.args.namespace, again }
+        HintContext { namespace: &self.args.namespace, again }
     }
 
     async fn rights(&self) -> Option<Stuck> {
         let namespace = &self.args.namespace;
         let account = format!("system:serviceaccount:{namespace}:{ACCOUNT}");
         let may = ["auth", "can-i", "create", "secrets", "-n", namespace, "--as", &account];
-        // Whoever may not ask as somebody else learns nothing here.
-        let said = self.kubectl.run(&may, None).await;
-        let said_no = |told: &str| told.is_empty() || told.starts_with("no");
-        let no = matches!(&said, Err(Refused::Failed(told)) if said_no(told.trim()));
-        no.then(|| without_rights(&account, self.place()))
+        // A user who is not allowed to impersonate gets no answer here.
+        let result = self.kubectl.run(&may, None).await;
+        let is_no = |output: &str| output.is_empty() || output.starts_with("no");
+        let no = matches!(&result, Err(ProgramError::Failed(output)) if is_no(output.trim()));
+        no.then(|| without_rights(&account, self.hint_context()))
     }
 
     fn failure(&self, stuck: Option<&Stuck>) -> Failure {
@@ -176,7 +179,7 @@ impl Waiting<'_> {
                 Exit::Timeout,
                 format!("agent {name} has not joined within {} s", self.started.elapsed().as_secs()),
             )
-            .line("its Pod runs, and says nothing of what it waits for")
+            .line("its Pod is running but reports no progress")
             .next(format!("kubectl -n {} logs deployment/{ACCOUNT}", self.args.namespace)),
         }
     }

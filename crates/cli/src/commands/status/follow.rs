@@ -1,8 +1,8 @@
-//! `brokkr status --watch`: all stacks, and then every change of one. On a terminal one table that is drawn anew, elsewhere a
-//! row or document for each change.
+//! `brokkr status --watch`: all stacks, then every change. On a terminal one table that is redrawn, otherwise a row or
+//! document per change.
 //!
-//! What agents report comes with the stream of events, which says whose figures to ask for again. What no agent reports
-//! (a stack is made, submitted to, targeted, deleted) shows in the list of stacks, which is read on a timer.
+//! The stream of events says which stacks' counts to read again. Changes that no agent reports (a stack is created, submitted
+//! to, retargeted, deleted) are found by listing the stacks on a timer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::all::{ASKED_EACH, figures, tell_if_too_many};
+use super::all::{MOST_WITH_COUNTS, counts, note_if_too_many};
 use crate::failure::{Failure, WhileTrying as _};
-use crate::printer::{Printer, Sheet, Stream};
+use crate::printer::{Printer, Redrawn, Stream};
 use crate::view::stacks::StackLine;
 use crate::view::{Show as _, whole};
 
-const ACTION: &str = "follow the state of the stacks";
+const ACTION: &str = "watch the stacks";
 const LIST_EVERY: Duration = Duration::from_secs(2);
-/// Figures also move when agents join or get other labels, of which no event tells.
+/// Counts also change when agents join or get other labels, without an event.
 const ALL_EVERY: Duration = Duration::from_secs(30);
-/// Reports come in swarms: so long they are gathered before anybody is asked.
-const CALM: Duration = Duration::from_millis(500);
-const HEARD_AHEAD: usize = 64;
+/// Reports come in bursts: they are collected for this long before the counts are read.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+const EVENT_BUFFER: usize = 64;
 
-/// The stream is begun first, so that nothing falls between the list and it.
+/// The stream is opened first, so that no change is missed between the list and it.
 pub async fn run(client: &Client, printer: Printer) -> Result<(), Failure> {
-    let mut news = News::begin(client).await.while_trying(ACTION)?;
-    let mut board = Board::default();
-    let mut shown = Shown::new(printer);
-    let (mut heard, mut all_due) = (Heard::default(), Instant::now());
+    let mut events = EventReader::begin(client).await.while_trying(ACTION)?;
+    let mut known = KnownStacks::default();
+    let mut shown = ChangeOutput::new(printer);
+    let (mut heard, mut all_due) = (EventBatch::default(), Instant::now());
     let mut is_first = true;
     loop {
         let wants_all = heard.is_reset || Instant::now() >= all_due;
@@ -42,46 +42,46 @@ pub async fn run(client: &Client, printer: Printer) -> Result<(), Failure> {
             all_due = Instant::now() + ALL_EVERY;
         }
         if heard.is_reset {
-            shown.warn("the broker's history was restored: what follows is as of now");
+            shown.warn("the broker was restored; showing the current state");
         }
-        let changed = look(&mut board, &heard.stacks, wants_all, client).await.while_trying(ACTION)?;
+        let changed = refresh(&mut known, &heard.stacks, wants_all, client).await.while_trying(ACTION)?;
         if std::mem::take(&mut is_first) && printer.is_for_people() {
-            tell_if_too_many(board.lines.len(), printer);
-            if board.lines.is_empty() && matches!(shown, Shown::Rows(..)) {
-                printer.note("no stacks yet; waiting for the first");
+            note_if_too_many(known.lines.len(), printer);
+            if known.lines.is_empty() && matches!(shown, ChangeOutput::Rows(..)) {
+                printer.note("no stacks yet; waiting for one");
             }
         }
-        if !shown.tell(&board, &changed)? {
+        if !shown.update(&known, &changed)? {
             return Ok(());
         }
-        // What was heard before it is told before it.
+        // Events received before the error are shown first.
         if let Some(error) = heard.end {
             return Err(error).while_trying(ACTION);
         }
-        heard = news.gather(Instant::now() + LIST_EVERY).await;
+        heard = events.collect(Instant::now() + LIST_EVERY).await;
     }
 }
 
-/// What is known of each stack. One that was deleted stays, to show how its removal goes on.
+/// The last known line of each stack. A deleted stack stays, to show the progress of its removal.
 #[derive(Debug, Default)]
-struct Board {
+struct KnownStacks {
     lines: BTreeMap<StackId, StackLine>,
 }
 
-impl Board {
-    /// Whose figures are wanted: of those that were heard of; and unless there are too many, of those that are new or look
-    /// different, or of all.
-    fn wanted(&self, stacks: &[Stack], heard: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
-        let is_few = stacks.len() <= ASKED_EACH;
-        let is_wanted = |stack: &&Stack| match self.lines.get(&stack.id) {
+impl KnownStacks {
+    /// Returns the stacks whose counts to read: those with events; and, unless there are too many stacks, those that are new
+    /// or changed, or all.
+    fn to_read(&self, stacks: &[Stack], heard: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
+        let is_few = stacks.len() <= MOST_WITH_COUNTS;
+        let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {
             _ if heard.contains(&stack.id) => true,
             Some(line) if line.stack != **stack => is_few || line.summary.is_some(),
             known => is_few && (wants_all || known.is_none()),
         };
-        stacks.iter().filter(is_wanted).map(|stack| stack.id).collect()
+        stacks.iter().filter(is_due).map(|stack| stack.id).collect()
     }
 
-    /// Those that were there and are no longer in the list of living stacks; deleted ones only if they were heard of.
+    /// Returns known stacks that are no longer listed; deleted ones only if they had events.
     fn missing(&self, listed: &[Stack], heard: &BTreeSet<StackId>) -> Vec<StackId> {
         let listed: BTreeSet<StackId> = listed.iter().map(|stack| stack.id).collect();
         let is_missing = |line: &&StackLine| {
@@ -91,11 +91,11 @@ impl Board {
         self.lines.values().filter(is_missing).map(|line| line.stack.id).collect()
     }
 
-    /// Takes a line in; answers with it if it is news.
-    fn take(&mut self, line: StackLine) -> Option<StackLine> {
-        let is_news = self.lines.get(&line.stack.id) != Some(&line);
+    /// Stores a line. Returns it if it has changed.
+    fn put(&mut self, line: StackLine) -> Option<StackLine> {
+        let is_new = self.lines.get(&line.stack.id) != Some(&line);
         self.lines.insert(line.stack.id, line.clone());
-        is_news.then_some(line)
+        is_new.then_some(line)
     }
 
     fn by_name(&self) -> Vec<StackLine> {
@@ -105,57 +105,57 @@ impl Board {
     }
 }
 
-/// Asks for the list, and for the figures of those that may have changed. Answers with those that have.
-async fn look(
-    board: &mut Board,
+/// Reads the list, and the counts of stacks that may have changed. Returns the lines that have.
+async fn refresh(
+    known: &mut KnownStacks,
     heard: &BTreeSet<StackId>,
     wants_all: bool,
     client: &Client,
 ) -> Result<Vec<StackLine>, ClientError> {
     let mut stacks = client.stacks_all().await?;
-    for id in board.missing(&stacks, heard) {
+    for id in known.missing(&stacks, heard) {
         match client.stack(&id.to_string()).await {
             Ok(stack) => stacks.push(stack),
-            // Not even its history is left.
-            Err(error) if error.code() == Some(ErrorCode::BRK2001) => drop(board.lines.remove(&id)),
+            // Its history is gone, too.
+            Err(error) if error.code() == Some(ErrorCode::BRK2001) => drop(known.lines.remove(&id)),
             Err(error) => return Err(error),
         }
     }
-    let mut summaries = figures(client, &board.wanted(&stacks, heard, wants_all)).await?;
+    let mut summaries = counts(client, &known.to_read(&stacks, heard, wants_all)).await?;
     let mut changed = Vec::new();
     for stack in stacks {
-        let known = board.lines.get(&stack.id).and_then(|line| line.summary.clone());
-        let summary = summaries.remove(&stack.id).or(known);
-        changed.extend(board.take(StackLine { stack, summary }));
+        let last = known.lines.get(&stack.id).and_then(|line| line.summary.clone());
+        let summary = summaries.remove(&stack.id).or(last);
+        changed.extend(known.put(StackLine { stack, summary }));
     }
     Ok(changed)
 }
 
-/// What the stream of events said while somebody waited.
+/// Events received during a wait.
 #[derive(Debug, Default)]
-struct Heard {
+struct EventBatch {
     stacks: BTreeSet<StackId>,
     is_reset: bool,
     end: Option<ClientError>,
 }
 
-/// The stream, read by a task of its own: giving up waiting must not give up a connection that is being made.
-struct News {
+/// The event stream, read by its own task: a timeout must not cancel a connection attempt.
+struct EventReader {
     received: mpsc::Receiver<Result<Message<Event>, ClientError>>,
     _reading: JoinSet<()>,
 }
 
-impl News {
+impl EventReader {
     async fn begin(client: &Client) -> Result<Self, ClientError> {
         let mut stream = client.follow_events(&EventQuery::default());
         stream.begin().await?;
-        let (told, received) = mpsc::channel(HEARD_AHEAD);
+        let (sender, received) = mpsc::channel(EVENT_BUFFER);
         let mut reading = JoinSet::new();
         reading.spawn(async move {
             loop {
                 let message = stream.next().await;
                 let is_end = message.is_err();
-                if told.send(message).await.is_err() || is_end {
+                if sender.send(message).await.is_err() || is_end {
                     return;
                 }
             }
@@ -163,9 +163,9 @@ impl News {
         Ok(Self { received, _reading: reading })
     }
 
-    /// Waits until then; or, once something is heard, only as long as it takes to hear what comes with it.
-    async fn gather(&mut self, until: Instant) -> Heard {
-        let (mut heard, mut until) = (Heard::default(), until);
+    /// Waits until `until`; after the first event, only for the rest of its burst.
+    async fn collect(&mut self, until: Instant) -> EventBatch {
+        let (mut heard, mut until) = (EventBatch::default(), until);
         while heard.end.is_none() {
             match timeout_at(until, self.received.recv()).await {
                 Ok(Some(Ok(Message::Item(event)))) => {
@@ -173,41 +173,43 @@ impl News {
                 }
                 Ok(Some(Ok(Message::Reset))) => heard.is_reset = true,
                 Ok(Some(Err(error))) => heard.end = Some(error),
-                // The end was told before.
+                // The error was returned before.
                 Ok(None) | Err(_) => break,
             }
-            until = until.min(Instant::now() + CALM);
+            until = until.min(Instant::now() + DEBOUNCE);
         }
         heard
     }
 }
 
-/// Where changes are shown.
-enum Shown {
-    Sheet(Sheet, Printer),
+/// The output of changes.
+enum ChangeOutput {
+    Redrawn(Redrawn, Printer),
     Rows(Stream, Printer),
 }
 
-impl Shown {
+impl ChangeOutput {
     fn new(printer: Printer) -> Self {
-        match printer.sheet() {
-            Some(sheet) => Self::Sheet(sheet, printer),
+        match printer.redrawn() {
+            Some(table) => Self::Redrawn(table, printer),
             None => Self::Rows(printer.stream(), printer),
         }
     }
 
-    /// Answers whether somebody still reads.
-    fn tell(&mut self, board: &Board, changed: &[StackLine]) -> Result<bool, Failure> {
+    /// Returns whether the output is still open.
+    fn update(&mut self, known: &KnownStacks, changed: &[StackLine]) -> Result<bool, Failure> {
         match self {
-            Self::Sheet(sheet, printer) => sheet.draw(&whole(board.by_name()).text(&printer.look())),
+            Self::Redrawn(table, printer) => {
+                table.draw(&whole(known.by_name()).text(&printer.render_options()))
+            }
             Self::Rows(rows, _) => rows.items("stack", changed),
         }
     }
 
     fn warn(&mut self, text: &str) {
         match self {
-            Self::Sheet(sheet, printer) => {
-                sheet.leave();
+            Self::Redrawn(table, printer) => {
+                table.leave();
                 printer.warn(text);
             }
             Self::Rows(_, printer) => printer.warn(text),
@@ -228,41 +230,44 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_have_changed_is_asked_for() {
+    fn only_counts_that_may_have_changed_are_read() {
         let (web, api) = (line("web", 1, 42), line("api", 2, 42));
-        let mut board = Board::default();
-        assert_eq!(board.take(web.clone()), Some(web.clone()));
-        assert_eq!(board.take(api.clone()), Some(api.clone()));
-        assert_eq!(board.take(web.clone()), None, "that is known");
+        let mut known = KnownStacks::default();
+        assert_eq!(known.put(web.clone()), Some(web.clone()));
+        assert_eq!(known.put(api.clone()), Some(api.clone()));
+        assert_eq!(known.put(web.clone()), None, "unchanged");
         let listed = [web.stack.clone(), api.stack.clone()];
-        let nobody = BTreeSet::new();
-        assert!(board.wanted(&listed, &nobody, false).is_empty());
-        assert_eq!(board.wanted(&listed, &nobody, true), [web.stack.id, api.stack.id]);
-        assert_eq!(board.wanted(&listed, &BTreeSet::from([api.stack.id]), false), [api.stack.id]);
+        let none = BTreeSet::new();
+        assert!(known.to_read(&listed, &none, false).is_empty());
+        assert_eq!(known.to_read(&listed, &none, true), [web.stack.id, api.stack.id]);
+        assert_eq!(known.to_read(&listed, &BTreeSet::from([api.stack.id]), false), [api.stack.id]);
         let submitted = [line("web", 1, 43).stack, line("shop", 3, 44).stack];
-        assert_eq!(board.wanted(&submitted, &nobody, false).len(), 2, "another version, and a new one");
-        assert_eq!(board.missing(&submitted, &nobody), [api.stack.id]);
+        assert_eq!(known.to_read(&submitted, &none, false).len(), 2, "another version, and a new one");
+        assert_eq!(known.missing(&submitted, &none), [api.stack.id]);
         let names: Vec<String> =
-            board.by_name().into_iter().map(|line| line.stack.name.to_string()).collect();
+            known.by_name().into_iter().map(|line| line.stack.name.to_string()).collect();
         assert_eq!(names, ["api", "web"]);
     }
 
     #[test]
-    fn a_deleted_stack_is_looked_for_once_and_then_when_it_is_heard_of() {
-        let mut board = Board::default();
+    fn a_deleted_stack_is_read_once_and_then_on_events() {
+        let mut known = KnownStacks::default();
         let mut gone = line("web", 1, 42);
-        board.take(gone.clone());
-        assert_eq!(board.missing(&[], &BTreeSet::new()), [gone.stack.id]);
+        known.put(gone.clone());
+        assert_eq!(known.missing(&[], &BTreeSet::new()), [gone.stack.id]);
         gone.stack.deleted_at = Some(crate::view::samples::now());
-        board.take(gone.clone());
-        assert!(board.missing(&[], &BTreeSet::new()).is_empty());
-        assert_eq!(board.missing(&[], &BTreeSet::from([gone.stack.id])), [gone.stack.id]);
+        known.put(gone.clone());
+        assert!(known.missing(&[], &BTreeSet::new()).is_empty());
+        assert_eq!(known.missing(&[], &BTreeSet::from([gone.stack.id])), [gone.stack.id]);
     }
 
     #[test]
-    fn with_many_stacks_only_those_are_asked_for_that_were_heard_of() {
-        let listed: Vec<Stack> = (0..=ASKED_EACH).map(|number| line("web", number, 42).stack).collect();
-        assert!(Board::default().wanted(&listed, &BTreeSet::new(), true).is_empty());
-        assert_eq!(Board::default().wanted(&listed, &BTreeSet::from([listed[7].id]), true), [listed[7].id]);
+    fn with_many_stacks_only_those_with_events_are_read() {
+        let listed: Vec<Stack> = (0..=MOST_WITH_COUNTS).map(|number| line("web", number, 42).stack).collect();
+        assert!(KnownStacks::default().to_read(&listed, &BTreeSet::new(), true).is_empty());
+        assert_eq!(
+            KnownStacks::default().to_read(&listed, &BTreeSet::from([listed[7].id]), true),
+            [listed[7].id]
+        );
     }
 }

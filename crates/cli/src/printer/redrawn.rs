@@ -1,4 +1,4 @@
-//! A text on a terminal that is drawn anew in its place, and stays when the command ends.
+//! A text on a terminal that is redrawn in place, and stays when the command ends.
 
 use std::io::Write as _;
 
@@ -8,20 +8,19 @@ use super::Printer;
 use crate::failure::Failure;
 
 #[derive(Debug)]
-pub struct Sheet {
+pub struct Redrawn {
     printer: Printer,
     text: String,
-    /// Lines of the terminal that it takes.
+    /// Lines of the terminal that the text occupies.
     height: usize,
 }
 
-impl Sheet {
+impl Redrawn {
     pub(super) fn new(printer: Printer) -> Self {
         Self { printer, text: String::new(), height: 0 }
     }
 
-    /// The text as it is now: what does not fit on the terminal is counted. Nothing moves if nothing has changed. Answers
-    /// whether somebody still reads.
+    /// Draws the text if it has changed; lines that do not fit are counted. Returns whether stdout is still open.
     pub fn draw(&mut self, text: &str) -> Result<bool, Failure> {
         let size = terminal_size::terminal_size_of(std::io::stdout());
         let (columns, rows) = size.map_or((80, 24), |(columns, rows)| (columns.0.into(), rows.0.into()));
@@ -30,8 +29,7 @@ impl Sheet {
             return Ok(true);
         }
         if self.height > 0 {
-            // Not by way of anstream, which would take it for a colour where there shall be none. It stays in the buffer
-            // until the first line comes.
+            // Without anstream, which would remove the escape sequence where colours are off.
             write!(std::io::stdout(), "\u{1b}[{}A\u{1b}[J", self.height).ok();
         }
         let is_read = self.printer.offer(&text)?;
@@ -39,23 +37,23 @@ impl Sheet {
         Ok(is_read)
     }
 
-    /// What is drawn stays as it is; the next drawing is below it.
+    /// Leaves the drawn text; the next drawing is below it.
     pub fn leave(&mut self) {
         (self.text, self.height) = (String::new(), 0);
     }
 }
 
-/// As many lines as fit, and how many of the terminal's they take: a long one takes several.
+/// Returns the lines that fit, and how many lines of the terminal they occupy.
 fn fitted(text: &str, columns: usize, rows: usize) -> (String, usize) {
-    // The cursor is below; and one line may have to tell of the rest.
-    let room = rows.saturating_sub(1).max(2);
+    // One line for the cursor, and one may be needed for the count.
+    let available = rows.saturating_sub(1).max(2);
     let heights: Vec<usize> = text.lines().map(|line| height(line, columns)).collect();
-    if heights.iter().sum::<usize>() <= room {
+    if heights.iter().sum::<usize>() <= available {
         return (text.trim_end().to_owned(), heights.iter().sum());
     }
     let (mut taken, mut lines) = (1, Vec::new());
     for (line, height) in text.lines().zip(&heights) {
-        if taken + height > room {
+        if taken + height > available {
             break;
         }
         taken += height;
@@ -75,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn lines_that_do_not_fit_are_counted() {
         assert_eq!(fitted("a\nb\n", 80, 24), ("a\nb".to_owned(), 2));
         assert_eq!(fitted("a\nb\nc\nd\ne", 80, 5), ("a\nb\nc\n… 2 more".to_owned(), 4));
         assert_eq!(fitted("a\nb\nc\nd", 80, 5), ("a\nb\nc\nd".to_owned(), 4));
     }
 
     #[test]
-    fn a_line_that_is_folded_takes_several_and_colours_take_no_room() {
+    fn a_wrapped_line_takes_several_and_colours_take_none() {
         assert_eq!(fitted("12345678901\n\n", 10, 24).1, 3);
         assert_eq!(fitted("\u{1b}[31m1234567890\u{1b}[0m", 10, 24).1, 1);
     }

@@ -1,4 +1,4 @@
-//! Agents, stacks, errors and events as an archive tells them: names, states and times.
+//! Agents, stacks, errors and events in a support bundle: names, states and times.
 
 use brokkr_api::agents::Agent;
 use brokkr_api::events::Event;
@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::preflight::Hook;
+use crate::preflight::WebhookHealth;
 
 /// An agent, without its annotations.
 #[derive(Clone, Debug, Serialize)]
-pub struct AgentTold {
+pub struct BundledAgent {
     name: String,
     id: String,
     status: String,
@@ -28,7 +28,7 @@ pub struct AgentTold {
     labels: Labels,
 }
 
-impl From<Agent> for AgentTold {
+impl From<Agent> for BundledAgent {
     fn from(agent: Agent) -> Self {
         Self {
             name: agent.name.to_string(),
@@ -45,19 +45,19 @@ impl From<Agent> for AgentTold {
     }
 }
 
-/// A stack, without its annotations, and how far its newest version is.
+/// A stack, without its annotations, with the progress of its newest version.
 #[derive(Clone, Debug, Serialize)]
-pub struct StackTold {
+pub struct BundledStack {
     name: String,
     id: String,
     sequence_id: Option<SequenceId>,
     created_at: Timestamp,
     targets: StackTargets,
-    /// None beyond the number of stacks that are asked about one by one.
+    /// None if there are too many stacks.
     summary: Option<StackSummary>,
 }
 
-impl StackTold {
+impl BundledStack {
     pub fn new(stack: Stack, summary: Option<StackSummary>) -> Self {
         Self {
             name: stack.name.to_string(),
@@ -70,7 +70,7 @@ impl StackTold {
     }
 }
 
-/// What its examples have in common; their own words can quote a manifest.
+/// Without the messages of the examples, which can quote a manifest.
 pub fn error(group: &ErrorGroup) -> Value {
     let examples = group.examples.iter().map(|example| {
         json!({
@@ -81,7 +81,7 @@ pub fn error(group: &ErrorGroup) -> Value {
         })
     });
     json!({
-        "reason": group.reason,
+        "reason": group.reason.code(),
         "message": group.message,
         "count": group.count,
         "stacks": group.stacks,
@@ -98,16 +98,19 @@ pub fn event(event: &Event) -> Value {
         "agent": event.agent_name,
         "sequence_id": event.sequence_id,
         "transition": event.transition,
-        "reason": event.reason,
+        "reason": event.reason.code(),
         "objects": objects(&event.objects),
         "hops": event.hops,
     })
 }
 
 fn objects(notes: &[ObjectNote]) -> Vec<Value> {
-    notes.iter().map(|note| json!({"object": note.object, "reason": note.reason})).collect()
+    notes
+        .iter()
+        .map(|note| json!({"object": note.object.to_string(), "reason": note.reason.code()}))
+        .collect()
 }
 
-pub fn hook(hook: &Hook) -> Value {
-    json!({"name": hook.name, "off_because": hook.off_because, "dead": hook.dead, "more": hook.more})
+pub fn hook(hook: &WebhookHealth) -> Value {
+    json!({"name": hook.name, "disabled_because": hook.disabled_because, "dead": hook.dead, "more": hook.more})
 }

@@ -1,0 +1,190 @@
+//! `brokkr apply`, `diff`, `rollback` and `wait`: versions on their way to agents.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brokkr_api::{Name, Selector, SequenceId};
+use clap::ValueEnum;
+
+/// Apply manifests to a stack as its next version
+///
+/// The manifests replace the stack's content: what an earlier version contained and this one does not is deleted from the
+/// clusters. Several files are joined in the order given; in a directory, *.yaml, *.yml and *.json are sorted by name.
+/// --kustomize and --helm render locally, and the broker stores the rendered manifests.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  brokkr apply web -f ./deploy --to env=dev --wait\n  \
+                  brokkr apply web -k overlays/prod -m 'raise the memory limit'\n  \
+                  brokkr apply shop --helm ./chart --values prod.yaml -n shop")]
+pub struct Apply {
+    /// Name of the stack; it is created if it does not exist
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    #[command(flatten)]
+    pub targeting: Targeting,
+    /// Set a label of the stack; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    pub label: Vec<(String, String)>,
+    /// Record why the version was submitted; shown by `brokkr stack history`
+    #[arg(short, long, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// Record this Git commit with the version [default: from the CI environment, or the manifests' work tree]
+    #[arg(long, value_name = "HEX")]
+    pub commit: Option<String>,
+    #[command(flatten)]
+    pub waiting: WaitOptions,
+    #[command(flatten)]
+    pub content: Content,
+}
+
+/// The agents that a stack targets.
+#[derive(Debug, clap::Args)]
+pub struct Targeting {
+    /// Target agents by label selector, such as 'env=prod,region in (eu,us)'; can be repeated
+    ///
+    /// --to and --to-agent replace the stack's targets. Without them the targets stay as they are.
+    #[arg(long, value_name = "SELECTOR")]
+    pub to: Vec<Selector>,
+    /// Target one agent; can be repeated
+    #[arg(long, value_name = "AGENT", value_parser = super::agent)]
+    pub to_agent: Vec<Name>,
+    /// Confirm how many agents lose the stack by a change of selectors; the refusal shows the number
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
+    pub expect: Option<u64>,
+}
+
+/// The source of manifests: files, a kustomization, or a chart.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Manifests")]
+pub struct Content {
+    /// Read manifests from a file, a directory, or - for stdin; can be repeated
+    #[arg(short, long = "filename", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Include subdirectories
+    #[arg(short = 'R', long, requires = "files")]
+    pub recursive: bool,
+    /// Render the kustomization in this directory with your kustomize or kubectl
+    #[arg(short, long, value_name = "DIR", conflicts_with = "files")]
+    pub kustomize: Option<PathBuf>,
+    /// Render this chart with your helm, without hooks: a directory, an archive, repository/name or oci://…
+    #[arg(long, value_name = "CHART", conflicts_with_all = ["files", "kustomize"])]
+    pub helm: Option<String>,
+    /// Pass a values file to helm; can be repeated
+    #[arg(long, value_name = "FILE", requires = "helm")]
+    pub values: Vec<PathBuf>,
+    /// Pass a value to helm; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "helm")]
+    pub set: Vec<String>,
+    /// Render the chart for this namespace
+    #[arg(short, long, value_name = "NAMESPACE", requires = "helm")]
+    pub namespace: Option<String>,
+    /// Render this version of the chart
+    #[arg(long, value_name = "VERSION", requires = "helm")]
+    pub chart_version: Option<String>,
+    /// Render the chart under this release name [default: the name of the stack]
+    #[arg(long, value_name = "NAME", requires = "helm")]
+    pub release: Option<String>,
+}
+
+impl Content {
+    pub fn is_given(&self) -> bool {
+        !self.files.is_empty() || self.kustomize.is_some() || self.helm.is_some()
+    }
+
+    /// Returns the name that a comparison shows.
+    pub fn name(&self) -> String {
+        let files = self.files.iter().chain(&self.kustomize).map(|path| path.display().to_string());
+        files.chain(self.helm.clone()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Options of commands that submit a version.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WaitOptions {
+    /// Wait until this version is healthy on every targeted agent
+    #[arg(long)]
+    pub wait: bool,
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
+    pub timeout: Duration,
+}
+
+/// Compare two versions of a stack, or its newest version with local manifests
+///
+/// Without sequence ids, the newest version is compared with the previous one; with one, that version with the newest.
+/// Values of Secrets are never shown. The exit status is 1 if there is a difference.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  brokkr diff web\n  brokkr diff web 41 43\n  brokkr diff web -f ./deploy\n  brokkr diff web -k overlays/prod"
+)]
+pub struct Diff {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Sequence id of the version to compare from
+    #[arg(value_name = "FROM", conflicts_with_all = ["files", "kustomize", "helm"])]
+    pub from: Option<SequenceId>,
+    /// Sequence id of the version to compare to
+    #[arg(value_name = "TO", conflicts_with_all = ["files", "kustomize", "helm"])]
+    pub to: Option<SequenceId>,
+    #[command(flatten)]
+    pub content: Content,
+}
+
+/// Roll back a stack to an earlier version on all its agents
+///
+/// The content of the earlier version is submitted as a new version. The content that it replaces is barred: the broker
+/// refuses it on this stack, so that a pipeline does not bring it back, until `brokkr stack unbar`.
+///
+/// On a terminal, the command shows both versions and the number of agents, and asks for confirmation.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  brokkr rollback web --reason 'crash loop since 1.8.2' --wait\n  \
+                  brokkr rollback web 41 --yes")]
+pub struct Rollback {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Sequence id of the version to restore [default: the last one with different content that is not barred]
+    #[arg(value_name = "SEQUENCE")]
+    pub to: Option<SequenceId>,
+    /// Record a reason; it is shown in the history, and when the barred content is submitted again
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
+    /// Do not bar the content that is replaced
+    #[arg(long)]
+    pub no_bar: bool,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub waiting: WaitOptions,
+}
+
+/// Wait until a version is on every agent, or a deleted stack is gone
+///
+/// A wait is for one sequence id: reports about an earlier version do not count.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr wait web --for healthy --sequence 42 --timeout 10m")]
+pub struct Wait {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// State to wait for
+    #[arg(long = "for", value_enum, default_value_t = WaitGoal::Healthy, value_name = "STATE")]
+    pub goal: WaitGoal,
+    /// Sequence id of the version, as printed by apply [default: the newest]
+    #[arg(long, value_name = "SEQUENCE")]
+    pub sequence: Option<SequenceId>,
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration)]
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaitGoal {
+    /// All objects are written
+    Applied,
+    /// All objects are written and healthy
+    Healthy,
+    /// All agents have removed the stack
+    Deleted,
+}

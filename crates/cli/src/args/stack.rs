@@ -1,0 +1,146 @@
+//! `brokkr stack …`
+
+use std::time::Duration;
+
+use brokkr_api::{Name, SequenceId};
+use clap::Subcommand;
+
+use super::{Apply, Diff, Rollback, Status, Targeting, Wait, Why};
+
+#[derive(Debug, Subcommand)]
+pub enum StackCommand {
+    List(ListStacks),
+    /// Show one stack: targets, labels, newest version
+    Show {
+        /// Name or id
+        #[arg(value_parser = super::stack)]
+        stack: Name,
+    },
+    Apply(Box<Apply>),
+    Status(Status),
+    Why(Why),
+    Wait(Wait),
+    History(History),
+    Diff(Diff),
+    Manifest(Manifest),
+    Rollback(Rollback),
+    /// List the contents that rollbacks barred, newest first
+    Barred {
+        /// Name or id
+        #[arg(value_parser = super::stack)]
+        stack: Name,
+    },
+    Unbar(Unbar),
+    Retarget(Retarget),
+    Approve(Approve),
+    Delete(DeleteStack),
+}
+
+/// List stacks
+#[derive(Debug, clap::Args)]
+pub struct ListStacks {
+    #[command(flatten)]
+    pub rows: super::RowLimit,
+}
+
+/// List the versions of a stack, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack history web")]
+pub struct History {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    #[command(flatten)]
+    pub rows: super::RowLimit,
+}
+
+/// Print the manifest of a version, exactly as submitted
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  brokkr stack manifest web\n  brokkr stack manifest web 42 > web-42.yaml"
+)]
+pub struct Manifest {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Sequence id of the version, as shown in the history [default: the newest]
+    #[arg(value_name = "SEQUENCE")]
+    pub sequence: Option<SequenceId>,
+}
+
+/// Unbar a content, so that it can be submitted again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack unbar web 42")]
+pub struct Unbar {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Sequence id that was rolled back, or the first digits of its checksum
+    #[arg(value_name = "SEQUENCE|CHECKSUM")]
+    pub content: String,
+}
+
+/// Change the agents that a stack targets
+///
+/// New targets get the newest version. Agents that are no longer targeted remove the stack.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack retarget web --to env=prod --to-agent lab-1")]
+#[group(id = "new", args = ["to", "to_agent"], required = true, multiple = true)]
+pub struct Retarget {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    #[command(flatten)]
+    pub targeting: Targeting,
+}
+
+/// Approve a pending prune
+///
+/// A version that would delete more than 50 objects and more than 30 % of a stack waits for approval. Without --expect, the
+/// pending prunes are shown and nothing is approved.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack approve web --expect 120 --agent eu-1")]
+pub struct Approve {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Allow the deletion of at most this many objects per agent: the number that the agent reported
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u32>)]
+    pub expect: Option<u32>,
+    /// List the approvals of the newest version
+    #[arg(long, conflicts_with_all = ["expect", "agent", "sequence"])]
+    pub list: bool,
+    /// Approve only on this agent, by name or id [default: on every agent]
+    #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
+    pub agent: Option<Name>,
+    /// Approve this version [default: the newest; older ones are refused]
+    #[arg(long, value_name = "SEQUENCE")]
+    pub sequence: Option<SequenceId>,
+}
+
+/// Delete a stack and its resources on every agent
+///
+/// On a terminal, the command asks for the stack's name. In scripts, use --yes; if the stack is on more than 10 agents,
+/// --expect is required, too.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack delete web --yes --expect 1204 --wait")]
+pub struct DeleteStack {
+    /// Name or id
+    #[arg(value_name = "STACK", value_parser = super::stack)]
+    pub stack: Name,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Confirm how many agents have the stack; if the number differs, nothing is deleted
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<usize>)]
+    pub expect: Option<usize>,
+    /// Leave the resources in the clusters, without Brokkr's metadata and no longer managed
+    #[arg(long)]
+    pub keep_resources: bool,
+    /// Wait until every agent has reported that the resources are gone
+    #[arg(long)]
+    pub wait: bool,
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
+    pub timeout: Duration,
+}
