@@ -88,7 +88,7 @@ async fn named(
     stack: &str,
     agent: &str,
 ) -> Result<(Stack, AgentFacts), ApiError> {
-    let stack = find_stack(&broker, caller.project(), stack).await?;
+    let stack = find_stack(broker, caller.project(), stack).await?;
     let agent = agent_facts(&broker.index.snapshot(), agent)?.clone();
     // The project knows an agent that its stack names, even if the grant was withdrawn since.
     let is_named = stack.targets.agents.contains(&agent.name);
