@@ -49,7 +49,7 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
         epoch: state.epoch,
         position: broker.index.position().to_string(),
         hold: state.hold,
-        agents_to_tell: counts.to_report.cast_unsigned(),
+        agents_to_report: counts.to_report.cast_unsigned(),
         stacks_ahead: counts.ahead.cast_unsigned(),
         stacks_unknown: counts.unknown.cast_unsigned(),
         targets_kept: counts.kept.cast_unsigned(),

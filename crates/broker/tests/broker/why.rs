@@ -119,7 +119,7 @@ async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stack
     agent.poll().await?;
     let of_agent = async || harness.admin.get_json::<AgentWhy>("agents/shop-1/why").await;
     let why = of_agent().await?;
-    assert_eq!((why.presence, why.broken, why.concerned), (Presence::Fresh, None, 1));
+    assert_eq!((why.presence, why.broken, why.affected_stacks), (Presence::Fresh, None, 1));
     assert_eq!(broken(&why.stacks[0]), Some((Hop::Fetched, Cause::NotReportedYet)));
 
     harness.admin.send(Method::PATCH, "agents/shop-1", &json!({ "status": "INACTIVE" })).await?;

@@ -172,7 +172,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     fleet.broker.start_again().await?;
     rehearsal.second.start_again().await?;
     eventually(WAIT_TIMEOUT, "the broker to be on hold", async || match fleet.get("/api/v1/system").await {
-        Ok(system) if !system["hold"].is_null() && system["agents_to_tell"] == 0 => Attempt::Done(()),
+        Ok(system) if !system["hold"].is_null() && system["agents_to_report"] == 0 => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
