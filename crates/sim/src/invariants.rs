@@ -32,7 +32,7 @@ fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Checked {
 
 impl Invariants {
     /// A step was planned: it must fit what this run knows.
-    pub fn on_broker_message(&self, run: &Run, request: &Request) -> Checked {
+    pub fn on_planned(&self, run: &Run, request: &Request) -> Checked {
         let Some(key) = request.step.key() else { return Ok(()) };
         let known = run.knows(request.stack, key);
         let uid = known.map(|seen| &seen.uid);

@@ -144,7 +144,7 @@ fn a_container_that_runs_without_being_ready_fails_its_probe() {
         event("web-2", "Unhealthy", "another pod's", "2026-01-01T00:00:10Z"),
     ];
     let found = cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() });
-    assert_eq!(found.unwrap().message, format!("{plain}: {words}"));
+    assert_eq!(found.unwrap().message.to_string(), format!("{plain}: {words}"));
     let mut starting = pods[0].clone();
     starting["spec"]["containers"][0]["startupProbe"] = json!({});
     starting["status"]["containerStatuses"][0]["started"] = json!(false);

@@ -1,5 +1,7 @@
 //! The rules as a table: what the API server says, and what Brokkr then says.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

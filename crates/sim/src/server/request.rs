@@ -141,14 +141,13 @@ impl Server {
     /// What the agent's rights do not cover.
     #[must_use]
     pub fn lacking(&self, content: &Content) -> Vec<ObjectNote> {
-        let forbidden = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
-        forbidden
-            .map(|key| ObjectNote {
-                object: object_ref(key),
-                message: forbidden().message(),
-                reason: forbidden(),
-            })
-            .collect()
+        let keys = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
+        keys.map(|key| ObjectNote {
+            object: object_ref(key),
+            message: forbidden().message(),
+            reason: forbidden(),
+        })
+        .collect()
     }
 
     #[must_use]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// What a watch asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ScriptedRequest {
     List,
     /// A list and a watch in one.
     Stream,
@@ -41,7 +41,7 @@ pub struct World {
     objects: BTreeMap<(String, String), Value>,
     past: Vec<(u64, String, Value)>,
     watchers: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
-    faults: VecDeque<(Ask, Fault)>,
+    faults: VecDeque<(ScriptedRequest, Fault)>,
     /// Answers to anything but objects: discovery.
     pub fixed: BTreeMap<String, Value>,
     /// Collections that are not there.
@@ -49,7 +49,7 @@ pub struct World {
     pub forbidden: bool,
     pub page: usize,
     pub minor: u32,
-    pub asked: Vec<(Ask, String)>,
+    pub asked: Vec<(ScriptedRequest, String)>,
     pub accepts: Vec<String>,
     pub listing_now: usize,
     pub most_listing: usize,
@@ -91,26 +91,26 @@ impl Server {
         Client::new(service, "default")
     }
 
-    pub fn asked(&self, ask: Ask) -> usize {
+    pub fn asked(&self, ask: ScriptedRequest) -> usize {
         self.world().asked.iter().filter(|(asked, _)| *asked == ask).count()
     }
 
     /// The next requests of this sort go wrong, one for each fault.
-    pub fn fail(&self, ask: Ask, faults: &[Fault]) {
+    pub fn fail(&self, ask: ScriptedRequest, faults: &[Fault]) {
         self.world().faults.extend(faults.iter().map(|fault| (ask, *fault)));
     }
 
     pub fn fail_second_page(&self) {
-        self.fail(Ask::List, &[Fault::SecondPage]);
+        self.fail(ScriptedRequest::List, &[Fault::SecondPage]);
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Response<StepResult>, Infallible> {
         let (request, _) = request.into_parts();
         let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
         let ask = match () {
-            () if query.contains("sendInitialEvents") => Ask::Stream,
-            () if query.contains("watch=true") => Ask::Watch,
-            () if query.contains("limit=") => Ask::List,
+            () if query.contains("sendInitialEvents") => ScriptedRequest::Stream,
+            () if query.contains("watch=true") => ScriptedRequest::Watch,
+            () if query.contains("limit=") => ScriptedRequest::List,
             () => return Ok(self.world().fixed(&path)),
         };
         let fault = {
@@ -118,12 +118,13 @@ impl Server {
             world.asked.push((ask, request.uri.to_string()));
             world.accepts.push(request.headers["accept"].to_str().unwrap().to_owned());
             let second = query.contains("continue=");
-            let hits =
-                |(of, fault): &(Ask, Fault)| *of == ask && (second || !matches!(fault, Fault::SecondPage));
+            let hits = |(of, fault): &(ScriptedRequest, Fault)| {
+                *of == ask && (second || !matches!(fault, Fault::SecondPage))
+            };
             let next = world.faults.iter().position(hits);
             next.and_then(|at| world.faults.remove(at))
         };
-        if ask == Ask::List {
+        if ask == ScriptedRequest::List {
             self.world().listing_now += 1;
             // Long enough for others to come in between, if they are let.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -147,9 +148,9 @@ impl Server {
             return Ok(status(403));
         }
         Ok(match ask {
-            Ask::List => world.list(&path, query),
-            Ask::Stream => world.stream(&path),
-            Ask::Watch => world.watch(&path, query),
+            ScriptedRequest::List => world.list(&path, query),
+            ScriptedRequest::Stream => world.stream(&path),
+            ScriptedRequest::Watch => world.watch(&path, query),
         })
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::rig::{MAPS, Rig, kind, maps};
-use super::server::Ask;
-use crate::observe::{Prerequisite, Scope};
+use super::server::ScriptedRequest;
+use crate::model::Prerequisite;
+use crate::observe::Scope;
 
 #[tokio::test]
 async fn f3_only_what_carries_our_label_is_asked_for_and_metadata_is_enough() {
@@ -23,8 +24,8 @@ async fn a_server_that_streams_lists_is_asked_once() {
     rig.watch_maps().await;
     rig.server.world().put(MAPS, "later", "2");
     rig.until("later", |rig| rig.knows(&maps(), "settings") && rig.knows(&maps(), "later")).await;
-    assert_eq!(rig.server.asked(Ask::List) + rig.server.asked(Ask::Watch), 0);
-    assert_eq!(rig.server.asked(Ask::Stream), 1);
+    assert_eq!(rig.server.asked(ScriptedRequest::List) + rig.server.asked(ScriptedRequest::Watch), 0);
+    assert_eq!(rig.server.asked(ScriptedRequest::Stream), 1);
 }
 
 #[tokio::test]
@@ -33,7 +34,7 @@ async fn what_may_not_be_watched_is_reported_with_the_reason_and_retried() {
     rig.server.world().forbidden = true;
     rig.watches.ensure([&maps()]);
     rig.until("reported", |rig| rig.times("unwatchable as scripted") == 1).await;
-    rig.until("asked again", |rig| rig.server.asked(Ask::List) >= 3).await;
+    rig.until("asked again", |rig| rig.server.asked(ScriptedRequest::List) >= 3).await;
     assert!(!rig.synced(&maps()));
     assert_eq!(rig.times("unwatchable as scripted"), 1, "said once");
     rig.server.world().forbidden = false;
@@ -86,7 +87,7 @@ async fn ground_is_watched_only_while_something_waits_for_it() {
     rig.until("watched", |rig| rig.server.world().watched(NAMESPACES)).await;
     rig.server.world().put(NAMESPACES, "shop", "1");
     rig.until("prerequisite changed", |rig| rig.times("prerequisite changed Namespace shop") == 1).await;
-    assert_eq!(rig.server.asked(Ask::List), 1);
+    assert_eq!(rig.server.asked(ScriptedRequest::List), 1);
     assert!(rig.server.world().asked.iter().all(|(_, uri)| !uri.contains("labelSelector")));
     rig.watches.unwatch_prerequisite(Prerequisite::Namespace);
     rig.until("quiet", |rig| !rig.server.world().watched(NAMESPACES)).await;
