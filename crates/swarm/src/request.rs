@@ -132,6 +132,6 @@ impl Endpoint<'_> {
             .method(method)
             .header(AUTHORIZATION, format!("Bearer {}", self.assertion))
             .header(header::PROTOCOL, PROTOCOL_VERSION)
-            .header(header::Capabilities, Capabilities::own().to_string())
+            .header(header::CAPABILITIES, Capabilities::own().to_string())
     }
 }
