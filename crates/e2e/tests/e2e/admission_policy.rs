@@ -138,9 +138,9 @@ fn labelled(label: &str) -> Marks<'_> {
 /// Requires that the admission policy refused the request with this message.
 fn refused(answer: Result<impl std::fmt::Debug, kube::Error>) -> String {
     match answer {
-        Err(kube::Error::Api(status)) if status.code == 422 => {
-            fence::refusal_message(&status.message).unwrap_or_else(|| panic!("not the fence: {status:?}")).to_owned()
-        }
+        Err(kube::Error::Api(status)) if status.code == 422 => fence::refusal_message(&status.message)
+            .unwrap_or_else(|| panic!("not the fence: {status:?}"))
+            .to_owned(),
         other => panic!("the admission policy did not refuse it: {other:?}"),
     }
 }
