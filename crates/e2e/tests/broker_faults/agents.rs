@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use brokkr_api::agents::{Holds, OpenSession, RegisterAgent};
 use brokkr_api::protocol::{Session, holds_digest};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::tokens::CreateJoinToken;
 use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, SequenceId, StackId};
@@ -180,8 +181,8 @@ impl FakeAgent {
             transition: Transition::Applied,
             at: jiff::Timestamp::now(),
             hops: Hops::default(),
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             objects: Vec::new(),
             conditions: Vec::new(),
             dropped: 0,

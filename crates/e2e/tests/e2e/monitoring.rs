@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::prometheus::{Prometheus, Target, promtool};
 use brokkr_testkit::{
-    AgentOptions, Attempt, Cluster, Fleet, Launch, Port, Process, Scratch, eventually, programs, unique,
+    AgentOptions, Attempt, Cluster, Fleet, Launch, Port, Process, Scratch, eventually, programs,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

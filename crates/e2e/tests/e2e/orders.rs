@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::envelope::{Approval, Grant, Removal};
+use brokkr_api::reason::Reason;
 use brokkr_api::report::{Report, Transition};
 use brokkr_testkit::scripted::ScriptedBroker;
 use brokkr_testkit::{Agent, AgentOptions, Attempt, Cluster, eventually, unique};
@@ -56,8 +57,9 @@ impl Fixture {
     async fn wait_for_report(&self, transition: Transition, reason: &str) -> Result<Report> {
         eventually(WAIT_TIMEOUT, &format!("{transition} {reason} to be reported"), async || {
             let reports = self.broker.reports();
-            let found =
-                reports.iter().find(|report| report.transition == transition && report.reason == reason);
+            let found = reports
+                .iter()
+                .find(|report| report.transition == transition && report.reason.code() == reason);
             match found {
                 Some(report) => Attempt::Done(report.clone()),
                 None => Attempt::NotYet(format!("{reports:?}")),
@@ -75,7 +77,7 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
     fixture.broker.reported(sequence, Transition::Applied).await?;
     let sequence = fixture.broker.offer(STACK, &fixture.manifest((0..20).map(|n| format!("m{n}")), "1"))?;
     let held = fixture.wait_for_report(Transition::Blocked, "PruneNeedsApproval").await?;
-    assert!(held.message.contains("60 of 80"), "{}", held.message);
+    assert_eq!(held.reason, Reason::PruneNeedsApproval { delete: 60, total: 80 });
     fixture.broker.polls(3).await?;
     assert_eq!(fixture.names().await?.len(), 80, "nothing goes before it is approved");
     fixture.broker.amend(STACK, |target| {

@@ -71,7 +71,7 @@ impl Fixture {
     }
 
     async fn versions(&self) -> Result<Versions> {
-        let version = |kind: &str, meta: kube::core::ObjectMeta| {
+        let uid_and_version = |kind: &str, meta: kube::core::ObjectMeta| {
             (format!("{kind} {}", meta.name.unwrap_or_default()), (meta.uid, meta.resource_version))
         };
         // A controller creates it in every namespace, at any time.
@@ -138,7 +138,7 @@ impl Fixture {
         Ok(())
     }
 
-    async fn sees_value(&self, name: &str, wanted: &str) -> Result<()> {
+    async fn wait_for_value(&self, name: &str, wanted: &str) -> Result<()> {
         eventually(WAIT_TIMEOUT, &format!("ConfigMap {name} to have the value {wanted}"), async || match self
             .value(name)
             .await
@@ -299,7 +299,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
     broker.hand_out(first, ContentLie::Other(fixture.manifest(&[("one", "forged")])));
     broker.handed_out(first, OFTEN).await?;
     let report = broker.reported(first, Transition::Failed).await?;
-    assert_eq!(report.reason, "ChecksumMismatch", "{report:?}");
+    assert_eq!(report.reason.code(), "ChecksumMismatch", "{report:?}");
     assert!(fixture.namespace().await?.is_none());
     broker.hand_out_truthfully();
     broker.wait_until_healthy(first).await?;
@@ -321,7 +321,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
         broker.hand_out(last, lie);
         broker.handed_out(last, OFTEN).await?;
         let report = broker.reported(last, Transition::Failed).await?;
-        assert!(["ChecksumMismatch", "FetchFailed"].contains(&report.reason.as_str()), "{report:?}");
+        assert!(["ChecksumMismatch", "FetchFailed"].contains(&report.reason.code()), "{report:?}");
         let only_objects = |found: Versions| -> Versions {
             found.into_iter().filter(|(name, _)| !name.starts_with("Stack ")).collect()
         };

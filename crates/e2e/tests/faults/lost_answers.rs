@@ -10,7 +10,7 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT, summary, uid_and_version};
 /// Returns the exchanges about one ConfigMap that the API server answered, in order.
 fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = world
-        .api
+        .api_proxy
         .trace()
         .into_iter()
         .filter(|exchange| {

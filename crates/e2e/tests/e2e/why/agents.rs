@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use brokkr_client::AgentKey;
 use brokkr_testkit::proxy::{Action, Matcher};
-use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually, unique};
+use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};

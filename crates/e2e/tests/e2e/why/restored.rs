@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::postgres::Durability;
-use brokkr_testkit::{Cluster, Fleet, Postgres, ShowLog, eventually, unique};
+use brokkr_testkit::{AgentOptions, Cluster, Fleet, Postgres, ShowLog, eventually};
 
 use super::asking::{explained, follow, types};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
