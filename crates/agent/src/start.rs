@@ -120,7 +120,7 @@ fn at_broker(error: &ClientError) -> Hop {
             Stage::Connect | Stage::Exchange => Hop::Connect,
         },
         ClientError::Timeout { .. } => Hop::Connect,
-        ClientError::BadAnswer { .. } => Hop::Answer,
+        ClientError::InvalidResponse { .. } => Hop::Answer,
         ClientError::Problem { problem, .. } if problem.code.is_transient() => Hop::Answer,
         ClientError::Problem { .. } | ClientError::Unsendable { .. } => Hop::Token,
     }

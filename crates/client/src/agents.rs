@@ -1,4 +1,4 @@
-//! Agents: joining, and what people ask and change about them.
+//! Agents.
 
 use brokkr_api::agents::{
     AbandonAgent, Agent, AgentPatch, AgentStatus, RegisterAgent, RegisteredAgent, RejoinAgent, RotateKey,
@@ -15,12 +15,12 @@ use crate::error::ClientError;
 use crate::exchange::expecting;
 use crate::page::{PageQuery, counted};
 
-/// Which agents. What is left out does not restrict.
+/// Selects agents. An empty field does not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentQuery {
-    /// With this in their names.
+    /// Text in their names.
     pub name: Option<String>,
-    /// Over their labels.
+    /// A selector over their labels.
     pub selector: Option<Selector>,
     pub status: Option<AgentStatus>,
     pub presence: Option<Presence>,
@@ -41,40 +41,40 @@ impl AgentQuery {
 }
 
 impl Client {
-    /// Trades a join token and the public half of a key for an identity. The same token with the same key
-    /// answers the same until it expires, so it may be sent again.
+    /// Registers an agent with a join token and a public key. Can be repeated with the same token and key until the token
+    /// expires.
     pub async fn register_agent(&self, registration: &RegisterAgent) -> Result<RegisteredAgent, ClientError> {
         self.send(self.write(Method::POST, &["agents", "register"]).json(registration)?).await?.json()
     }
 
-    /// Registers a new key of the agent that this client is. Store the key before, and sign with it from the
-    /// answer on. The same key again answers the same, so it may be sent again.
+    /// Registers a new key of this agent. Store the key before, and sign with it after the response. Can be repeated with the
+    /// same key.
     pub async fn rotate_key(&self, agent: AgentId, key: &RotateKey) -> Result<RotatedKey, ClientError> {
         let path = ["agents", &agent.to_string(), "keys"];
         self.send(self.write(Method::POST, &path).json(key)?).await?.json()
     }
 
-    /// Asks an agent, by name or id, for a new key. It makes one and registers it when it next hears of the broker.
+    /// Requests a key rotation of an agent, by name or id. The agent does it with its next poll.
     pub async fn ask_for_key(&self, agent: &str) -> Result<Agent, ClientError> {
         self.send(self.write(Method::POST, &["agents", agent, "rotation"])).await?.json()
     }
 
-    /// Ends every key of an agent, by name or id.
+    /// Revokes all keys of an agent, by name or id.
     pub async fn revoke_agent_keys(&self, agent: &str) -> Result<Agent, ClientError> {
         self.send(self.write(Method::DELETE, &["agents", agent, "keys"])).await?.json()
     }
 
-    /// A join token with which an agent that exists, by name or id, gets a new key.
+    /// Creates a join token with which an existing agent, by name or id, gets a new key.
     pub async fn rejoin_agent(&self, agent: &str, wanted: &RejoinAgent) -> Result<JoinToken, ClientError> {
         self.send(self.write(Method::POST, &["agents", agent, "join-tokens"]).json(wanted)?).await?.json()
     }
 
-    /// Nothing targets the agent from now on: it removes what it brought.
+    /// Retires the agent: nothing targets it any more, so that it removes its stacks.
     pub async fn retire_agent(&self, agent: &str) -> Result<Agent, ClientError> {
         self.send(self.write(Method::POST, &["agents", agent, "retirement"])).await?.json()
     }
 
-    /// Gives the agent up: it is refused, and nothing is owed there any more.
+    /// Abandons the agent: its keys are revoked, and deletions do not wait for it.
     pub async fn abandon_agent(&self, agent: &str, reason: &str) -> Result<Agent, ClientError> {
         let wanted = AbandonAgent { reason: reason.to_owned() };
         self.send(self.write(Method::POST, &["agents", agent, "abandonment"]).json(&wanted)?).await?.json()
@@ -88,7 +88,7 @@ impl Client {
         self.read_on(|page| async move { self.agents(&page).await }).await
     }
 
-    /// One page of those that fit, by name, and how many there are in all.
+    /// Reads one page of matching agents by name, and their number.
     pub async fn agents_where_counted(
         &self,
         query: &AgentQuery,
@@ -99,7 +99,7 @@ impl Client {
         self.send(self.read(&["agents"]).query(&pairs)).await?.json()
     }
 
-    /// The first of those that are like that, by name.
+    /// Reads the first matching agents by name.
     pub async fn agents_where(&self, query: &AgentQuery, most: usize) -> Result<Page<Agent>, ClientError> {
         self.read_up_to(most, |page| async move {
             let pairs = [query.pairs(), page.pairs()].concat();
@@ -108,7 +108,7 @@ impl Client {
         .await
     }
 
-    /// How many are like that.
+    /// Reads the number of matching agents.
     pub async fn agents_counted(&self, query: &AgentQuery) -> Result<Option<u64>, ClientError> {
         let pairs = [query.pairs(), counted()].concat();
         let page: Page<Agent> = self.send(self.read(&["agents"]).query(&pairs)).await?.json()?;
@@ -125,7 +125,7 @@ impl Client {
         self.patch_agent_expecting(agent, patch, None).await
     }
 
-    /// The same, with the number of stacks that other labels take from it.
+    /// Like [`Client::patch_agent`], and confirms how many stacks the agent loses.
     pub async fn patch_agent_expecting(
         &self,
         agent: &str,
@@ -136,7 +136,7 @@ impl Client {
         self.send(request.json(patch)?).await?.json()
     }
 
-    /// What targets an agent, and why. By name or id.
+    /// Lists the stacks that target an agent, by name or id.
     pub async fn targets(&self, agent: &str, page: &PageQuery) -> Result<Page<Target>, ClientError> {
         self.send(self.read(&["agents", agent, "targets"]).query(&page.pairs())).await?.json()
     }
@@ -145,7 +145,7 @@ impl Client {
         self.read_on(|page| async move { self.targets(agent, &page).await }).await
     }
 
-    /// What targets this agent, asked by itself.
+    /// Lists the stacks that target this agent.
     pub async fn own_targets(&self, agent: AgentId) -> Result<Vec<Target>, ClientError> {
         self.targets_all(&agent.to_string()).await
     }

@@ -1,7 +1,6 @@
-//! The agent's assertion: a short-lived JWT, signed with its key, that goes with each request.
+//! The agent's assertion: a short-lived JWT, signed with its key and sent with each request.
 //!
-//! Signing is cheap and verifying is cached at the broker by the assertion's text, so one assertion is used until
-//! it is nearly over.
+//! The broker caches verified assertions, so one assertion is used until shortly before it expires.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,9 +13,9 @@ use crate::credential::AgentIdentity;
 use crate::error::ClientError;
 use crate::key::AgentKey;
 
-/// A new assertion is made when less than this is left of the old one.
+/// A new assertion is created when the old one is valid for less than this.
 const RENEW_SECONDS: i64 = 60;
-/// Clocks that differ by less than [`crate::clock`] notices must not make an assertion come from the future.
+/// Assertions are backdated by this, because clocks may differ by less than [`crate::clock`] notices.
 const BACKDATE_SECONDS: i64 = 5;
 
 #[derive(Serialize)]
@@ -28,14 +27,14 @@ struct Claims {
     exp: i64,
 }
 
-/// Makes assertions and remembers the last.
+/// Creates assertions and caches the last one.
 pub(crate) struct Signer {
     agent_id: AgentId,
     installation_id: InstallationId,
     hand: Mutex<Hand>,
 }
 
-/// The key, and the last assertion that it signed with the time when that ends.
+/// The key, and the last assertion with its expiry.
 struct Hand {
     key: EncodingKey,
     last: Option<(String, i64)>,
@@ -59,7 +58,7 @@ impl Signer {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An assertion that is valid at `now`, in seconds of the broker's clock.
+    /// Returns an assertion that is valid at `now`, in seconds of the broker's clock.
     pub(crate) fn assertion(&self, now: i64) -> Result<String, ClientError> {
         let mut hand = self.hand();
         if let Some((assertion, expires)) = hand.last.as_ref() {

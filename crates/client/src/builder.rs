@@ -1,4 +1,4 @@
-//! Building a client: where the broker is, whom to trust, who is calling.
+//! The client and its builder.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +18,13 @@ use crate::key::AgentKey;
 use crate::retry::RetryPolicy;
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Shorter than what load balancers commonly allow (60 s and more): a connection that they have dropped
-/// without telling is then never used again.
+/// Shorter than the idle timeout of common load balancers (60 s and more), so that a connection that they dropped is never
+/// used again.
 const IDLE_TIME: Duration = Duration::from_secs(50);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// Talks to one broker, and reads its own writes whichever replica answers. Cheap to clone; clones share connections
-/// and what was learnt of the clock.
+/// A client of one broker that reads its own writes from any replica. Cheap to clone; clones share connections and the
+/// clock offset.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: reqwest::Client,
@@ -32,7 +32,7 @@ pub struct Client {
     caller: Arc<Caller>,
     identity: Option<Arc<AgentIdentity>>,
     clock: Arc<Clock>,
-    /// The position of the last write: reads are answered no older than that.
+    /// The position of the last write; reads must not be older.
     written: Arc<Mutex<Option<Position>>>,
     retry: RetryPolicy,
     project: Option<Arc<str>>,
@@ -41,7 +41,7 @@ pub struct Client {
 /// A credential in the form in which requests use it.
 #[derive(Debug)]
 pub(crate) enum Caller {
-    Nobody,
+    Anonymous,
     Token(SecretString),
     Agent(Signer),
 }
@@ -73,7 +73,7 @@ pub enum BuildError {
 }
 
 impl Client {
-    /// `url` is where the broker is, without `/api/v1`; a path before that is kept.
+    /// Starts a client for the broker at `url`, without `/api/v1`; a path before that is kept.
     #[must_use]
     pub fn builder(url: Url) -> ClientBuilder {
         ClientBuilder {
@@ -88,21 +88,21 @@ impl Client {
         }
     }
 
-    /// The same connections with another caller: for an agent that has just registered, or for many in one process.
+    /// Returns a client with the same connections and another caller.
     #[must_use]
     pub fn with_credential(&self, credential: Credential) -> Self {
         let (caller, identity) = caller_of(credential);
         Self { caller: Arc::new(caller), identity, ..self.clone() }
     }
 
-    /// Signs with another key of the same agent from now on, here and in every clone. For anybody else it does nothing.
+    /// Signs with another key of the same agent from now on, also in clones. Has no effect for other callers.
     pub fn sign_with(&self, key: &AgentKey) {
         if let Caller::Agent(signer) = self.caller() {
             signer.sign_with(key);
         }
     }
 
-    /// The same client with another patience.
+    /// Returns the client with another retry policy.
     #[must_use]
     pub fn with_retry(&self, retry: RetryPolicy) -> Self {
         Self { retry, ..self.clone() }
@@ -114,7 +114,7 @@ impl Client {
         self.clock.offset()
     }
 
-    /// Where the broker is.
+    /// Returns the URL of the broker.
     #[must_use]
     pub fn base(&self) -> &Url {
         &self.base
@@ -144,7 +144,7 @@ impl Client {
         &self.retry
     }
 
-    /// What was written last, so that another replica can be told to catch up before it answers.
+    /// Returns the position of the last write, so that another replica catches up before it responds.
     pub(crate) fn written(&self) -> Option<Position> {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,8 +154,7 @@ impl Client {
         *written = (*written).max(Some(position));
     }
 
-    /// The proxy on the way to the broker, as the environment names it, without its credentials: the first suspect when
-    /// nothing answers. None where NO_PROXY leads past it.
+    /// Returns the proxy from the environment, without its credentials; none if NO_PROXY excludes the broker.
     #[must_use]
     pub fn proxy_hint(&self) -> Option<String> {
         let broker = self.base.as_str().parse().ok()?;
@@ -166,14 +165,14 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Certificate authorities to trust beside those of the system, in PEM form.
+    /// Trusts these certificate authorities in PEM form, in addition to the system's.
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
         self
     }
 
-    /// The only certificate authorities to trust, in PEM form.
+    /// Trusts only these certificate authorities in PEM form.
     #[must_use]
     pub fn only_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.only_ca_pem = true;
@@ -198,14 +197,14 @@ impl ClientBuilder {
         self
     }
 
-    /// The project to act in, for those over the installation; everybody else has one of their own.
+    /// Acts in this project; for admins and auditors.
     #[must_use]
     pub fn project(mut self, project: impl Into<String>) -> Self {
         self.project = Some(project.into());
         self
     }
 
-    /// This one of the addresses behind the broker's name: a replica of several.
+    /// Connects to this address instead of resolving the broker's name: one replica of several.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = Some(address);
@@ -265,7 +264,7 @@ impl ClientBuilder {
 
 fn caller_of(credential: Credential) -> (Caller, Option<Arc<AgentIdentity>>) {
     match credential {
-        Credential::None => (Caller::Nobody, None),
+        Credential::None => (Caller::Anonymous, None),
         Credential::Token(token) => (Caller::Token(token), None),
         Credential::Agent(identity) => (Caller::Agent(Signer::new(&identity)), Some(Arc::new(identity))),
     }

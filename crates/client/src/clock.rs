@@ -1,21 +1,21 @@
-//! The broker's clock, read from its answers: an assertion is judged by that one.
+//! The broker's clock, read from its responses, because the broker checks assertions by it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::{HeaderMap, header};
 use jiff::{SignedDuration, Timestamp};
 
-/// `Date` has whole seconds, and answers travel: less than this is no difference.
+/// `Date` has whole seconds, and responses take time: smaller differences are ignored.
 const TOLERANCE_SECONDS: i64 = 2;
 
-/// How far the broker's clock is ahead of ours.
+/// The offset of the broker's clock.
 #[derive(Debug, Default)]
 pub struct Clock {
     offset_seconds: AtomicI64,
 }
 
 impl Clock {
-    /// Takes the time of an answer; tells whether that moved the clock.
+    /// Reads the time of a response; returns whether the offset changed.
     pub(crate) fn learn(&self, headers: &HeaderMap) -> bool {
         // What a cache hands out carries the date of long ago.
         if headers.contains_key(header::AGE) {
@@ -36,7 +36,7 @@ impl Clock {
         SignedDuration::from_secs(self.offset_seconds.load(Ordering::Relaxed))
     }
 
-    /// Seconds since 1970, as the broker sees it.
+    /// Returns the broker's time in seconds since 1970.
     pub(crate) fn broker_seconds(&self) -> i64 {
         local_seconds() + self.offset_seconds.load(Ordering::Relaxed)
     }

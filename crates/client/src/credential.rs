@@ -1,4 +1,4 @@
-//! Who is calling.
+//! Credentials.
 
 use brokkr_api::{AgentId, InstallationId};
 use secrecy::SecretString;
@@ -8,19 +8,19 @@ use crate::key::AgentKey;
 /// How requests are authenticated. Its `Debug` shows no secret.
 #[derive(Clone, Debug)]
 pub enum Credential {
-    /// For registering, which brings a join token in its body.
+    /// For registration, which has a join token in its body.
     None,
-    /// People and machines: an API token.
+    /// An API token.
     Token(SecretString),
-    /// An agent: each request carries an assertion that its key signed.
+    /// An agent: each request has an assertion signed with its key.
     Agent(AgentIdentity),
 }
 
-/// An agent that has registered.
+/// A registered agent.
 #[derive(Clone, Debug)]
 pub struct AgentIdentity {
     pub agent_id: AgentId,
-    /// The audience of the assertions, and the only installation whose answers count.
+    /// The audience of the assertions; responses of other installations are rejected.
     pub installation_id: InstallationId,
     pub key: AgentKey,
 }

@@ -1,4 +1,4 @@
-//! Why a call failed, so that the caller can decide: correct it, wait, or give up.
+//! Errors of calls.
 
 use std::time::Duration;
 
@@ -6,58 +6,58 @@ use brokkr_api::{ErrorCode, Problem};
 use jiff::Timestamp;
 use url::Url;
 
-use crate::answer::WrongAnswer;
+use crate::response::InvalidResponse;
 
-/// No variant ever holds a credential; URLs are stored without query.
+/// Contains no credentials; URLs are stored without query.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The broker understood and refused.
+    /// The broker refused the request.
     #[error("{problem}")]
     Problem { problem: Box<Problem>, retry_after: Option<Duration> },
-    /// No connection, or it was lost before an answer came.
+    /// No connection, or it was lost before the response.
     #[error("cannot reach {url}: {source}{}", proxy.as_ref().map(|proxy| format!(" (through the proxy {proxy})")).unwrap_or_default())]
     Unreachable {
         url: Url,
         source: TransportError,
-        /// The proxy that the environment names for this URL, without its credentials.
+        /// The proxy from the environment, without its credentials.
         proxy: Option<String>,
-        /// How long was tried.
+        /// How long it was tried.
         after: Duration,
     },
-    #[error("no answer from {url} within {} s", after.as_secs())]
+    #[error("no response from {url} within {} s", after.as_secs())]
     Timeout { url: Url, after: Duration },
-    /// Something answered, and it was not what the broker says.
-    #[error("{url} gave a wrong answer: {what}")]
-    BadAnswer { url: Url, what: WrongAnswer },
-    /// The request could not be made: a credential or a header that HTTP cannot carry.
-    #[error("cannot make the request: {what}")]
+    /// The response is not from a broker, or damaged.
+    #[error("invalid response from {url}: {what}")]
+    InvalidResponse { url: Url, what: InvalidResponse },
+    /// The request cannot be built: a credential or header is not valid in HTTP.
+    #[error("cannot build the request: {what}")]
     Unsendable { what: &'static str },
 }
 
-/// What went wrong below HTTP, as one line from the innermost cause.
+/// An error below HTTP, from the innermost cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct TransportError {
     pub reason: String,
     pub stage: Stage,
-    /// The other side's certificate was refused: waiting will not help.
+    /// The certificate was refused, so that a retry does not help.
     pub certificate: bool,
 }
 
-/// How far a request came.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The name has no address.
     Name,
-    /// Nothing listens there, or nothing comes through.
+    /// Nothing listens there, or the network drops packets.
     Connect,
-    /// The proxy does not let it through.
+    /// The proxy refused the connection.
     Proxy,
-    /// The certificate is not one to trust.
+    /// The certificate is not trusted.
     Tls,
     /// The certificate is not valid at this time: a clock is wrong, or it was not renewed.
     Clock,
-    /// Connected, and lost before an answer came.
+    /// The connection was lost before the response.
     Exchange,
 }
 
@@ -69,13 +69,12 @@ impl ClientError {
             Self::Problem { problem, .. } => problem.code.is_transient(),
             Self::Unreachable { source, .. } => !source.certificate,
             Self::Timeout { .. } => true,
-            Self::BadAnswer { what, .. } => what.is_transient(),
+            Self::InvalidResponse { what, .. } => what.is_transient(),
             Self::Unsendable { .. } => false,
         }
     }
 
-    /// Whether a call should be sent again at once: an internal error of the broker is transient, too, but
-    /// hiding it behind half a minute of retries helps nobody.
+    /// Returns whether to retry. An internal error of the broker is transient, too, but retries would only hide it.
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::Problem { problem, .. } => {
@@ -85,7 +84,7 @@ impl ClientError {
         }
     }
 
-    /// The last error of a call that was tried for so long.
+    /// Sets how long the call was tried.
     pub(crate) fn after_all(mut self, tried: Duration) -> Self {
         if let Self::Unreachable { after, .. } = &mut self {
             *after = tried;
@@ -107,7 +106,7 @@ impl ClientError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Problem { retry_after, .. } => *retry_after,
-            Self::BadAnswer { what: WrongAnswer::Status { retry_after, .. }, .. } => *retry_after,
+            Self::InvalidResponse { what: InvalidResponse::Status { retry_after, .. }, .. } => *retry_after,
             _ => None,
         }
     }
@@ -116,23 +115,23 @@ impl ClientError {
 impl TransportError {
     /// Takes the innermost cause: the outer ones only repeat that sending failed.
     pub(crate) fn of(error: &reqwest::Error) -> Self {
-        let mut told = vec![error.to_string()];
+        let mut chain = vec![error.to_string()];
         let mut innermost: &dyn std::error::Error = error;
         while let Some(source) = innermost.source() {
             innermost = source;
-            told.push(innermost.to_string());
+            chain.push(innermost.to_string());
         }
         let is_outermost = std::ptr::addr_eq(innermost, std::ptr::from_ref(error));
         let reason = if is_outermost { "the connection failed".to_owned() } else { innermost.to_string() };
         let certificate = reason.contains("certificate");
-        let stage = stage(&told, error.is_connect());
-        Self { reason: plainly(stage, reason, Timestamp::now()), stage, certificate }
+        let stage = stage(&chain, error.is_connect());
+        Self { reason: reworded(stage, reason, Timestamp::now()), stage, certificate }
     }
 }
 
-/// The libraries below tell their stages in words only.
-fn stage(told: &[String], connecting: bool) -> Stage {
-    let says = |words: &[&str]| told.iter().any(|line| words.iter().any(|word| line.contains(word)));
+/// The libraries below report their stages only as text.
+fn stage(chain: &[String], connecting: bool) -> Stage {
+    let says = |words: &[&str]| chain.iter().any(|line| words.iter().any(|word| line.contains(word)));
     if says(&["dns error", "failed to lookup address"]) {
         Stage::Name
     } else if says(&["certificate not valid yet", "certificate expired"]) {
@@ -148,19 +147,19 @@ fn stage(told: &[String], connecting: bool) -> Stage {
     }
 }
 
-/// What the libraries say for programmers, for whoever has to do something about it.
-fn plainly(stage: Stage, reason: String, now: Timestamp) -> String {
+/// Rewords errors of the libraries for users.
+fn reworded(stage: Stage, reason: String, now: Timestamp) -> String {
     match (stage, reason.as_str()) {
         (Stage::Proxy, "tunnel error: proxy authorization required") => {
-            "the proxy wants a user and a password".to_owned()
+            "the proxy requires a user name and password".to_owned()
         }
-        (Stage::Proxy, "tunnel error: unsuccessful") => {
-            "the proxy was asked for a way there, and refused it".to_owned()
+        (Stage::Proxy, "tunnel error: unsuccessful") => "the proxy refused the connection".to_owned(),
+        (Stage::Proxy, "tunnel error: unexpected end of file") => {
+            "the proxy closed the connection".to_owned()
         }
-        (Stage::Proxy, "tunnel error: unexpected end of file") => "the proxy hung up".to_owned(),
         (Stage::Clock, _) => {
             let verdict = reason.split(": verification time").next().unwrap_or_default();
-            format!("{verdict}; the clock here says {now:.0}")
+            format!("{verdict}; the local clock says {now:.0}")
         }
         _ => reason,
     }
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_done_about_it_is_said_plainly() {
+    fn what_is_to_be_done_about_it_is_said_reworded() {
         let now = "2026-03-01T12:00:00.5Z".parse().unwrap();
         let early = "invalid peer certificate: certificate not valid yet: verification time 5 (UNIX), but certificate \
                      is not valid before 9 (4 seconds in future)";
@@ -179,17 +178,17 @@ mod tests {
             (
                 early,
                 Stage::Clock,
-                "invalid peer certificate: certificate not valid yet; the clock here says 2026-03-01T12:00:00Z",
+                "invalid peer certificate: certificate not valid yet; the local clock says 2026-03-01T12:00:00Z",
             ),
             (
                 "invalid peer certificate: certificate expired",
                 Stage::Clock,
-                "invalid peer certificate: certificate expired; the clock here says 2026-03-01T12:00:00Z",
+                "invalid peer certificate: certificate expired; the local clock says 2026-03-01T12:00:00Z",
             ),
             (
                 "tunnel error: proxy authorization required",
                 Stage::Proxy,
-                "the proxy wants a user and a password",
+                "the proxy requires a user name and password",
             ),
             (
                 "invalid peer certificate: UnknownIssuer",
@@ -199,7 +198,7 @@ mod tests {
         ] {
             let stage = stage(&["error sending request".to_owned(), reason.to_owned()], true);
             assert_eq!(stage, expected_stage, "{reason}");
-            assert_eq!(plainly(stage, reason.to_owned(), now), expected);
+            assert_eq!(reworded(stage, reason.to_owned(), now), expected);
         }
     }
 }

@@ -29,7 +29,7 @@ impl Client {
             query.stack.clone().map(|stack| ("stack", stack)),
             query.agent.clone().map(|agent| ("agent", agent)),
             query.sequence_id.map(|sequence| ("sequence_id", sequence.to_string())),
-            query.transition.map(|transition| ("transition", transition.to_string())),
+            query.transition.as_ref().map(|transition| ("transition", transition.to_string())),
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
         ]);

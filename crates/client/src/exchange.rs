@@ -1,4 +1,4 @@
-//! One request and its whole answer.
+//! One request and its complete response.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use url::Url;
 
-use crate::answer::{Answer, WrongAnswer};
 use crate::builder::{Caller, Client};
 use crate::error::{ClientError, TransportError};
+use crate::response::{InvalidResponse, Response};
 use crate::retry::IdempotencyKey;
 
 /// How long an ordinary request may take, from the first byte sent to the last received.
 pub(crate) const ORDINARY_TIME: Duration = Duration::from_secs(30);
-/// Nothing that the broker says is larger; whatever is would only fill the memory.
+/// The broker sends no larger response; the limit protects the memory.
 pub(crate) const ORDINARY_BYTES: usize = 64 * 1024 * 1024;
 
 const JSON: &str = "application/json";
 
-/// A request as the nouns describe it.
+/// A request.
 #[derive(Debug)]
 pub struct Call {
     method: Method,
@@ -58,8 +58,8 @@ impl Call {
     }
 
     pub(crate) fn json(self, body: &impl Serialize) -> Result<Self, ClientError> {
-        let bytes =
-            serde_json::to_vec(body).map_err(|_| ClientError::Unsendable { what: "the body is no JSON" })?;
+        let bytes = serde_json::to_vec(body)
+            .map_err(|_| ClientError::Unsendable { what: "the body is not valid JSON" })?;
         Ok(self.bytes(JSON, bytes.into()))
     }
 
@@ -74,11 +74,11 @@ impl Call {
         self.method != Method::GET
     }
 
-    /// For errors: without the query.
-    pub(crate) fn place(&self) -> Url {
-        let mut place = self.url.clone();
-        place.set_query(None);
-        place
+    /// Returns the URL for errors, without the query.
+    pub(crate) fn url_without_query(&self) -> Url {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        url
     }
 }
 
@@ -87,7 +87,7 @@ impl Client {
         self.call(Method::GET, path).accept(JSON)
     }
 
-    /// A write gets an idempotency key of its own, which every retry of it repeats.
+    /// Returns a write with a new idempotency key, which retries repeat.
     pub(crate) fn write(&self, method: Method, path: &[&str]) -> Call {
         self.call(method, path).accept(JSON).idempotent(&IdempotencyKey::generate())
     }
@@ -96,7 +96,7 @@ impl Client {
         self.call_below(method, &["api", "v1"], path)
     }
 
-    /// What a replica tells of itself is beside the API.
+    /// Returns a request for a path outside `/api/v1`, such as `/readyz`.
     pub(crate) fn read_beside(&self, name: &str) -> Call {
         self.call_below(Method::GET, &[], &[name])
     }
@@ -105,7 +105,7 @@ impl Client {
         let mut url = self.base().clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(root);
-            // The URL standard swallows dots and empty segments: then another thing would be asked for.
+            // The URL standard removes dots and empty segments, which would address another resource.
             segments.extend(path.iter().map(|segment| match *segment {
                 "" | "." | ".." => "%2E",
                 other => other,
@@ -114,8 +114,8 @@ impl Client {
         Call { method, url, headers: Vec::new(), body: None, time: ORDINARY_TIME, limit: ORDINARY_BYTES }
     }
 
-    /// Sends once; an agent whose clock was wrong sends a second time, by the broker's clock.
-    pub(crate) async fn exchange(&self, call: &Call) -> Result<Answer, ClientError> {
+    /// Sends once; an agent with a wrong clock sends a second time with the broker's time.
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response, ClientError> {
         let answer = self.exchange_once(call).await?;
         let clock_moved = self.clock().learn(&answer.headers);
         let is_refused_agent =
@@ -123,7 +123,7 @@ impl Client {
         if clock_moved {
             tracing::warn!(
                 offset_seconds = self.clock_offset().as_secs(),
-                "this clock and the broker's differ"
+                "local clock differs from the broker's; using the broker's time"
             );
         }
         if clock_moved && is_refused_agent && says_not_authenticated(&answer) {
@@ -132,7 +132,7 @@ impl Client {
         Ok(answer)
     }
 
-    async fn exchange_once(&self, call: &Call) -> Result<Answer, ClientError> {
+    async fn exchange_once(&self, call: &Call) -> Result<Response, ClientError> {
         let request = self.request(call)?;
         let begun = Instant::now();
         let work = async {
@@ -143,10 +143,10 @@ impl Client {
                 .map_err(|error| self.unreachable(call, &error, begun.elapsed()))?;
             whole(response, call).await
         };
-        // Our own clock over everything, body included: a server that drips bytes must not hold the caller.
+        // The timeout includes the body: a slow server must not block the caller.
         match tokio::time::timeout(call.time, work).await {
             Ok(result) => result,
-            Err(_) => Err(ClientError::Timeout { url: call.place(), after: call.time }),
+            Err(_) => Err(ClientError::Timeout { url: call.url_without_query(), after: call.time }),
         }
     }
 
@@ -155,11 +155,11 @@ impl Client {
         let headers = request.headers_mut();
         for (name, value) in &call.headers {
             let value = HeaderValue::from_str(value).map_err(|_| ClientError::Unsendable {
-                what: "a header value has characters that HTTP cannot carry",
+                what: "a header value contains invalid characters",
             })?;
             headers.insert(name.clone(), value);
         }
-        // Reads say what they must not be older than; a poll has its own position.
+        // Reads carry the position of the last write; a poll has its own position.
         if let Some(position) = self.written().filter(|_| !call.is_write())
             && !headers.contains_key(header::POSITION)
             && let Ok(value) = HeaderValue::from_str(&position.to_string())
@@ -168,12 +168,12 @@ impl Client {
         }
         if let Some(project) = self.project_named() {
             let value = HeaderValue::from_str(project).map_err(|_| ClientError::Unsendable {
-                what: "the project's name has characters that HTTP cannot carry",
+                what: "the project's name contains invalid characters",
             })?;
             headers.insert(header::PROJECT, value);
         }
         match self.caller() {
-            Caller::Nobody => {}
+            Caller::Anonymous => {}
             Caller::Token(token) => {
                 headers.insert(AUTHORIZATION, bearer(token.expose_secret())?);
             }
@@ -194,10 +194,10 @@ impl Client {
 
     pub(crate) fn unreachable(&self, call: &Call, error: &reqwest::Error, after: Duration) -> ClientError {
         if error.is_timeout() {
-            return ClientError::Timeout { url: call.place(), after: call.time };
+            return ClientError::Timeout { url: call.url_without_query(), after: call.time };
         }
         ClientError::Unreachable {
-            url: call.place(),
+            url: call.url_without_query(),
             source: TransportError::of(error),
             proxy: self.proxy_hint(),
             after,
@@ -205,8 +205,8 @@ impl Client {
     }
 }
 
-/// Reads the whole body: nothing is decided on half an answer.
-pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Answer, ClientError> {
+/// Reads the complete body.
+pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Response, ClientError> {
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let mut body = BytesMut::new();
@@ -214,24 +214,24 @@ pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Resul
         match response.chunk().await {
             Ok(None) => break,
             Ok(Some(chunk)) if body.len() + chunk.len() > call.limit => {
-                return Err(WrongAnswer::TooLarge { limit: call.limit }.at(&call.place()));
+                return Err(InvalidResponse::TooLarge { limit: call.limit }.at(&call.url_without_query()));
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Err(_) => return Err(WrongAnswer::CutOff.at(&call.place())),
+            Err(_) => return Err(InvalidResponse::CutOff.at(&call.url_without_query())),
         }
     }
-    Ok(Answer { url: call.place(), status, headers, body: body.freeze() })
+    Ok(Response { url: call.url_without_query(), status, headers, body: body.freeze() })
 }
 
 fn bearer(secret: &str) -> Result<HeaderValue, ClientError> {
     let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
-        .map_err(|_| ClientError::Unsendable { what: "the token has characters that no token has" })?;
+        .map_err(|_| ClientError::Unsendable { what: "the token contains invalid characters" })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// A 401 of some proxy must not make an agent send its assertion again.
-fn says_not_authenticated(answer: &Answer) -> bool {
+/// A 401 of a proxy must not make an agent send its assertion again.
+fn says_not_authenticated(answer: &Response) -> bool {
     serde_json::from_slice::<brokkr_api::Problem>(&answer.body)
         .is_ok_and(|problem| problem.code == ErrorCode::BRK1001)
 }

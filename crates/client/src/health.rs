@@ -2,9 +2,9 @@
 
 use brokkr_api::health::Health;
 
-use crate::answer::WrongAnswer;
 use crate::builder::Client;
 use crate::error::ClientError;
+use crate::response::InvalidResponse;
 
 /// Metrics of the largest installation are a fraction of this.
 const METRICS_BYTES: usize = 16 * 1024 * 1024;
@@ -21,9 +21,10 @@ impl Client {
         call.limit = METRICS_BYTES;
         let answer = self.send(call).await?;
         if answer.is_web_page() {
-            return Err(WrongAnswer::WebPage { status: answer.status.as_u16() }.at(&answer.url));
+            return Err(InvalidResponse::WebPage { status: answer.status.as_u16() }.at(&answer.url));
         }
-        let unreadable = || WrongAnswer::Unreadable { reason: "it is no text".to_owned() }.at(&answer.url);
+        let unreadable =
+            || InvalidResponse::Unreadable { reason: "it is no text".to_owned() }.at(&answer.url);
         String::from_utf8(answer.body.to_vec()).map_err(|_| unreadable())
     }
 }

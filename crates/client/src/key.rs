@@ -1,4 +1,4 @@
-//! The agent's key: made in its cluster, kept in a Secret there, never sent anywhere.
+//! The agent's key: created in its cluster, stored in a Secret there, never sent.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl AgentKey {
         Self::from_der(document.as_ref())
     }
 
-    /// Reads what [`AgentKey::to_pkcs8_pem`] wrote.
+    /// Reads the format of [`AgentKey::to_pkcs8_pem`].
     pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
         let (_, rest) = pem.split_once(BEGIN).ok_or(KeyError::Unreadable)?;
         let (body, _) = rest.split_once(END).ok_or(KeyError::Unreadable)?;
@@ -47,7 +47,7 @@ impl AgentKey {
         Ok(Self { pkcs8: Arc::new(SecretBox::new(Box::new(der.to_vec()))), public })
     }
 
-    /// For a Secret in the agent's own cluster, and nowhere else.
+    /// Returns the key for a Secret in the agent's own cluster.
     #[must_use]
     pub fn to_pkcs8_pem(&self) -> SecretString {
         let body = STANDARD.encode(self.pkcs8.expose_secret());
@@ -64,7 +64,7 @@ impl AgentKey {
         pem.into()
     }
 
-    /// As the broker wants it when the agent registers.
+    /// Returns the public key in the format of the registration.
     #[must_use]
     pub fn public_key_base64url(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.public)

@@ -1,15 +1,15 @@
 //! Typed client of the broker, used by the agent, the command line, the simulator and tests.
 //!
-//! A call walks through the rooms in this order:
+//! A call passes through these modules:
 //!
-//! 1. a noun ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], [`why`], …: one file each) says
-//!    which request it is and what the answer means; [`streams`] are the answers that do not end;
-//! 2. [`retry`] sends it, again if it was lost, always under the same idempotency key;
-//! 3. [`exchange`] is one request and its whole answer: credential, headers, deadline, size limit;
-//! 4. [`answer`] refuses what the broker cannot have meant: portals, redirects, cut-off bodies.
+//! 1. a noun ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], [`why`], …: one file each) defines
+//!    the request and the type of the response; [`streams`] are server-sent events;
+//! 2. [`retry`] sends it, and retries with the same idempotency key;
+//! 3. [`exchange`] is one request and its complete response: credential, headers, deadline, size limit;
+//! 4. [`response`] rejects responses that are not from a broker: captive portals, redirects, truncated bodies.
 //!
-//! Who is calling is a [`Credential`]. An agent signs each request with its own key ([`key`],
-//! [`assertion`]) by the broker's clock ([`clock`]), so that a cluster with a wrong clock works.
+//! A [`Credential`] identifies the caller. An agent signs each request with its own key ([`key`], [`assertion`]), using the
+//! broker's clock ([`clock`]), so that a cluster with a wrong clock works.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,6 @@
 //! ```
 
 pub mod agents;
-pub mod answer;
 pub mod assertion;
 pub mod audit;
 pub mod barred_contents;
@@ -44,6 +43,7 @@ pub mod page;
 pub mod projects;
 pub mod prune_approvals;
 pub mod reports;
+pub mod response;
 pub mod retry;
 pub mod selectors;
 pub mod sessions;
@@ -57,7 +57,6 @@ pub mod webhooks;
 pub mod why;
 
 pub use agents::AgentQuery;
-pub use answer::WrongAnswer;
 pub use audit::AuditQuery;
 pub use builder::{BuildError, Client, ClientBuilder};
 pub use credential::{AgentIdentity, Credential};
@@ -65,6 +64,7 @@ pub use error::{ClientError, Stage, TransportError};
 pub use events::EventQuery;
 pub use key::{AgentKey, KeyError};
 pub use page::{ALL, PageQuery};
+pub use response::InvalidResponse;
 pub use retry::{IdempotencyKey, Retry, RetryPolicy};
 pub use secrecy::SecretString;
 pub use stacks::StatusQuery;

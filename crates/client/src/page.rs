@@ -1,25 +1,25 @@
-//! Reading lists: one page, or all of them.
+//! Pages of lists.
 
 use brokkr_api::page::{LARGEST_PAGE, Page};
 
-use crate::answer::WrongAnswer;
 use crate::builder::Client;
 use crate::error::ClientError;
+use crate::response::InvalidResponse;
 
-/// However many there are.
+/// No limit.
 pub const ALL: usize = usize::MAX;
 
-/// Which part of a list.
+/// Selects a part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageQuery {
-    /// How many at most; the broker's default if not given.
+    /// The size of the page; the broker's default if not given.
     pub limit: Option<u32>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
 impl PageQuery {
-    /// The first page, as large as pages get.
+    /// Selects the first page in the largest size.
     #[must_use]
     pub fn largest() -> Self {
         Self { limit: Some(LARGEST_PAGE), after: None }
@@ -31,7 +31,7 @@ impl PageQuery {
         limit.into_iter().chain(after).collect()
     }
 
-    /// What is asked for of the list, and this part of it.
+    /// Adds the page to the pairs of a query.
     pub(crate) fn with<const N: usize>(
         &self,
         asked: [Option<(&'static str, String)>; N],
@@ -40,13 +40,13 @@ impl PageQuery {
     }
 }
 
-/// For whom the number matters and not what is on the page.
+/// Selects a minimal page, for requests that only need the total.
 pub(crate) fn counted() -> Vec<(&'static str, String)> {
     vec![("count", "true".to_owned()), ("limit", "1".to_owned())]
 }
 
 impl Client {
-    /// Follows `next` to the end.
+    /// Reads all pages.
     pub(crate) async fn read_on<T, Reading>(
         &self,
         read: impl Fn(PageQuery) -> Reading,
@@ -57,7 +57,7 @@ impl Client {
         self.read_up_to(ALL, read).await.map(|page| page.items)
     }
 
-    /// Follows `next` until there are so many, or to the end: then there is no `next`.
+    /// Reads pages until there are `most` items, or to the end; then there is no `next`.
     pub(crate) async fn read_up_to<T, Reading>(
         &self,
         most: usize,
@@ -76,7 +76,7 @@ impl Client {
             match page.next {
                 // A broker that names the same place again would be asked for ever.
                 next if next.is_some() && next == query.after => {
-                    return Err(WrongAnswer::EndlessPages.at(self.base()));
+                    return Err(InvalidResponse::EndlessPages.at(self.base()));
                 }
                 next if next.is_none() || items.len() >= most => {
                     return Ok(Page { items, next, total: None });

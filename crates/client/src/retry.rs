@@ -1,15 +1,16 @@
-//! Sending again what was lost, always under the same idempotency key: twice sent is once done.
+//! Retries with the same idempotency key, so that a repeated request has no further effect.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::answer::Answer;
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::exchange::Call;
+use crate::response::Response;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -24,7 +25,7 @@ impl IdempotencyKey {
         Self(Uuid::new_v4().to_string())
     }
 
-    /// A key of the caller's own, to be used again by a later run: 1 to 128 visible ASCII characters.
+    /// Returns a key that a later run can use again: 1 to 128 visible ASCII characters.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let good = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -39,21 +40,21 @@ impl IdempotencyKey {
 
 type Notice = Arc<dyn Fn(Retry<'_>) + Send + Sync>;
 
-/// How long lost requests are sent again. None by default: an agent has a rhythm of its own.
+/// How long failed requests are retried. Not at all by default: an agent has its own schedule.
 #[derive(Clone, Default)]
 pub struct RetryPolicy {
     limit: Duration,
     notice: Option<Notice>,
 }
 
-/// One failure that is not the last word.
+/// A failure that is retried.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry<'a> {
     pub error: &'a ClientError,
     /// Counts from 1.
     pub attempt: u32,
     pub pause: Duration,
-    /// What is left until the call gives up.
+    /// The time left until the call gives up.
     pub left: Duration,
 }
 
@@ -68,7 +69,7 @@ impl RetryPolicy {
         Self { limit, notice: None }
     }
 
-    /// Tells of each failure before the pause, so that a person sees why it takes long.
+    /// Calls `notice` for each failure before the pause, so that a person sees the reason for the delay.
     #[must_use]
     pub fn noticing(mut self, notice: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
         self.notice = Some(Arc::new(notice));
@@ -79,7 +80,7 @@ impl RetryPolicy {
         self.limit
     }
 
-    pub(crate) fn tell(&self, retry: Retry<'_>) {
+    pub(crate) fn notify(&self, retry: Retry<'_>) {
         if let Some(notice) = &self.notice {
             notice(retry);
         }
@@ -93,16 +94,20 @@ impl std::fmt::Debug for RetryPolicy {
 }
 
 impl Client {
-    /// Sends a call until it is answered, refused, or the policy's time is up.
-    pub(crate) async fn send(&self, call: Call) -> Result<Answer, ClientError> {
+    /// Sends a call until it succeeds, is refused, or the policy's time is up.
+    pub(crate) async fn send(&self, call: Call) -> Result<Response, ClientError> {
         let policy = self.retry_policy();
         let begun = Instant::now();
         let deadline = begun + policy.limit;
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .without_max_times()
+            .build();
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let error = match self.exchange(&call).await.and_then(Answer::accepted) {
+            let error = match self.exchange(&call).await.and_then(Response::accepted) {
                 Ok(answer) => {
                     if let Some(position) = answer.position().filter(|_| call.is_write()) {
                         self.remember_written(position);
@@ -112,14 +117,14 @@ impl Client {
                 Err(error) => error,
             };
             let left = deadline.saturating_duration_since(Instant::now());
-            let wanted = error.retry_after().unwrap_or(pause).mul_f64(rand::random_range(0.75..1.25));
-            if !error.is_worth_retrying() || wanted >= left {
+            let pause = pauses.next().unwrap_or(LONGEST_PAUSE);
+            let pause = error.retry_after().unwrap_or(pause).mul_f64(rand::random_range(0.75..1.25));
+            if !error.is_worth_retrying() || pause >= left {
                 return Err(error.after_all(begun.elapsed()));
             }
-            tracing::debug!(%error, attempt, "the call is sent again");
-            policy.tell(Retry { error: &error, attempt, pause: wanted, left });
-            tokio::time::sleep(wanted).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tracing::debug!(%error, attempt, "request failed; retrying");
+            policy.notify(Retry { error: &error, attempt, pause, left });
+            tokio::time::sleep(pause).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a selector would reach.
+//! Previews of selectors.
 
 use brokkr_api::Selector;
 use brokkr_api::selector::SelectorPreview;

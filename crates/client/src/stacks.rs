@@ -1,4 +1,4 @@
-//! Stacks: making, targeting, deleting, and where they stand. By name or id throughout.
+//! Stacks and their status. All methods take a name or an id.
 
 use brokkr_api::Selector;
 use brokkr_api::objects::DeploymentObject;
@@ -12,16 +12,16 @@ use crate::error::ClientError;
 use crate::exchange::expecting;
 use crate::page::{PageQuery, counted};
 
-/// Which rows of a status.
+/// Selects rows of a status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusQuery {
     pub state: Option<State>,
-    /// Over the labels of agents.
+    /// A selector over the labels of agents.
     pub selector: Option<Selector>,
 }
 
 impl Client {
-    /// Creates the stack if there is none of that name; changes what is given, leaves the rest.
+    /// Creates the stack, or changes the given fields.
     pub async fn put_stack(&self, stack: &str, put: &PutStack) -> Result<Stack, ClientError> {
         self.send(self.write(Method::PUT, &["stacks", stack]).json(put)?).await?.json()
     }
@@ -38,18 +38,18 @@ impl Client {
         self.read_on(|page| async move { self.stacks(&page).await }).await
     }
 
-    /// The first of them, by name.
+    /// Reads the first stacks by name.
     pub async fn stacks_up_to(&self, most: usize) -> Result<Page<Stack>, ClientError> {
         self.read_up_to(most, |page| async move { self.stacks(&page).await }).await
     }
 
-    /// How many there are.
+    /// Reads the number of stacks.
     pub async fn stacks_counted(&self) -> Result<Option<u64>, ClientError> {
         let page: Page<Stack> = self.send(self.read(&["stacks"]).query(&counted())).await?.json()?;
         Ok(page.total)
     }
 
-    /// Deleted stacks that agents still hold, oldest first.
+    /// Lists deleted stacks that agents still have, oldest first.
     pub async fn stacks_owed_all(&self) -> Result<Vec<Stack>, ClientError> {
         self.read_on(|page| async move {
             let pairs = page.with([Some(("deleted", "true".to_owned()))]);
@@ -58,12 +58,12 @@ impl Client {
         .await
     }
 
-    /// Replaces what the stack targets as a whole.
+    /// Replaces all targets of the stack.
     pub async fn put_stack_targets(&self, stack: &str, targets: &StackTargets) -> Result<Stack, ClientError> {
         self.put_stack_targets_expecting(stack, targets, None).await
     }
 
-    /// The same, with the number of agents that other selectors take the stack from.
+    /// Like [`Client::put_stack_targets`], and confirms how many agents lose the stack.
     pub async fn put_stack_targets_expecting(
         &self,
         stack: &str,
@@ -74,18 +74,18 @@ impl Client {
         self.send(request.json(targets)?).await?.json()
     }
 
-    /// Answers with the deletion marker, whose sequence id the removals carry.
+    /// Deletes the stack and returns the deletion marker; removals report its sequence id.
     pub async fn delete_stack(&self, stack: &str) -> Result<DeploymentObject, ClientError> {
         self.send(self.write(Method::DELETE, &["stacks", stack])).await?.json()
     }
 
-    /// Deletes the stack and leaves what it brought in the clusters, where it is nobody's from then on.
+    /// Deletes the stack and leaves its resources in the clusters, no longer managed.
     pub async fn delete_stack_keeping_resources(&self, stack: &str) -> Result<DeploymentObject, ClientError> {
         let keep = [("keep_resources", "true".to_owned())];
         self.send(self.write(Method::DELETE, &["stacks", stack]).query(&keep)).await?.json()
     }
 
-    /// The state of the stack on each agent that it targets or that holds it.
+    /// Reads the status of the stack on each agent that it targets or that has it.
     pub async fn stack_status(
         &self,
         stack: &str,
@@ -98,7 +98,7 @@ impl Client {
         self.read_on(|page| async move { self.stack_status(stack, &page).await }).await
     }
 
-    /// The rows that are asked for. A page may be short, or empty, and still have more behind it.
+    /// Reads the selected rows. A page may be short or empty although there are more.
     pub async fn stack_status_where(
         &self,
         stack: &str,
@@ -111,7 +111,7 @@ impl Client {
         self.send(self.read(&["stacks", stack, "status"]).query(&pairs)).await?.json()
     }
 
-    /// The first of them, by the agent's name.
+    /// Reads the first rows by the agent's name.
     pub async fn stack_status_up_to(
         &self,
         stack: &str,

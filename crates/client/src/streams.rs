@@ -1,7 +1,7 @@
-//! Following what happens: server-sent events that go on behind the last one, whatever happens to the connection.
+//! Server-sent events that resume after the last event if the connection is lost.
 //!
-//! A stream that ends, stalls or cannot be reached is asked for again with `Last-Event-ID`, for as long as the client's
-//! patience lasts; so nothing is passed over and nothing told twice.
+//! A stream that ends, stalls or cannot be reached is requested again with `Last-Event-ID`, for the time of the client's retry
+//! policy, so that no event is missed or repeated.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::answer::{Answer, WrongAnswer, media_type};
 use crate::builder::Client;
 use crate::error::ClientError;
 use crate::events::EventQuery;
 use crate::exchange::{ORDINARY_TIME, whole};
+use crate::response::{InvalidResponse, Response, media_type};
 use crate::retry::Retry;
 
 mod parser;
@@ -26,7 +26,7 @@ mod parser;
 use parser::{Parser, Raw};
 
 const MEDIA_TYPE: &str = "text/event-stream";
-/// The broker says something every 15 s; three times nothing is a dead connection.
+/// The broker sends something every 15 s; a connection that is silent for three times that is dead.
 const SILENCE: Duration = Duration::from_secs(45);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -35,11 +35,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message<T> {
     Item(T),
-    /// The place to go on from is of before a restore: what happened in between has to be read as a list.
+    /// The last event id is from before a restore: events in between must be read as a list.
     Reset,
 }
 
-/// A stream that is followed.
+/// An open stream.
 #[derive(Debug)]
 pub struct Stream<T> {
     client: Client,
@@ -48,7 +48,7 @@ pub struct Stream<T> {
     last_id: Option<String>,
     open: Option<Open>,
     waiting: VecDeque<Raw>,
-    /// Since when nothing could be read, and how long to wait before the next try.
+    /// Since when reading has failed, and the pause before the next attempt.
     lost: Option<Instant>,
     pause: Duration,
     item: PhantomData<T>,
@@ -62,7 +62,7 @@ struct Open {
 }
 
 impl Client {
-    /// Follows the events of a project from now on.
+    /// Returns a stream of the events of a project from now on.
     #[must_use]
     pub fn follow_events(&self, query: &EventQuery) -> Stream<Event> {
         let stack = query.stack.clone().map(|stack| ("stack", stack));
@@ -70,7 +70,7 @@ impl Client {
         self.stream(&["events", "stream"], stack.into_iter().chain(agent).collect())
     }
 
-    /// Follows the state of a stack on its agents from now on. By name or id.
+    /// Returns a stream of the status of a stack, given by name or id, from now on.
     #[must_use]
     pub fn follow_status(&self, stack: &str) -> Stream<StackStatus> {
         self.stream(&["stacks", stack, "status", "stream"], Vec::new())
@@ -92,7 +92,7 @@ impl Client {
 }
 
 impl<T: DeserializeOwned> Stream<T> {
-    /// Opens the stream, if it is not open: from when this returns, nothing is missed.
+    /// Opens the stream if it is not open. Events after this call are not missed.
     pub async fn begin(&mut self) -> Result<(), ClientError> {
         while self.open.is_none() {
             match self.connect().await {
@@ -103,7 +103,7 @@ impl<T: DeserializeOwned> Stream<T> {
         Ok(())
     }
 
-    /// The next message. Ends only with an error that waiting does not cure.
+    /// Returns the next message, or an error that is not worth retrying.
     pub async fn next(&mut self) -> Result<Message<T>, ClientError> {
         loop {
             if let Some(raw) = self.waiting.pop_front() {
@@ -124,12 +124,12 @@ impl<T: DeserializeOwned> Stream<T> {
                 Ok(Ok(Some(chunk))) => {
                     match open.parser.feed(&chunk) {
                         Some(raw) => self.waiting.extend(raw),
-                        None => return Err(WrongAnswer::TooLarge { limit: parser::LONGEST }.at(&url)),
+                        None => return Err(InvalidResponse::TooLarge { limit: parser::LONGEST }.at(&url)),
                     }
                     (self.lost, self.pause) = (None, FIRST_PAUSE);
                 }
                 // A replica that ends says goodbye in the same way: another one goes on.
-                Ok(Ok(None) | Err(_)) => self.close(WrongAnswer::CutOff.at(&url)).await?,
+                Ok(Ok(None) | Err(_)) => self.close(InvalidResponse::CutOff.at(&url)).await?,
                 Err(_) => self.close(ClientError::Timeout { url, after: SILENCE }).await?,
             }
         }
@@ -138,7 +138,7 @@ impl<T: DeserializeOwned> Stream<T> {
     fn read(&self, data: &str) -> Result<T, ClientError> {
         serde_json::from_str(data).map_err(|error| {
             let reason = format!("{:?} error at column {}", error.classify(), error.column());
-            WrongAnswer::Unreadable { reason }.at(self.client.base())
+            InvalidResponse::Unreadable { reason }.at(self.client.base())
         })
     }
 
@@ -147,7 +147,7 @@ impl<T: DeserializeOwned> Stream<T> {
         self.wait_after(why).await
     }
 
-    /// Waits before the next try, unless patience is at its end.
+    /// Waits before the next attempt, unless the retry time is up.
     async fn wait_after(&mut self, error: ClientError) -> Result<(), ClientError> {
         let policy = self.client.retry_policy();
         let lost = *self.lost.get_or_insert_with(Instant::now);
@@ -156,9 +156,9 @@ impl<T: DeserializeOwned> Stream<T> {
         if !error.is_worth_retrying() || pause >= left {
             return Err(error);
         }
-        // An end that is followed by a good beginning is nobody's business.
+        // The first reconnection is normal and not reported.
         if self.pause > FIRST_PAUSE {
-            policy.tell(Retry { error: &error, attempt: 1, pause, left });
+            policy.notify(Retry { error: &error, attempt: 1, pause, left });
         }
         tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -171,7 +171,7 @@ impl<T: DeserializeOwned> Stream<T> {
         if let Some(id) = &self.last_id {
             call = call.header(HeaderName::from_static("last-event-id"), id);
         }
-        let url = call.place();
+        let url = call.url_without_query();
         let request = self.client.request(&call)?;
         let begun = Instant::now();
         let sent = tokio::time::timeout(ORDINARY_TIME, self.client.transport().execute(request));
@@ -187,9 +187,9 @@ impl<T: DeserializeOwned> Stream<T> {
         let answer = tokio::time::timeout(ORDINARY_TIME, whole(response, &call));
         let answer =
             answer.await.map_err(|_| ClientError::Timeout { url: url.clone(), after: ORDINARY_TIME })?;
-        let answer = answer.and_then(Answer::accepted)?;
+        let answer = answer.and_then(Response::accepted)?;
         answer.demand_media_type(MEDIA_TYPE)?;
-        // Refused above, unless it is a success of that type, which was taken already.
-        Err(WrongAnswer::CutOff.at(&url))
+        // A success of that type was returned above.
+        Err(InvalidResponse::CutOff.at(&url))
     }
 }

@@ -1,7 +1,7 @@
-//! The target state: the agent's long poll, and the plain array of the contract.
+//! The target state: the agent's long poll, and the plain array.
 //!
-//! An answer counts only if all of it came, it is for this agent of this installation, and it is no older than
-//! what the agent has seen. Whatever fails one of these is an error, and an error changes nothing in a cluster.
+//! A response is accepted only if it is complete, for this agent of this installation, and not older than what the agent has
+//! seen. Everything else is an error, and an error changes nothing in a cluster.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
 
-use crate::answer::{Answer, WrongAnswer};
 use crate::builder::Client;
 use crate::error::ClientError;
+use crate::response::{InvalidResponse, Response};
 
-/// What an answer may take beyond the wait that was asked for.
+/// Time for a response in addition to the requested wait.
 const GRACE: Duration = Duration::from_secs(15 + CATCH_UP_SECONDS);
-/// The plain array carries every content.
+/// The plain array contains all contents.
 const PLAIN_BYTES: usize = 1024 * 1024 * 1024;
 
-/// One question for the target state.
+/// One poll of the target state.
 #[derive(Clone, Debug)]
 pub struct PollRequest {
     /// The highest position seen so far.
@@ -30,19 +30,19 @@ pub struct PollRequest {
     /// See [`brokkr_api::protocol::holds_digest`].
     pub holds: Checksum,
     pub session: Session,
-    /// Of the last envelope; none asks for an answer at once.
+    /// The tag of the last envelope; without it the broker responds at once.
     pub etag: Option<String>,
     /// How long the broker may wait for a change.
     pub wait: Duration,
 }
 
-/// What the broker says to a poll. `spread` is how far to spread a reconnect, where it was told.
+/// The response to a poll. `spread` is the time over which to spread reconnects, if the broker sent it.
 #[derive(Clone, Debug)]
 pub enum Poll {
     NotModified {
         position: Position,
         spread: Option<Duration>,
-        /// What the broker asks for beside, as far as this client knows it.
+        /// An additional request of the broker.
         wants: Option<Want>,
     },
     Changed {
@@ -52,22 +52,22 @@ pub enum Poll {
         spread: Option<Duration>,
         wants: Option<Want>,
     },
-    /// The broker does not know what the agent holds: send the list, then ask again.
+    /// The broker does not know the agent's stacks: send the list, then poll again.
     HoldsWanted,
-    /// The replica is behind what the agent has seen: ask again, maybe another one answers.
+    /// The replica is behind what the agent has seen: poll again, possibly another replica.
     Behind { retry_after: Option<Duration>, spread: Option<Duration> },
-    /// A newer session serves: stop writing.
+    /// A newer session is active: stop writing.
     Superseded,
-    /// Another process has the same count: hold.
+    /// Another process has the same session count: pause.
     Tied,
-    /// The broker's database was restored, and its epoch not yet raised: hold.
+    /// The broker's database was restored and its epoch not yet raised: pause.
     Ahead,
-    /// The same, and the broker knows it: whatever is there is kept, and repaired.
+    /// The broker is on hold: the agent keeps and repairs its stacks.
     Held { retry_after: Option<Duration> },
 }
 
 impl Client {
-    /// Asks once: polls have a rhythm of their own, so nothing is retried here.
+    /// Polls once, without retries.
     pub async fn target_state(&self, agent: AgentId, poll: &PollRequest) -> Result<Poll, ClientError> {
         let path = ["agents", &agent.to_string(), "target-state"];
         let mut call = self
@@ -93,13 +93,13 @@ impl Client {
         let wants = answer.text_of(header::WANTS).and_then(|want| want.parse().ok());
         let position = answer.demand_position()?;
         if position < poll.position {
-            return Err(WrongAnswer::Older { found: position, seen: poll.position }.at(&answer.url));
+            return Err(InvalidResponse::Older { found: position, seen: poll.position }.at(&answer.url));
         }
         if answer.status == StatusCode::NOT_MODIFIED {
-            // Nobody may say "nothing new" to somebody who has nothing.
+            // A 304 is only valid if the request had a tag.
             return match poll.etag {
                 Some(_) => Ok(Poll::NotModified { position, spread, wants }),
-                None => Err(WrongAnswer::EntityTag.at(&answer.url)),
+                None => Err(InvalidResponse::EntityTag.at(&answer.url)),
             };
         }
         let (envelope, etag) = self.envelope_of(&answer, agent)?;
@@ -108,27 +108,27 @@ impl Client {
         Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants })
     }
 
-    fn envelope_of(&self, answer: &Answer, agent: AgentId) -> Result<(Envelope, String), ClientError> {
+    fn envelope_of(&self, answer: &Response, agent: AgentId) -> Result<(Envelope, String), ClientError> {
         answer.demand_media_type(ENVELOPE_MEDIA_TYPE)?;
         let etag =
-            answer.text_of("etag").ok_or_else(|| WrongAnswer::Header { name: "etag" }.at(&answer.url))?;
+            answer.text_of("etag").ok_or_else(|| InvalidResponse::Header { name: "etag" }.at(&answer.url))?;
         let computed = Checksum::of(&answer.body).to_string();
         if !same_etag(etag, &computed) {
-            return Err(WrongAnswer::EntityTag.at(&answer.url));
+            return Err(InvalidResponse::EntityTag.at(&answer.url));
         }
         let envelope: Envelope = answer.parsed()?;
         if envelope.agent != agent {
-            return Err(WrongAnswer::OtherAgent { found: envelope.agent }.at(&answer.url));
+            return Err(InvalidResponse::OtherAgent { found: envelope.agent }.at(&answer.url));
         }
         let known = self.identity().map(|identity| identity.installation_id);
         if known.is_some_and(|known| known != envelope.installation) {
-            return Err(WrongAnswer::OtherInstallation { found: envelope.installation }.at(&answer.url));
+            return Err(InvalidResponse::OtherInstallation { found: envelope.installation }.at(&answer.url));
         }
         // Our own form of the tag: what a proxy made of it need not be what the broker compares.
         Ok((envelope, format!("\"{computed}\"")))
     }
 
-    /// The array of the contract, with contents. For people and tests; agents poll.
+    /// Reads the target state as a plain array with contents. For people and tests; agents poll.
     pub async fn plain_target_state(&self, agent: &str) -> Result<Vec<TargetObject>, ClientError> {
         let mut call = self.read(&["agents", agent, "target-state"]);
         call.limit = PLAIN_BYTES;
@@ -148,6 +148,6 @@ fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll, ClientE
     }
 }
 
-fn seconds_of(answer: &Answer, name: &'static str) -> Option<Duration> {
+fn seconds_of(answer: &Response, name: &'static str) -> Option<Duration> {
     answer.text_of(name)?.parse().ok().map(Duration::from_secs)
 }

@@ -1,4 +1,4 @@
-//! API tokens, join tokens, and who one is.
+//! API tokens, join tokens, and the caller's identity.
 
 use brokkr_api::TokenId;
 use brokkr_api::page::Page;
@@ -17,7 +17,7 @@ impl Client {
         self.send(self.write(Method::POST, &["join-tokens"]).json(wanted)?).await?.json()
     }
 
-    /// Oldest first, without their secrets.
+    /// Lists them, oldest first, without secrets.
     pub async fn join_tokens(&self, page: &PageQuery) -> Result<Page<JoinTokenInfo>, ClientError> {
         self.send(self.read(&["join-tokens"]).query(&page.pairs())).await?.json()
     }
@@ -26,17 +26,17 @@ impl Client {
         self.read_on(|page| async move { self.join_tokens(&page).await }).await
     }
 
-    /// An agent that has used it stays.
+    /// Revokes a join token. An agent that has used it keeps its key.
     pub async fn revoke_join_token(&self, token: TokenId) -> Result<(), ClientError> {
         self.send(self.write(Method::DELETE, &["join-tokens", &token.to_string()])).await.map(|_| ())
     }
 
-    /// The answer holds the secret, which is not shown again.
+    /// Returns the secret, which is not shown again.
     pub async fn create_api_token(&self, wanted: &CreateApiToken) -> Result<NewApiToken, ClientError> {
         self.send(self.write(Method::POST, &["api-tokens"]).json(wanted)?).await?.json()
     }
 
-    /// Oldest first, without their secrets.
+    /// Lists them, oldest first, without secrets.
     pub async fn api_tokens(&self, page: &PageQuery) -> Result<Page<ApiToken>, ClientError> {
         self.send(self.read(&["api-tokens"]).query(&page.pairs())).await?.json()
     }
@@ -53,7 +53,7 @@ impl Client {
         self.send(self.write(Method::DELETE, &["api-tokens", &token.to_string()])).await.map(|_| ())
     }
 
-    /// The answer holds the new secret, which is not shown again.
+    /// Returns the new secret, which is not shown again.
     pub async fn rotate_api_token(
         &self,
         token: TokenId,

@@ -1,4 +1,4 @@
-//! Webhooks, by name or id, and the messages to them.
+//! Webhooks, by name or id, and their messages.
 
 use brokkr_api::DeliveryId;
 use brokkr_api::page::Page;
@@ -24,7 +24,7 @@ impl Client {
         self.send(self.read(&["webhooks", webhook])).await?.json()
     }
 
-    /// The answer holds the secret, which is not shown again.
+    /// Returns the secret, which is not shown again.
     pub async fn create_webhook(&self, wanted: &CreateWebhook) -> Result<WebhookWithSecret, ClientError> {
         self.send(self.write(Method::POST, &["webhooks"]).json(wanted)?).await?.json()
     }
@@ -37,7 +37,7 @@ impl Client {
         self.send(self.write(Method::DELETE, &["webhooks", webhook])).await.map(|_| ())
     }
 
-    /// The answer holds the new secret, which is not shown again.
+    /// Returns the new secret, which is not shown again.
     pub async fn rotate_webhook_secret(
         &self,
         webhook: &str,

@@ -1,10 +1,9 @@
-//! Server-sent events out of bytes, as far as the broker uses them: `event`, `id`, `data`, and comments that only say
-//! that somebody is there.
+//! Parses the server-sent events that the broker uses: `event`, `id`, `data`, and comments as keep-alives.
 
-/// Nothing that the broker says is longer; whatever is would only fill the memory.
+/// The broker sends no longer message; the limit protects the memory.
 pub const LONGEST: usize = 4 * 1024 * 1024;
 
-/// One message as it travelled.
+/// One message as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Raw {
     pub event: String,
@@ -12,7 +11,7 @@ pub struct Raw {
     pub data: String,
 }
 
-/// What came of a message so far.
+/// A message that is not complete.
 #[derive(Debug, Default)]
 pub struct Parser {
     bytes: Vec<u8>,
@@ -20,7 +19,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// The messages that these bytes complete; none if one becomes too long.
+    /// Returns the messages that these bytes complete, or none if one is too long.
     pub fn feed(&mut self, bytes: &[u8]) -> Option<Vec<Raw>> {
         self.bytes.extend_from_slice(bytes);
         let mut complete = Vec::new();

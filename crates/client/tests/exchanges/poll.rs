@@ -9,7 +9,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, holds_digest};
 use brokkr_api::{AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem};
 use brokkr_client::{
-    AgentIdentity, AgentKey, Client, ClientError, Credential, Poll, PollRequest, WrongAnswer,
+    AgentIdentity, AgentKey, Client, ClientError, Credential, InvalidResponse, Poll, PollRequest,
 };
 
 struct Agent {
@@ -56,9 +56,9 @@ impl Agent {
         (poll, broker.asked())
     }
 
-    async fn refusal_of(&self, answer: String) -> WrongAnswer {
+    async fn refusal_of(&self, answer: String) -> InvalidResponse {
         match self.poll(vec![answer]).await.0 {
-            Err(ClientError::BadAnswer { what, .. }) => what,
+            Err(ClientError::InvalidResponse { what, .. }) => what,
             other => panic!("expected a wrong answer, got {other:?}"),
         }
     }
@@ -80,23 +80,23 @@ async fn a_whole_answer_for_this_agent_is_taken() {
 async fn a_cut_off_answer_is_no_answer() {
     let agent = Agent::new();
     let whole = agent.good();
-    assert!(matches!(agent.refusal_of(whole[..whole.len() - 7].to_owned()).await, WrongAnswer::CutOff));
+    assert!(matches!(agent.refusal_of(whole[..whole.len() - 7].to_owned()).await, InvalidResponse::CutOff));
     // A proxy that repairs the length after cutting: only the entity tag shows it.
     let changed = whole.replace("ACTIVE", "ACTIVF");
-    assert!(matches!(agent.refusal_of(changed).await, WrongAnswer::EntityTag));
+    assert!(matches!(agent.refusal_of(changed).await, InvalidResponse::EntityTag));
 }
 
 #[tokio::test]
 async fn a_foreign_or_older_answer_is_no_answer() {
     let agent = Agent::new();
     let mut other = Agent::new();
-    assert!(matches!(agent.refusal_of(other.good()).await, WrongAnswer::OtherAgent { .. }));
+    assert!(matches!(agent.refusal_of(other.good()).await, InvalidResponse::OtherAgent { .. }));
     other.envelope.agent = agent.identity.agent_id;
-    assert!(matches!(agent.refusal_of(other.good()).await, WrongAnswer::OtherInstallation { .. }));
+    assert!(matches!(agent.refusal_of(other.good()).await, InvalidResponse::OtherInstallation { .. }));
     let older = agent.good().replace("5.70", "5.69");
-    assert!(matches!(agent.refusal_of(older).await, WrongAnswer::Older { .. }));
+    assert!(matches!(agent.refusal_of(older).await, InvalidResponse::Older { .. }));
     let older = answer("304 Not Modified", &[("brokkr-position", "4.900")], "");
-    assert!(matches!(agent.refusal_of(older).await, WrongAnswer::Older { .. }));
+    assert!(matches!(agent.refusal_of(older).await, InvalidResponse::Older { .. }));
 }
 
 #[tokio::test]
@@ -104,11 +104,11 @@ async fn portals_and_redirects_are_not_the_broker() {
     let agent = Agent::new();
     let portal =
         answer("200 OK", &[("content-type", "text/html"), ("brokkr-position", "5.70")], "<html>Log in");
-    assert!(matches!(agent.refusal_of(portal).await, WrongAnswer::WebPage { status: 200 }));
+    assert!(matches!(agent.refusal_of(portal).await, InvalidResponse::WebPage { status: 200 }));
     let redirect = answer("302 Found", &[("location", "/elsewhere")], "");
     let (poll, asked) = agent.poll(vec![redirect, agent.good()]).await;
     assert!(
-        matches!(poll, Err(ClientError::BadAnswer { what: WrongAnswer::Redirect { .. }, .. })),
+        matches!(poll, Err(ClientError::InvalidResponse { what: InvalidResponse::Redirect { .. }, .. })),
         "{poll:?}"
     );
     assert_eq!(asked.len(), 1, "nobody went where it pointed");

@@ -1,4 +1,4 @@
-//! Whether an answer can be the broker's: between client and broker sit proxies, portals and load balancers.
+//! Checks that a response is from a broker, and not from a proxy, a captive portal or a load balancer.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use url::Url;
 
 use crate::error::ClientError;
 
-/// What is wrong with an answer.
+/// Why a response is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum WrongAnswer {
-    #[error("it ended in the middle")]
+pub enum InvalidResponse {
+    #[error("it is truncated")]
     CutOff,
     #[error("it is larger than {limit} bytes")]
     TooLarge { limit: usize },
-    #[error("it is a web page, as from a login portal or a proxy (HTTP {status})")]
+    #[error("it is a web page, probably of a captive portal or a proxy (HTTP {status})")]
     WebPage { status: u16 },
-    #[error("it redirects elsewhere (HTTP {status}), which is not followed")]
+    #[error("it is a redirect (HTTP {status}), which is not followed")]
     Redirect { status: u16 },
     #[error("HTTP {status}{}", detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default())]
     Status { status: u16, detail: Option<String>, retry_after: Option<Duration> },
     #[error("its media type is {found:?} instead of {wanted}")]
     MediaType { found: String, wanted: &'static str },
-    #[error("it cannot be read: {reason}")]
+    #[error("it cannot be parsed: {reason}")]
     Unreadable { reason: String },
     #[error("its header {name} is missing or malformed")]
     Header { name: &'static str },
@@ -41,8 +41,8 @@ pub enum WrongAnswer {
     EndlessPages,
 }
 
-impl WrongAnswer {
-    /// Whether the next answer may be a good one.
+impl InvalidResponse {
+    /// Returns whether the next response may be valid.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -53,28 +53,28 @@ impl WrongAnswer {
     }
 
     pub(crate) fn at(self, url: &Url) -> ClientError {
-        ClientError::BadAnswer { url: url.clone(), what: self }
+        ClientError::InvalidResponse { url: url.clone(), what: self }
     }
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub url: Url,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
-    /// Lets success and 304 through; everything else becomes the error that it is.
+impl Response {
+    /// Returns success and 304; everything else becomes an error.
     pub(crate) fn accepted(self) -> Result<Self, ClientError> {
         let status = self.status.as_u16();
         if self.status.is_success() || self.status == StatusCode::NOT_MODIFIED {
             return Ok(self);
         }
         if self.status.is_redirection() {
-            return Err(WrongAnswer::Redirect { status }.at(&self.url));
+            return Err(InvalidResponse::Redirect { status }.at(&self.url));
         }
         let retry_after = self.retry_after();
         if media_type(&self.headers).ends_with("json") {
@@ -82,16 +82,16 @@ impl Answer {
                 return Err(ClientError::Problem { problem: Box::new(problem), retry_after });
             }
             return Err(
-                WrongAnswer::Status { status, detail: self.unknown_problem(), retry_after }.at(&self.url)
+                InvalidResponse::Status { status, detail: self.unknown_problem(), retry_after }.at(&self.url)
             );
         }
         if self.is_web_page() {
-            return Err(WrongAnswer::WebPage { status }.at(&self.url));
+            return Err(InvalidResponse::WebPage { status }.at(&self.url));
         }
-        Err(WrongAnswer::Status { status, detail: None, retry_after }.at(&self.url))
+        Err(InvalidResponse::Status { status, detail: None, retry_after }.at(&self.url))
     }
 
-    /// A newer broker may have codes that this build does not know: its sentence still helps.
+    /// Returns the text of a problem with a code that this version does not know.
     fn unknown_problem(&self) -> Option<String> {
         let document: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
         let text = |member: &str| document.get(member).and_then(|value| value.as_str());
@@ -102,18 +102,18 @@ impl Answer {
     }
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        // The form with a date is left out: the broker never sends it, and a wrong clock would misread it.
+        // The broker never sends the form with a date, which a wrong clock would misread.
         self.text_of("retry-after")?.parse().ok().map(Duration::from_secs)
     }
 
-    /// How far this answer has seen, if it says so.
+    /// Returns the position of the response.
     pub(crate) fn position(&self) -> Option<Position> {
         self.text_of(protocol::header::POSITION)?.parse().ok()
     }
 
     pub(crate) fn demand_position(&self) -> Result<Position, ClientError> {
         let name = protocol::header::POSITION;
-        self.position().ok_or_else(|| WrongAnswer::Header { name }.at(&self.url))
+        self.position().ok_or_else(|| InvalidResponse::Header { name }.at(&self.url))
     }
 
     pub(crate) fn text_of(&self, name: &'static str) -> Option<&str> {
@@ -130,9 +130,9 @@ impl Answer {
             return Ok(());
         }
         let what = if self.is_web_page() {
-            WrongAnswer::WebPage { status: self.status.as_u16() }
+            InvalidResponse::WebPage { status: self.status.as_u16() }
         } else {
-            WrongAnswer::MediaType { found, wanted }
+            InvalidResponse::MediaType { found, wanted }
         };
         Err(what.at(&self.url))
     }
@@ -144,10 +144,10 @@ impl Answer {
 
     pub(crate) fn parsed<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            // The text of a serde error can quote the body, which may hold a secret; its place is enough.
+            // The text of a serde error can quote the body, which may contain a secret.
             let reason =
                 format!("{:?} error at line {}, column {}", error.classify(), error.line(), error.column());
-            WrongAnswer::Unreadable { reason }.at(&self.url)
+            InvalidResponse::Unreadable { reason }.at(&self.url)
         })
     }
 }
