@@ -1,8 +1,8 @@
-//! What somebody who helps gets to see: pure, from what was answered to the files of an archive.
+//! The files of a support bundle, built from fetched data without I/O.
 //!
-//! PreflightData of the broker are not copied but told anew, field by field, so that nothing comes in that nobody thought of.
-//! What an API server says of an object can quote its manifest, and an annotation or the address of a webhook can hold
-//! anything: none of these is in here.
+//! Responses of the broker are not copied: each field is listed, so that a new field does not end up in the bundle by
+//! accident. Messages of an API server can quote a manifest, and annotations and webhook addresses can contain secrets; they
+//! are left out.
 
 use brokkr_api::audit::AuditEntry;
 use brokkr_api::events::Event;

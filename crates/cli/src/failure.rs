@@ -1,7 +1,7 @@
 //! Errors for people: what failed, where, the next step, the code; and the exit status.
 
 use brokkr_api::{ErrorCode, Problem};
-use brokkr_client::{ClientError, Stage, WrongAnswer};
+use brokkr_client::{ClientError, InvalidResponse, Stage};
 
 /// Exit statuses other than 0, documented in `docs/exit-codes.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +92,9 @@ impl Failure {
                     ))
                     .next("try again later")
             }
-            ClientError::BadAnswer { url, what } => {
+            ClientError::InvalidResponse { url, what } => {
                 let next = match &what {
-                    WrongAnswer::WebPage { .. } | WrongAnswer::Redirect { .. } => {
+                    InvalidResponse::WebPage { .. } | InvalidResponse::Redirect { .. } => {
                         "check the URL: a login page, a captive portal or a proxy responds there instead of the broker"
                     }
                     what if what.is_transient() => "try again later",

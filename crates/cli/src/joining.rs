@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_agents_own_report_takes_precedence() {
-        let told = json!({"kind": "ConfigMap", "metadata": {"name": "brokkr-agent-start"}, "data": {
+        let reported = json!({"kind": "ConfigMap", "metadata": {"name": "brokkr-agent-start"}, "data": {
             "hop": "tls", "reason": "unknown issuer", "at": "2026-03-01T12:00:00Z",
         }});
         let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
@@ -156,7 +156,7 @@ mod tests {
         ]}});
         let looked = stuck(std::slice::from_ref(&pulling), CONTEXT).unwrap();
         assert_eq!(looked.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
-        let stuck = stuck(&[pulling, told], CONTEXT).unwrap();
+        let stuck = stuck(&[pulling, reported], CONTEXT).unwrap();
         assert_eq!(
             (stuck.hop.as_str(), stuck.reason.as_str(), stuck.is_final),
             ("tls", "unknown issuer", true)

@@ -53,8 +53,8 @@ pub struct PreflightData {
     pub replicas: Vec<Replica>,
     pub system: Fetched<System>,
     pub fleet: Fetched<Fleet>,
-    /// Deleted stacks that agents still hold.
-    pub owed: Fetched<Vec<Stack>>,
+    /// Deleted stacks that agents still have.
+    pub pending_deletions: Fetched<Vec<Stack>>,
     pub errors: Fetched<Vec<ErrorGroup>>,
     pub tokens: Fetched<Vec<ApiToken>>,
     pub hooks: Fetched<Vec<WebhookHealth>>,

@@ -81,7 +81,7 @@ pub fn error(group: &ErrorGroup) -> Value {
         })
     });
     json!({
-        "reason": group.reason,
+        "reason": group.reason.code(),
         "message": group.message,
         "count": group.count,
         "stacks": group.stacks,
@@ -98,14 +98,17 @@ pub fn event(event: &Event) -> Value {
         "agent": event.agent_name,
         "sequence_id": event.sequence_id,
         "transition": event.transition,
-        "reason": event.reason,
+        "reason": event.reason.code(),
         "objects": objects(&event.objects),
         "hops": event.hops,
     })
 }
 
 fn objects(notes: &[ObjectNote]) -> Vec<Value> {
-    notes.iter().map(|note| json!({"object": note.object, "reason": note.reason})).collect()
+    notes
+        .iter()
+        .map(|note| json!({"object": note.object.to_string(), "reason": note.reason.code()}))
+        .collect()
 }
 
 pub fn hook(hook: &WebhookHealth) -> Value {

@@ -1,9 +1,10 @@
-//! What is in an archive, and what is not.
+//! The contents of an archive.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use brokkr_api::Labels;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
 use flate2::read::GzDecoder;
@@ -13,7 +14,7 @@ use crate::preflight::{FetchError, Fleet, WebhookHealth};
 use crate::view::samples::{agent, event, now, stack};
 use crate::view::whole;
 
-/// Stands for whatever nobody should see.
+/// A value that must not be in the archive.
 const HIDDEN: &str = "hunter2";
 
 fn data() -> BundleData {
@@ -24,11 +25,11 @@ fn data() -> BundleData {
         agent_id: crate::view::samples::AGENT.parse().unwrap(),
         agent_name: "eu-1".into(),
         sequence_id: brokkr_api::SequenceId(42),
-        message: format!("Invalid value: {HIDDEN}"),
+        message: format!("Invalid value: {HIDDEN}").into(),
         objects: Vec::new(),
     };
     let group = ErrorGroup {
-        reason: "Invalid".into(),
+        reason: Reason::Invalid { fields: Vec::new() },
         message: "Invalid value: …".into(),
         count: 1,
         stacks: 1,
@@ -53,7 +54,7 @@ fn data() -> BundleData {
             replicas: Vec::new(),
             system: Err(not_allowed()),
             fleet: Ok(Fleet::default()),
-            owed: Ok(Vec::new()),
+            pending_deletions: Ok(Vec::new()),
             errors: Ok(vec![group]),
             tokens: Err(not_allowed()),
             hooks: Ok(vec![WebhookHealth {
@@ -77,7 +78,7 @@ fn data() -> BundleData {
 }
 
 #[test]
-fn an_archive_has_what_was_answered_and_says_what_is_missing() {
+fn an_archive_contains_the_data_and_lists_what_is_missing() {
     let (files, missing) = files(&data(), now());
     let bytes = packed(&files, now()).unwrap();
     let mut found = BTreeMap::new();
@@ -105,14 +106,14 @@ fn an_archive_has_what_was_answered_and_says_what_is_missing() {
             "webhooks.json",
         ]
     );
-    let told: Vec<(&str, &str)> =
+    let reasons: Vec<(&str, &str)> =
         missing.iter().map(|missing| (missing.what.as_str(), missing.why.as_str())).collect();
     assert_eq!(
-        told,
+        reasons,
         [
-            ("system.json", "you may not ask: takes the role admin"),
-            ("agents.json", "there are more than the 1 in it"),
-            ("audit.json", "you may not ask: takes the role admin"),
+            ("system.json", "not allowed: takes the role admin"),
+            ("agents.json", "truncated after 1"),
+            ("audit.json", "not allowed: takes the role admin"),
             ("metrics/http___broker_1_8781.txt", "refused"),
         ]
     );
@@ -121,7 +122,7 @@ fn an_archive_has_what_was_answered_and_says_what_is_missing() {
 }
 
 #[test]
-fn nothing_that_may_quote_a_manifest_or_hold_a_secret_is_in_it() {
+fn nothing_that_may_contain_a_secret_is_in_it() {
     let (files, _) = files(&data(), now());
     for file in files {
         assert!(!file.text.contains(HIDDEN), "{}: {}", file.name, file.text);

@@ -1,5 +1,6 @@
 //! Checks of the fleet: agents that are not connected, and pending deletions and prunes.
 
+use brokkr_api::reason::Reason;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::ErrorGroup;
 use jiff::Timestamp;
@@ -7,13 +8,10 @@ use jiff::Timestamp;
 use super::{Check, Group, PreflightData, check, failed, listed, ok, warning};
 use crate::view::text::{age, count};
 
-/// The reason of a prune that waits for approval.
-const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
-
 /// Older agents work with a newer broker, so this is only a warning.
 pub fn versions(data: &PreflightData) -> Check {
     check("agents-version", &data.system, |system| {
-        let told: Vec<String> = system
+        let described: Vec<String> = system
             .agent_versions
             .iter()
             .map(|version| format!("{} {}", version.agents, version.version.as_deref().unwrap_or("unknown")))
@@ -24,7 +22,11 @@ pub fn versions(data: &PreflightData) -> Check {
                 ok(format!("all agents have version {}", system.version))
             }
             _ => warning(
-                format!("the broker has version {}; agents by version: {}", system.version, told.join(", ")),
+                format!(
+                    "the broker has version {}; agents by version: {}",
+                    system.version,
+                    described.join(", ")
+                ),
                 "brokkr agent list -o wide; to upgrade them: docs/how-to/upgrade.md",
             ),
         }
@@ -33,7 +35,7 @@ pub fn versions(data: &PreflightData) -> Check {
 
 pub fn silent(data: &PreflightData) -> Check {
     check("agents-silent", &data.fleet, |fleet| {
-        let told = |group: &Group, what: &str| {
+        let described = |group: &Group, what: &str| {
             let names = listed(group.names.iter().map(String::as_str), group.number);
             format!("{} {what} ({names})", group.number)
         };
@@ -41,15 +43,19 @@ pub fn silent(data: &PreflightData) -> Check {
         match (fleet.silent.number, fleet.never.number) {
             (0, 0) => ok(format!("none {of}")),
             (0, _) => warning(
-                format!("{} {of}", told(&fleet.never, "never connected")),
+                format!("{} {of}", described(&fleet.never, "never connected")),
                 "brokkr agent list --presence never",
             ),
             (_, 0) => warning(
-                format!("{} {of}", told(&fleet.silent, "silent")),
+                format!("{} {of}", described(&fleet.silent, "silent")),
                 "brokkr agent list --presence silent",
             ),
             _ => warning(
-                format!("{}, {} {of}", told(&fleet.silent, "silent"), told(&fleet.never, "never connected")),
+                format!(
+                    "{}, {} {of}",
+                    described(&fleet.silent, "silent"),
+                    described(&fleet.never, "never connected")
+                ),
                 "brokkr agent list --presence silent",
             ),
         }
@@ -84,22 +90,22 @@ pub fn revoked(data: &PreflightData) -> Check {
 }
 
 pub fn deletions(data: &PreflightData, now: Timestamp) -> Check {
-    check("deletions", &data.owed, |owed| {
-        let Some(first) = owed.first() else { return ok("none pending") };
-        let told = |stack: &Stack| match stack.deleted_at {
+    check("deletions", &data.pending_deletions, |pending| {
+        let Some(first) = pending.first() else { return ok("none pending") };
+        let described = |stack: &Stack| match stack.deleted_at {
             Some(at) => format!("{} since {}", stack.name, age(at, now)),
             None => stack.name.to_string(),
         };
-        let told: Vec<String> = owed.iter().map(told).collect();
-        let told = listed(told.iter().map(String::as_str), owed.len() as u64);
-        warning(format!("agents still have {told}"), format!("brokkr status {}", first.id))
+        let described: Vec<String> = pending.iter().map(described).collect();
+        let described = listed(described.iter().map(String::as_str), pending.len() as u64);
+        warning(format!("agents still have {described}"), format!("brokkr status {}", first.id))
     })
 }
 
 pub fn prunes(data: &PreflightData) -> Check {
     check("prunes", &data.errors, |groups| {
         let waiting: Vec<&ErrorGroup> =
-            groups.iter().filter(|group| group.reason == NEEDS_APPROVAL).collect();
+            groups.iter().filter(|group| matches!(group.reason, Reason::PruneNeedsApproval { .. })).collect();
         let number: u64 = waiting.iter().map(|group| group.count).sum();
         if number == 0 {
             return ok("none waits for approval");

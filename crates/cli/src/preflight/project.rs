@@ -16,8 +16,8 @@ pub fn tokens(data: &PreflightData, now: Timestamp) -> Check {
         if soon.is_empty() {
             return ok("none expires within 14 days");
         }
-        let told = listed(soon.iter().map(String::as_str), soon.len() as u64);
-        warning(format!("expires: {told}"), "brokkr token list")
+        let text = listed(soon.iter().map(String::as_str), soon.len() as u64);
+        warning(format!("expires: {text}"), "brokkr token list")
     })
 }
 
@@ -26,14 +26,14 @@ pub fn webhooks(data: &PreflightData) -> Check {
         let dead = |hook: &&WebhookHealth| hook.dead > 0 || hook.disabled_because.is_some();
         let troubled: Vec<&WebhookHealth> = hooks.iter().filter(dead).collect();
         let Some(first) = troubled.first() else { return ok("no dead letters") };
-        let told: Vec<String> = troubled.iter().map(|hook| trouble(hook)).collect();
-        let told = listed(told.iter().map(String::as_str), told.len() as u64);
+        let text: Vec<String> = troubled.iter().map(|hook| trouble(hook)).collect();
+        let text = listed(text.iter().map(String::as_str), text.len() as u64);
         let next = if first.dead > 0 {
             format!("brokkr webhook deliveries {} --state dead", first.name)
         } else {
             format!("brokkr webhook show {}", first.name)
         };
-        warning(told, next)
+        warning(text, next)
     })
 }
 

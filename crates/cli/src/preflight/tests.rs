@@ -1,6 +1,7 @@
-//! Every answer and its verdict.
+//! Every kind of data and its verdict.
 
 use brokkr_api::health::Trouble;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::status::ErrorExample;
 use brokkr_api::system::{AgentVersion, Hold};
 use brokkr_api::tokens::Role;
@@ -9,7 +10,7 @@ use brokkr_api::{ErrorCode, Problem, SequenceId};
 use super::*;
 use crate::view::samples::{AGENT, STACK, ago, now, stack};
 
-/// Everything is well.
+/// Returns data of a healthy broker.
 fn well() -> PreflightData {
     let health = Ok(Health { whole: true, causes: Vec::new() });
     PreflightData {
@@ -41,7 +42,7 @@ fn well() -> PreflightData {
             agent_versions: vec![of(Some("0.1.0"), 42)],
         }),
         fleet: Ok(Fleet { agents: 42, ..Fleet::default() }),
-        owed: Ok(Vec::new()),
+        pending_deletions: Ok(Vec::new()),
         errors: Ok(Vec::new()),
         tokens: Ok(Vec::new()),
         hooks: Ok(vec![hook("ops", 0)]),
@@ -77,11 +78,11 @@ fn waiting_prune() -> ErrorGroup {
         agent_id: AGENT.parse().unwrap(),
         agent_name: "eu-1".into(),
         sequence_id: SequenceId(42),
-        message: String::new(),
+        message: Message::default(),
         objects: Vec::new(),
     };
     ErrorGroup {
-        reason: "PruneNeedsApproval".into(),
+        reason: Reason::PruneNeedsApproval { delete: 60, total: 100 },
         message: "would delete …".into(),
         count: 2,
         stacks: 1,
@@ -90,42 +91,42 @@ fn waiting_prune() -> ErrorGroup {
     }
 }
 
-/// What one change of the answers makes of one check; every other one stays well.
+/// Returns one check after a change of the data; all others must stay ok.
 fn changed(check: &str, change: impl FnOnce(&mut PreflightData)) -> (Verdict, String, Option<String>) {
-    let mut answers = well();
-    change(&mut answers);
-    let mut found = checks(&answers, now());
+    let mut data = well();
+    change(&mut data);
+    let mut found = checks(&data, now());
     let at = found.iter().position(|one| one.check == check).unwrap();
     let it = found.remove(at);
     assert!(found.iter().all(|one| one.verdict == Verdict::Ok), "{check}: {found:?}");
     (it.verdict, it.reason, it.next)
 }
 
-fn system(answers: &mut PreflightData) -> &mut System {
-    answers.system.as_mut().unwrap()
+fn system(data: &mut PreflightData) -> &mut System {
+    data.system.as_mut().unwrap()
 }
 
-fn fleet(answers: &mut PreflightData) -> &mut Fleet {
-    answers.fleet.as_mut().unwrap()
+fn fleet(data: &mut PreflightData) -> &mut Fleet {
+    data.fleet.as_mut().unwrap()
 }
 
 #[test]
-fn agents_of_other_versions_are_told() {
-    let mut answers = well();
-    let mut told = |versions: Vec<AgentVersion>| {
-        answers.system.as_mut().unwrap().agent_versions = versions;
-        let check = fleet::versions(&answers);
+fn agents_of_other_versions_are_a_warning() {
+    let mut data = well();
+    let mut check = |versions: Vec<AgentVersion>| {
+        data.system.as_mut().unwrap().agent_versions = versions;
+        let check = fleet::versions(&data);
         (check.verdict, check.reason)
     };
-    assert_eq!(told(vec![of(Some("0.1.0"), 7)]), (Verdict::Ok, "all are 0.1.0".into()));
-    assert_eq!(told(Vec::new()), (Verdict::Ok, "no agents yet".into()));
-    let mixed = told(vec![of(Some("0.1.0"), 40), of(Some("0.0.9"), 2), of(None, 1)]);
-    let reason = "the broker is 0.1.0, agents are: 40 0.1.0, 2 0.0.9, 1 unknown";
+    assert_eq!(check(vec![of(Some("0.1.0"), 7)]), (Verdict::Ok, "all agents have version 0.1.0".into()));
+    assert_eq!(check(Vec::new()), (Verdict::Ok, "no agents yet".into()));
+    let mixed = check(vec![of(Some("0.1.0"), 40), of(Some("0.0.9"), 2), of(None, 1)]);
+    let reason = "the broker has version 0.1.0; agents by version: 40 0.1.0, 2 0.0.9, 1 unknown";
     assert_eq!(mixed, (Verdict::Warning, reason.into()));
 }
 
 #[test]
-fn a_broker_that_is_well_passes_every_check_and_asks_for_nothing() {
+fn a_healthy_broker_passes_every_check() {
     let found = checks(&well(), now());
     assert_eq!(found.len(), 15);
     for check in &found {
@@ -134,126 +135,114 @@ fn a_broker_that_is_well_passes_every_check_and_asks_for_nothing() {
 }
 
 #[test]
-fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
+fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
     type Change = fn(&mut PreflightData);
     let cases: &[(&str, Verdict, &str, &str, Change)] = &[
-        ("caller", Verdict::Warning, "expires in 3d", "brokkr token create", |answers| {
-            answers.caller.as_mut().unwrap().expires_at = Some(ago(-3 * 86_400));
+        ("caller", Verdict::Warning, "expires in 3d", "brokkr token create", |data| {
+            data.caller.as_mut().unwrap().expires_at = Some(ago(-3 * 86_400));
         }),
         (
             "version",
             Verdict::Warning,
-            "the broker is 0.2.0, this program is 0.1.0",
+            "the broker has version 0.2.0, this program 0.1.0",
             "upgrade.md",
-            |answers| {
-                system(answers).version = "0.2.0".into();
-                system(answers).agent_versions = vec![of(Some("0.2.0"), 42)];
+            |data| {
+                system(data).version = "0.2.0".into();
+                system(data).agent_versions = vec![of(Some("0.2.0"), 42)];
             },
         ),
-        (
-            "replicas",
-            Verdict::Failed,
-            "192.0.2.2:8780: this replica is stopping",
-            "BrokkrNoBroker",
-            |answers| {
-                let health = Err(FetchError::Failed { why: "this replica is stopping".into(), next: None });
-                answers.replicas.push(Replica { address: "192.0.2.2:8780".into(), health });
-            },
-        ),
+        ("replicas", Verdict::Failed, "192.0.2.2:8780: this replica is stopping", "BrokkrNoBroker", |data| {
+            let health = Err(FetchError::Failed { why: "this replica is stopping".into(), next: None });
+            data.replicas.push(Replica { address: "192.0.2.2:8780".into(), health });
+        }),
         (
             "replicas",
             Verdict::Failed,
             "192.0.2.1:8780: database: not read for 9 s",
             "BrokkrNoBroker",
-            |answers| {
+            |data| {
                 let causes = vec![Trouble { part: "database".into(), detail: "not read for 9 s".into() }];
-                answers.replicas[0].health = Ok(Health { whole: false, causes });
+                data.replicas[0].health = Ok(Health { whole: false, causes });
             },
         ),
-        ("hold", Verdict::Failed, "because the agent shop-1", "epoch raise", |answers| {
+        ("hold", Verdict::Failed, "because the agent shop-1", "epoch raise", |data| {
             let because = "the agent shop-1 has seen 1.900".into();
-            system(answers).hold = Some(Hold { since: now(), because });
+            system(data).hold = Some(Hold { since: now(), because });
         }),
-        ("restore", Verdict::Failed, "2 stacks newer on agents", "brokkr admin ahead", |answers| {
-            system(answers).stacks_ahead = 2;
+        ("restore", Verdict::Failed, "2 stacks newer on agents", "brokkr admin ahead", |data| {
+            system(data).stacks_ahead = 2;
         }),
-        ("restore", Verdict::Failed, "1 stack on agents and not", "brokkr admin unknown", |answers| {
-            system(answers).stacks_unknown = 1;
+        ("restore", Verdict::Failed, "1 stack on agents and not", "brokkr admin unknown", |data| {
+            system(data).stacks_unknown = 1;
         }),
-        ("restore", Verdict::Warning, "3 of the agents", "brokkr admin status", |answers| {
-            system(answers).agents_to_tell = 3;
+        ("restore", Verdict::Warning, "3 of the agents", "brokkr admin status", |data| {
+            system(data).agents_to_tell = 3;
         }),
         (
             "agents-silent",
             Verdict::Warning,
             "9 silent (a, b, c and 6 more) of 42",
             "--presence silent",
-            |answers| {
+            |data| {
                 let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-                fleet(answers).silent = Group { number: 9, names };
+                fleet(data).silent = Group { number: 9, names };
             },
         ),
         (
             "agents-silent",
             Verdict::Warning,
-            "1 never came (new) of 42 agents",
+            "1 never connected (new) of 42 agents",
             "--presence never",
-            |answers| {
-                fleet(answers).never = Group { number: 1, names: vec!["new".into()] };
+            |data| {
+                fleet(data).never = Group { number: 1, names: vec!["new".into()] };
             },
         ),
         (
             "agents-refused",
             Verdict::Failed,
-            "who comes as eu-1 is refused",
+            "requests of eu-1 are refused",
             "brokkr why agent/eu-1",
-            |answers| {
-                fleet(answers).refused = vec!["eu-1".into()];
+            |data| {
+                fleet(data).refused = vec!["eu-1".into()];
             },
         ),
-        ("agents-refused", Verdict::Warning, "60 agents more", "--presence silent", |answers| {
-            fleet(answers).not_examined = 60;
+        ("agents-refused", Verdict::Warning, "60 agents more", "--presence silent", |data| {
+            fleet(data).not_examined = 60;
         }),
-        ("agents-revoked", Verdict::Warning, "1 (eu-9)", "brokkr agent list", |answers| {
-            fleet(answers).revoked = vec!["eu-9".into()];
+        ("agents-revoked", Verdict::Warning, "1 (eu-9)", "brokkr agent list", |data| {
+            fleet(data).revoked = vec!["eu-9".into()];
         }),
-        ("deletions", Verdict::Warning, "agents still hold web since 5m", "brokkr status 0190", |answers| {
+        ("deletions", Verdict::Warning, "agents still have web since 5m", "brokkr status 0190", |data| {
             let mut stack = stack("web", Some(7));
             stack.deleted_at = Some(ago(300));
-            answers.owed = Ok(vec![stack]);
+            data.pending_deletions = Ok(vec![stack]);
         }),
-        ("prunes", Verdict::Warning, "2 prunes, such as of web", "brokkr approve web", |answers| {
-            answers.errors = Ok(vec![waiting_prune()]);
+        ("prunes", Verdict::Warning, "2 prunes, for example of web", "brokkr stack approve web", |data| {
+            data.errors = Ok(vec![waiting_prune()]);
         }),
-        ("tokens", Verdict::Warning, "expires: ci in 13d", "brokkr token list", |answers| {
-            answers.tokens = Ok(vec![token("ci", 13), token("later", 15), token("gone", -1)]);
+        ("tokens", Verdict::Warning, "expires: ci in 13d", "brokkr token list", |data| {
+            data.tokens = Ok(vec![token("ci", 13), token("later", 15), token("gone", -1)]);
         }),
         (
             "webhooks",
             Verdict::Warning,
             "ops has at least 50 dead letters",
             "deliveries ops --state dead",
-            |answers| {
-                answers.hooks = Ok(vec![hook("well", 0), WebhookHealth { more: true, ..hook("ops", 50) }]);
+            |data| {
+                data.hooks = Ok(vec![hook("well", 0), WebhookHealth { more: true, ..hook("ops", 50) }]);
             },
         ),
-        (
-            "webhooks",
-            Verdict::Warning,
-            "ops is off, because it answered 410",
-            "webhook show ops",
-            |answers| {
-                let disabled_because = Some("it answered 410".into());
-                answers.hooks = Ok(vec![WebhookHealth { disabled_because, ..hook("ops", 0) }]);
-            },
-        ),
-        ("audit", Verdict::Failed, "at link 7: its entry was changed", "brokkr audit verify", |answers| {
+        ("webhooks", Verdict::Warning, "ops is disabled: it answered 410", "webhook show ops", |data| {
+            let disabled_because = Some("it answered 410".into());
+            data.hooks = Ok(vec![WebhookHealth { disabled_because, ..hook("ops", 0) }]);
+        }),
+        ("audit", Verdict::Failed, "at entry 7: its entry was changed", "brokkr audit verify", |data| {
             let why = "its entry was changed".into();
             let broken = Some(BrokenLink { number: 7, audit_id: None, why });
-            answers.audit = Ok(AuditProgress { links: 6, broken, is_complete: true });
+            data.audit = Ok(AuditProgress { links: 6, broken, is_complete: true });
         }),
-        ("audit", Verdict::Warning, "the first 200000 links hold", "brokkr audit verify", |answers| {
-            answers.audit = Ok(AuditProgress { links: 200_000, broken: None, is_complete: false });
+        ("audit", Verdict::Warning, "the first 200000 entries are valid", "brokkr audit verify", |data| {
+            data.audit = Ok(AuditProgress { links: 200_000, broken: None, is_complete: false });
         }),
     ];
     for (check, verdict, reason, next, change) in cases {
@@ -266,39 +255,39 @@ fn each_trouble_shows_in_its_own_check_with_a_reason_and_a_command() {
 }
 
 #[test]
-fn what_the_caller_may_not_ask_is_never_ok() {
+fn data_that_the_caller_may_not_read_is_never_ok() {
     let problem = Problem::new(ErrorCode::BRK1002, "takes the role admin");
     let refusal =
         || FetchError::from(ClientError::Problem { problem: Box::new(problem.clone()), retry_after: None });
-    let mut answers = well();
-    answers.system = Err(refusal());
-    answers.tokens = Err(refusal());
-    let found = checks(&answers, now());
+    let mut data = well();
+    data.system = Err(refusal());
+    data.tokens = Err(refusal());
+    let found = checks(&data, now());
     for check in found.iter().filter(|check| ["version", "hold", "restore", "tokens"].contains(&check.check))
     {
         assert_eq!(check.verdict, Verdict::Warning, "{check:?}");
-        assert_eq!(check.reason, "you may not ask: takes the role admin");
+        assert_eq!(check.reason, "not allowed: takes the role admin");
     }
 }
 
 #[test]
-fn a_broker_that_cannot_be_reached_is_bad_once_and_the_rest_is_not_ok() {
+fn an_unreachable_broker_fails_once_and_the_rest_is_not_ok() {
     let reached = Err(FetchError::Failed { why: "connect: refused".into(), next: Some("check it".into()) });
     let nothing = || FetchError::Skipped;
-    let answers = PreflightData {
+    let data = PreflightData {
         reached,
         caller: Err(nothing()),
         replicas: Vec::new(),
         system: Err(nothing()),
         fleet: Err(nothing()),
-        owed: Err(nothing()),
+        pending_deletions: Err(nothing()),
         errors: Err(nothing()),
         tokens: Err(nothing()),
         hooks: Err(nothing()),
         audit: Err(nothing()),
         ..well()
     };
-    let found = checks(&answers, now());
+    let found = checks(&data, now());
     assert_eq!((found[0].verdict, found[0].reason.as_str()), (Verdict::Failed, "connect: refused"));
     assert!(found[1..].iter().all(|check| check.verdict == Verdict::Warning), "{found:?}");
 }

@@ -1,6 +1,7 @@
 //! Approvals of prunes, and pending prunes.
 
 use brokkr_api::approvals::PruneApproval;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::{ConditionKind, ConditionStatus};
 use brokkr_api::status::StackStatus;
 
@@ -41,7 +42,7 @@ pub fn pending(rows: &[StackStatus]) -> Vec<String> {
             let waits = row.conditions.iter().find(|condition| {
                 condition.kind == ConditionKind::PrunePending
                     && condition.status == ConditionStatus::True
-                    && condition.message.contains("waits for approval")
+                    && matches!(condition.reason, Reason::PruneNeedsApproval { .. })
             })?;
             Some(format!("{}: {}", clean(&row.agent_name), clean(&waits.message)))
         })
@@ -74,8 +75,11 @@ mod tests {
     fn pending_prunes_have_the_agents_message() {
         let mut held = row("eu-1", 42, 42, State::Blocked);
         held.conditions = conditions();
-        assert!(pending(&[held.clone()]).is_empty());
+        assert!(pending(std::slice::from_ref(&held)).is_empty());
         held.conditions[5].status = ConditionStatus::True;
+        held.conditions[5].reason = Reason::Finalizer { finalizers: Vec::new() };
+        assert!(pending(std::slice::from_ref(&held)).is_empty(), "blocked, but not for approval");
+        held.conditions[5].reason = Reason::PruneNeedsApproval { delete: 120, total: 130 };
         held.conditions[5].message = "would delete 120 of 130 objects, so it waits for approval".into();
         assert_eq!(pending(&[held]), ["eu-1: would delete 120 of 130 objects, so it waits for approval"]);
     }

@@ -4,7 +4,7 @@ use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
 use brokkr_api::status::StackStatus;
 use jiff::Timestamp;
 
-use super::text::{age, clean};
+use super::text::{age, clean, explained};
 
 /// Returns the conditions that are wrong. Of Accepted, Applied and Ready only the first, because the others follow from it.
 pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
@@ -23,10 +23,10 @@ pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
 /// `not Ready for 5m: ImagePullBackOff: Deployment shop/web: …`
 pub fn line(condition: &Condition, now: Timestamp) -> String {
     let since = age(condition.since, now);
-    format!("{} for {since}: {}", title(condition), clean(&details(condition)))
+    format!("{} for {since}: {}", title(condition), clean(details(condition)))
 }
 
-/// `Contested: FieldsContested: Deployment shop/web: …`
+/// `Contested: Contested: Deployment shop/web: …`
 pub fn summary(condition: &Condition) -> String {
     format!("{}: {}", title(condition), details(condition))
 }
@@ -40,8 +40,7 @@ fn title(condition: &Condition) -> String {
 }
 
 fn details(condition: &Condition) -> String {
-    let texts = [condition.reason.as_str(), condition.message.as_str()];
-    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+    explained(&condition.reason, &condition.message)
 }
 
 #[cfg(test)]
@@ -59,8 +58,8 @@ mod tests {
         for condition in &mut well.conditions[1..3] {
             condition.status = ConditionStatus::False;
         }
-        let told: Vec<_> = wrong(&well).iter().map(|condition| condition.kind).collect();
-        assert_eq!(told, [ConditionKind::Applied], "of course it is not ready");
+        let kinds: Vec<_> = wrong(&well).iter().map(|condition| condition.kind.clone()).collect();
+        assert_eq!(kinds, [ConditionKind::Applied], "of course it is not ready");
         well.conditions[0].status = ConditionStatus::Unknown;
         assert!(summary(wrong(&well)[0]).starts_with("not yet Accepted: "));
     }
@@ -73,7 +72,7 @@ mod tests {
             lines,
             [
                 "not Ready for 5m: NotReady: Deployment shop/web: 2/3 replicas ready",
-                "Contested for 5m: FieldsContested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
+                "Contested for 5m: Contested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
                  last minute)",
             ]
         );

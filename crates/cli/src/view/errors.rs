@@ -25,12 +25,12 @@ impl Listed for ErrorGroup {
             let place = example.map(|example| format!("{} on {}", example.stack_name, example.agent_name));
             table.row([
                 group.count.to_string().into(),
-                painted(group.reason.clone(), BAD),
+                painted(group.reason.code(), BAD),
                 group.stacks.to_string().into(),
                 group.sequence_id.to_string().into(),
                 or_dash(place).into(),
-                group.message.clone().into(),
-                example.map(|example| example.message.clone()).unwrap_or_default().into(),
+                group.message.to_string().into(),
+                example.map(|example| example.message.to_string()).unwrap_or_default().into(),
             ]);
         }
         table
@@ -38,7 +38,7 @@ impl Listed for ErrorGroup {
 
     fn name(&self) -> String {
         self.examples.first().map_or_else(
-            || format!("error/{}", self.reason),
+            || format!("error/{}", self.reason.code()),
             |example| format!("agent/{}", example.agent_name),
         )
     }
@@ -47,6 +47,7 @@ impl Listed for ErrorGroup {
 #[cfg(test)]
 mod tests {
     use brokkr_api::SequenceId;
+    use brokkr_api::reason::Reason;
     use brokkr_api::status::ErrorExample;
 
     use super::super::samples::{AGENT, STACK, rendered};
@@ -65,7 +66,7 @@ mod tests {
             objects: Vec::new(),
         };
         let group = ErrorGroup {
-            reason: "FieldImmutable".into(),
+            reason: Reason::Immutable { fields: Vec::new() },
             message: "Deployment …: spec.selector: field is immutable".into(),
             count: 37,
             stacks: 2,

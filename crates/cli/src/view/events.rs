@@ -4,7 +4,7 @@ use brokkr_api::events::Event;
 use brokkr_api::report::Transition;
 
 use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::age;
+use super::text::{age, explained};
 use super::{Listed, RenderOptions};
 
 impl Listed for Event {
@@ -24,12 +24,13 @@ impl Listed for Event {
         ];
         let mut table = Table::new(options, &columns);
         for event in events {
-            let style = match event.transition {
+            let style = match &event.transition {
                 Transition::Healthy => GOOD,
                 Transition::Failed => BAD,
                 Transition::Degraded | Transition::Blocked => CAREFUL,
                 Transition::Applied | Transition::Repaired => UNDER_WAY,
                 Transition::Removed => FAINT,
+                Transition::Other(_) => anstyle::Style::new(),
             };
             table.row([
                 age(event.at, options.now).into(),
@@ -50,15 +51,15 @@ impl Listed for Event {
 }
 
 fn message(event: &Event) -> String {
-    let mut parts: Vec<String> =
-        [&event.reason, &event.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
-    // The message usually contains the first object.
-    if let Some(note) = event.objects.first().filter(|note| !event.message.contains(&note.object)) {
+    let mut text = explained(&event.reason, &event.message);
+    // The first object is shown unless the text already contains it.
+    if let Some(note) = event.objects.first().filter(|note| !text.contains(&note.object.to_string())) {
         let more = event.objects.len() - 1;
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-        parts.push(format!("{}: {}{more}", note.object, note.message));
+        let separator = if text.is_empty() { "" } else { ": " };
+        text.push_str(&format!("{separator}{}: {}{more}", note.object, note.message));
     }
-    parts.join(": ")
+    text
 }
 
 #[cfg(test)]

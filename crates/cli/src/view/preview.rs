@@ -42,7 +42,7 @@ mod tests {
             stack: Some(StackPreview { gained: 4, kept: 1200, lost: 53 }),
             page: whole(vec![agent("eu-1"), agent("eu-2")]),
         };
-        let nobody = SelectorPreview { agents: 0, stack: None, page: whole(Vec::new()) };
-        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&preview), rendered(&nobody)));
+        let none = SelectorPreview { agents: 0, stack: None, page: whole(Vec::new()) };
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&preview), rendered(&none)));
     }
 }

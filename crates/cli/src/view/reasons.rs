@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use brokkr_api::agents::{Agent, AgentStatus};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
 use super::conditions::{line, wrong};
 use super::status::{reported, sequence};
-use super::text::{age, clean};
+use super::text::{age, clean, explained};
 
 /// At most this many agents are explained.
 const MOST_EXPLAINED: usize = 5;
@@ -61,7 +62,8 @@ fn grouped(
 /// Returns the reason, then objects and conditions that it does not contain.
 fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String> {
     let mut lines = vec![reason(row, agent, now)];
-    let is_contained = |lines: &[String], message: &str| {
+    // Only about the text: a line that repeats another one is left out.
+    let is_contained = |lines: &[String], message: &Message| {
         let message = clean(message);
         !message.is_empty() && lines.iter().any(|line| line.contains(&message))
     };
@@ -70,12 +72,7 @@ fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String
         {
             continue;
         }
-        let what: Vec<&str> = [&note.reason, &note.message]
-            .into_iter()
-            .map(String::as_str)
-            .filter(|text| !text.is_empty())
-            .collect();
-        lines.push(format!("{}: {}", clean(&note.object), clean(&what.join(": "))));
+        lines.push(format!("{}: {}", clean(&note.object), clean(explained(&note.reason, &note.message))));
     }
     for condition in wrong(row) {
         if !is_contained(&lines, &condition.message) {
@@ -88,9 +85,9 @@ fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String
 fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
     let mut parts = vec![verdict(row)];
     parts.extend(hop(row, now));
-    let message = clean(&reported(row));
+    let message = clean(reported(row));
     // The part about the agent below says the same, with a command.
-    let is_repeated = row.reason == "AgentInactive" && agent.is_some();
+    let is_repeated = row.reason == Reason::AgentInactive && agent.is_some();
     if !message.is_empty() && !is_repeated {
         parts.push(message);
     }
@@ -152,8 +149,8 @@ mod tests {
         held.status = AgentStatus::Inactive;
         let mut fresh = row("us-1", 42, 41, State::Pending);
         fresh.sequence_id = None;
-        fresh.reason = "AgentInactive".to_owned();
-        fresh.message = "the agent is INACTIVE and gets no deployment objects".to_owned();
+        fresh.reason = Reason::AgentInactive;
+        fresh.message = "the agent is INACTIVE and gets no deployment objects".into();
         let mut rows =
             vec![row("eu-1", 42, 42, State::Healthy), contested_row("eu-2"), failed_row("store-0412"), fresh];
         rows.extend((1..=5).map(|number| row(&format!("far-{number}"), 42, 41, State::Pending)));

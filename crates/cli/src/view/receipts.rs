@@ -1,6 +1,7 @@
 //! Receipts of a deletion: for each agent, removed or pending.
 
-use brokkr_api::report::{GONE, ObjectNote};
+use brokkr_api::reason::{ObjectRef, Reason};
+use brokkr_api::report::ObjectNote;
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -28,7 +29,7 @@ pub struct Receipt {
 /// A removed object with its last uid.
 #[derive(Clone, Debug, Serialize)]
 pub struct RemovedObject {
-    pub object: String,
+    pub object: ObjectRef,
     pub uid: String,
 }
 
@@ -44,10 +45,20 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
             gone: row
                 .objects
                 .iter()
-                .filter(|note| is_gone && note.reason == GONE)
-                .map(|note| RemovedObject { object: note.object.clone(), uid: note.message.clone() })
+                .filter(|_| is_gone)
+                .filter_map(|note| match &note.reason {
+                    Reason::Gone { uid } => {
+                        Some(RemovedObject { object: note.object.clone(), uid: uid.clone() })
+                    }
+                    _ => None,
+                })
                 .collect(),
-            left: row.objects.iter().filter(|note| is_gone && note.reason != GONE).cloned().collect(),
+            left: row
+                .objects
+                .iter()
+                .filter(|note| is_gone && !matches!(note.reason, Reason::Gone { .. }))
+                .cloned()
+                .collect(),
             message: message(row),
         }
     };
@@ -107,7 +118,7 @@ impl Listed for Receipt {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{ago, failed_row, rendered, row};
+    use super::super::samples::{ago, failed_row, object_ref, rendered, row};
     use super::super::whole;
     use super::*;
 
@@ -116,19 +127,19 @@ mod tests {
         let mut gone = row("eu-1", 50, 50, State::Removed);
         gone.hops.pruned = Some(ago(3));
         gone.total = 2;
-        gone.objects = ["Deployment shop/web", "Namespace shop"]
+        gone.objects = [object_ref("Deployment", "web"), object_ref("Service", "web")]
             .map(|object| ObjectNote {
-                object: object.into(),
-                reason: GONE.into(),
-                message: "0190c0de-0000-7000-8000-000000000001".into(),
+                object,
+                reason: Reason::Gone { uid: "0190c0de-0000-7000-8000-000000000001".into() },
+                message: "".into(),
             })
             .into();
         let mut left = gone.clone();
         left.agent_name = "eu-2".into();
         left.objects = failed_row("x").objects;
-        left.objects[0].message = "it belongs to somebody else by now".into();
+        left.objects[0].message = "it belongs to another owner".into();
         let mut stuck = row("us-1", 50, 50, State::Blocked);
-        stuck.reason = "Finalizers".into();
+        stuck.reason = Reason::Finalizer { finalizers: vec!["example.com/keep".into()] };
         stuck.message = "ConfigMap shop/web waits for the finalizer example.com/keep".into();
         let away = row("store-0412", 50, 42, State::Removing);
         insta::assert_snapshot!(rendered(&whole(super::receipts(&[gone, left, stuck, away]))));

@@ -4,6 +4,7 @@ use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::events::Event;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{BarredContent, DeploymentObject};
+use brokkr_api::reason::{Message, ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::{StackStatus, StackSummary, State, StateCounts};
@@ -42,8 +43,8 @@ pub fn rendered(shown: &impl Show) -> String {
     let mut last = String::new();
     for (name, options) in looks {
         let shown = anstream::adapter::strip_str(&shown.text(&options)).to_string();
-        let told = if shown == last { "(the same)".to_owned() } else { shown.clone() };
-        text.push_str(&format!("# {name}\n{told}\n"));
+        let rendered = if shown == last { "(the same)".to_owned() } else { shown.clone() };
+        text.push_str(&format!("# {name}\n{rendered}\n"));
         last = shown;
     }
     let coloured = shown.text(&narrow(160));
@@ -116,8 +117,8 @@ pub fn row(agent: &str, wants: i64, has: i64, state: State) -> StackStatus {
         state,
         ready: if state == State::Healthy { 3 } else { 2 },
         total: 3,
-        reason: String::new(),
-        message: String::new(),
+        reason: Reason::None,
+        message: Message::default(),
         objects: Vec::new(),
         conditions: Vec::new(),
         hops,
@@ -128,30 +129,30 @@ pub fn failed_row(agent: &str) -> StackStatus {
     let mut row = row(agent, 42, 42, State::Failed);
     row.hops.fetched = Some(ago(170));
     row.hops.verified = Some(ago(170));
-    row.reason = "FieldImmutable".to_owned();
+    row.reason = immutable();
     row.message =
-        "1 of 14 resources was refused by the API server, the other ones stay as they were before".to_owned();
+        "1 of 14 resources was refused by the API server, the other ones stay as they were before".into();
     row.objects = vec![note()];
     row
 }
 
 /// All conditions are as they should be.
 pub fn conditions() -> Vec<Condition> {
-    let condition = |kind, status, reason: &str| Condition {
+    let condition = |kind, status, reason| Condition {
         kind,
         status,
-        reason: reason.to_owned(),
-        message: String::new(),
+        reason,
+        message: Message::default(),
         sequence_id: SequenceId(42),
         since: ago(300),
     };
     vec![
-        condition(ConditionKind::Accepted, ConditionStatus::True, "Valid"),
-        condition(ConditionKind::Applied, ConditionStatus::True, "Applied"),
-        condition(ConditionKind::Ready, ConditionStatus::True, "Ready"),
-        condition(ConditionKind::Drifted, ConditionStatus::False, "NoDrift"),
-        condition(ConditionKind::Contested, ConditionStatus::False, "Uncontested"),
-        condition(ConditionKind::PrunePending, ConditionStatus::False, "NothingToPrune"),
+        condition(ConditionKind::Accepted, ConditionStatus::True, Reason::Valid),
+        condition(ConditionKind::Applied, ConditionStatus::True, Reason::Applied),
+        condition(ConditionKind::Ready, ConditionStatus::True, Reason::Ready),
+        condition(ConditionKind::Drifted, ConditionStatus::False, Reason::NoDrift),
+        condition(ConditionKind::Contested, ConditionStatus::False, Reason::Uncontested),
+        condition(ConditionKind::PrunePending, ConditionStatus::False, Reason::NothingToPrune),
     ]
 }
 
@@ -161,20 +162,33 @@ pub fn contested_row(agent: &str) -> StackStatus {
     row.hops.healthy = Some(ago(170));
     row.conditions = conditions();
     row.conditions[2].status = ConditionStatus::False;
-    row.conditions[2].reason = "NotReady".to_owned();
-    row.conditions[2].message = "Deployment shop/web: 2/3 replicas ready".to_owned();
+    row.conditions[2].reason = Reason::NotReady;
+    row.conditions[2].message = "Deployment shop/web: 2/3 replicas ready".into();
     row.conditions[4].status = ConditionStatus::True;
-    row.conditions[4].reason = "FieldsContested".to_owned();
+    row.conditions[4].reason = Reason::Contested {
+        manager: Some("kubectl-edit".to_owned()),
+        fields: vec![".spec.replicas".to_owned()],
+        repairs: 12,
+    };
     row.conditions[4].message =
-        "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)".to_owned();
+        "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)".into();
     row
+}
+
+fn immutable() -> Reason {
+    Reason::Immutable { fields: vec!["spec.selector".to_owned()] }
+}
+
+pub fn object_ref(kind: &str, name: &str) -> ObjectRef {
+    let group = if kind == "Deployment" { "apps" } else { "" }.to_owned();
+    ObjectRef { group, kind: kind.to_owned(), namespace: Some("shop".to_owned()), name: name.to_owned() }
 }
 
 fn note() -> ObjectNote {
     ObjectNote {
-        object: "Deployment shop/web".to_owned(),
-        reason: "FieldImmutable".to_owned(),
-        message: "spec.selector: field is immutable".to_owned(),
+        object: object_ref("Deployment", "web"),
+        reason: immutable(),
+        message: "spec.selector: field is immutable".into(),
     }
 }
 
@@ -190,8 +204,8 @@ pub fn event(transition: Transition, seconds_ago: i64) -> Event {
         sequence_id: SequenceId(42),
         transition,
         at: ago(seconds_ago),
-        reason: if has_failed { "FieldImmutable".to_owned() } else { String::new() },
-        message: String::new(),
+        reason: if has_failed { immutable() } else { Reason::None },
+        message: Message::default(),
         objects: if has_failed { vec![note(), note()] } else { Vec::new() },
         hops: Hops::default(),
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::conditions::{summary, wrong};
 use super::table::{Table, painted, plain, sentence, style_of, wide};
-use super::text::age_or_dash;
+use super::text::{age_or_dash, explained};
 use super::{Listed, RenderOptions};
 
 impl Listed for StackStatus {
@@ -65,11 +65,7 @@ pub(super) fn message(row: &StackStatus) -> String {
 
 /// Returns the reason and the message.
 pub fn reported(row: &StackStatus) -> String {
-    match (row.reason.is_empty(), row.message.is_empty()) {
-        (false, false) => format!("{}: {}", row.reason, row.message),
-        (false, true) => row.reason.clone(),
-        _ => row.message.clone(),
-    }
+    explained(&row.reason, &row.message)
 }
 
 /// Returns the time of the last step.

@@ -49,7 +49,7 @@ pub struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: clean(&text.into()), style: Style::new() }
+        Self { text: clean(text.into()), style: Style::new() }
     }
 }
 
@@ -169,6 +169,7 @@ pub fn style_of(state: State) -> Style {
         State::Degraded | State::Blocked => CAREFUL,
         State::Pending | State::Applied | State::Removing => UNDER_WAY,
         State::Removed => FAINT,
+        State::Unknown => Style::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Small pieces of text: ages, labels, one-liners.
 
 use brokkr_api::Labels;
+use brokkr_api::reason::{Message, Reason};
 use jiff::Timestamp;
 
 /// Returns an age in one unit: `12s`, `3m`, `5h`, `2d`.
@@ -24,8 +25,8 @@ pub fn or_dash(text: Option<String>) -> String {
 }
 
 /// Replaces control characters in reported text, which could move the cursor or set a title.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+pub fn clean(text: impl std::fmt::Display) -> String {
+    text.to_string().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Returns `name:    value` lines.
@@ -42,6 +43,15 @@ pub fn when(at: Timestamp, now: Timestamp) -> String {
         format!("in {} ({at:.0})", age(now, at))
     } else {
         format!("{} ago ({at:.0})", age(at, now))
+    }
+}
+
+/// Returns `CrashLoopBackOff: back-off restarting failed container`, or the part that is given.
+pub fn explained(reason: &Reason, message: &Message) -> String {
+    match (reason.is_none(), message.is_empty()) {
+        (false, false) => format!("{}: {message}", reason.code()),
+        (false, true) => reason.code().to_owned(),
+        (true, _) => message.to_string(),
     }
 }
 

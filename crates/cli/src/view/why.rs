@@ -49,7 +49,7 @@ impl Listed for StackWhy {
                 painted(why.state.to_string(), style_of(why.state)),
                 format!("{}/{}", sequence(why.sequence_id), sequence(why.wanted_sequence_id)).into(),
                 or_dash(broken.map(|broken| broken.hop.to_string())).into(),
-                or_dash(broken.map(|broken| broken.message.clone())).into(),
+                or_dash(broken.map(|broken| broken.message.to_string())).into(),
                 or_dash(broken.map(|broken| broken.cause.to_string())).into(),
                 or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone())))
                     .into(),
@@ -186,7 +186,7 @@ mod tests {
             broken: Some(Broken {
                 hop: Hop::Applied,
                 cause: Cause::Failed,
-                message: "FieldImmutable: 1 of 14 resources was refused by the API server".into(),
+                message: "Immutable: 1 of 14 resources was refused by the API server".into(),
                 next: "correct it, or go back to the version before".into(),
                 command: Some("brokkr rollback web".into()),
             }),
@@ -238,7 +238,7 @@ mod tests {
             let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
             let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
             let next = if command.is_some() { "as the page has it" } else { *next }.to_owned();
-            let broken = Some(Broken { hop, cause, message: (*message).to_owned(), next, command });
+            let broken = Some(Broken { hop, cause, message: (*message).into(), next, command });
             Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })
         };
         let page = include_str!("../../../../docs/why.md");

@@ -39,7 +39,7 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
+fn warnings_exit_with_0_and_failed_checks_with_1() {
     let well = broker().on("GET /api/v1/system", 200, system()).on(
         "GET /api/v1/audit/verify",
         200,
@@ -47,14 +47,14 @@ fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
     );
     // The fake broker lists the one agent whatever presence is asked for.
     let ran = well.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
-    ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    look");
+    ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    warning");
     let asked: Vec<String> = well.asked().into_iter().map(|asked| asked.line).collect();
     assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
     assert!(asked.iter().any(|line| line.contains("/api/v1/stacks?deleted=true")), "{asked:?}");
     let document = well.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     let hold = json!({"check": "hold", "verdict": "ok", "reason": "not on hold", "next": null});
     assert_eq!(check(&document, "hold"), &hold);
-    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: look");
+    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: warning");
     well.brokkr(&["admin", "preflight", "-o", "name"]).exits(0).prints("check/audit\n");
 
     let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});
@@ -62,12 +62,12 @@ fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
         broker().on("GET /api/v1/system", 200, system()).on("GET /api/v1/audit/verify", 200, verdict(broken));
     bad.brokkr(&["admin", "preflight"])
         .exits(1)
-        .prints("audit            bad       the chain does not hold at link 7")
+        .prints("audit            failed    the chain is invalid at entry 7")
         .prints("audit: brokkr audit verify");
 }
 
 #[test]
-fn what_is_owed_is_named_with_the_command_that_shows_it() {
+fn pending_deletions_are_listed_with_a_command() {
     let mut deleted = stack(&[]);
     deleted["deleted_at"] = TIME.into();
     let owing = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
@@ -78,13 +78,13 @@ fn what_is_owed_is_named_with_the_command_that_shows_it() {
     let document = owing.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let deletions = check(&document, "deletions");
     assert_eq!(deletions["verdict"], "warning");
-    assert!(deletions["reason"].as_str().unwrap().starts_with("agents still hold web since"), "{deletions}");
+    assert!(deletions["reason"].as_str().unwrap().starts_with("agents still have web since"), "{deletions}");
     assert_eq!(deletions["next"], format!("brokkr status {STACK_ID}"));
     assert_eq!(check(&document, "hold")["verdict"], "failed", "data that cannot be read is not ok");
 }
 
 #[test]
-fn whoever_may_not_ask_is_told_so() {
+fn missing_permissions_are_a_warning() {
     let broker = broker().refuses("GET /api/v1/system", ErrorCode::BRK1002, "takes the role admin").refuses(
         "GET /api/v1/audit/verify",
         ErrorCode::BRK1002,
@@ -94,12 +94,12 @@ fn whoever_may_not_ask_is_told_so() {
     for name in ["version", "hold", "restore", "audit"] {
         let check = check(&document, name);
         assert_eq!(check["verdict"], "warning");
-        assert!(check["reason"].as_str().unwrap().starts_with("you may not ask: takes the role"), "{check}");
+        assert!(check["reason"].as_str().unwrap().starts_with("not allowed: takes the role"), "{check}");
     }
 }
 
 #[test]
-fn a_token_that_is_refused_is_told_once() {
+fn a_refused_token_is_reported_once() {
     let broker =
         FakeBroker::start().refuses("GET /api/v1/whoami", ErrorCode::BRK1001, "the token is unknown");
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
@@ -111,15 +111,15 @@ fn a_token_that_is_refused_is_told_once() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_an_answer() {
+fn an_unreachable_broker_is_a_failed_check() {
     let home = FakeBroker::start();
     let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
     let ran = home.run(&["admin", "preflight"], &nowhere, "").exits(1);
-    ran.prints("broker           bad       connect: http://127.0.0.1:9").prints("not asked");
+    ran.prints("broker           failed    connect: http://127.0.0.1:9").prints("skipped");
 }
 
 #[test]
-fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
+fn a_support_bundle_is_readable_only_by_its_owner_and_replaces_nothing() {
     use std::os::unix::fs::PermissionsExt as _;
     let broker = broker()
         .on("GET /api/v1/system", 200, system())
@@ -129,9 +129,8 @@ fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
     let file = broker.home.path().join("bundle.tar.gz");
     let named = file.to_str().unwrap();
     let bundle = ["admin", "support-bundle", "--file", named];
-    let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz is written, with ");
-    ran.says("missing: audit.json: you may not ask: takes the role owner")
-        .says("missing: metrics: no replica");
+    let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz written with ");
+    ran.says("missing: audit.json: not allowed: takes the role owner").says("missing: metrics: no replica");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let before = std::fs::read(&file).unwrap();
     assert!(before.starts_with(&[0x1f, 0x8b]), "it is compressed");
@@ -144,7 +143,7 @@ fn a_support_bundle_is_written_for_its_owner_alone_and_over_nothing() {
 }
 
 #[test]
-fn a_support_bundle_goes_to_stdout_alone() {
+fn a_support_bundle_can_go_to_stdout() {
     let home = FakeBroker::start();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_brokkr"))
         .args(["admin", "support-bundle", "--file", "-"])
@@ -161,7 +160,7 @@ fn a_support_bundle_goes_to_stdout_alone() {
 }
 
 #[test]
-fn a_support_bundle_is_made_without_a_broker_too() {
+fn a_support_bundle_is_created_without_a_broker() {
     let home = FakeBroker::start();
     let nowhere = [("BROKKR_SERVER", "http://127.0.0.1:9"), ("BROKKR_TOKEN", "brk_x")];
     let file = home.home.path().join("bundle.tar.gz");
@@ -170,8 +169,5 @@ fn a_support_bundle_is_made_without_a_broker_too() {
     let files: Vec<&str> =
         document["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert_eq!(files, ["README.txt", "preflight.json", "versions.json", "context.json", "missing.json"]);
-    assert_eq!(
-        document["missing"][0]["why"],
-        "not asked: the broker cannot be reached, or refuses the token"
-    );
+    assert_eq!(document["missing"][0]["why"], "skipped: the broker is not reachable, or refuses the token");
 }

@@ -38,9 +38,9 @@ fn it_can_be_waited_for() {
 }
 
 #[test]
-fn with_nothing_to_go_back_to_it_says_so() {
+fn without_an_earlier_version_it_is_refused() {
     let broker = FakeBroker::start().refuses(ROLL_BACK, ErrorCode::BRK2013, "web has one version only");
-    broker.brokkr(&["rollback", "web"]).exits(6).says("nothing to go back to (BRK2013)");
+    broker.brokkr(&["rollback", "web"]).exits(6).says("no version to roll back to (BRK2013)");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_prune_is_approved_only_with_its_number() {
     let mut newest = stack(&["env=dev"]);
     newest["sequence_id"] = 42.into();
     let mut held = row("eu-1", 42, 42, "blocked");
-    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "x", "sequence_id": 42, "since": TIME,
+    held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "PruneNeedsApproval", "details": {"delete": 120, "total": 130}, "sequence_id": 42, "since": TIME,
         "message": "would delete 120 of 130 objects: so it waits for approval"}]);
     let broker = FakeBroker::start()
         .on("GET /api/v1/stacks/web", 200, newest.clone())

@@ -29,6 +29,9 @@ pub fn row(agent: &str, wants: i64, has: i64, state: &str) -> Value {
 
 pub fn noted(mut row: Value, reason: &str, object: &str, message: &str) -> Value {
     row["reason"] = reason.into();
+    let (kind, place) = object.split_once(' ').unwrap();
+    let (namespace, name) = place.split_once('/').unwrap();
+    let object = json!({"kind": kind, "namespace": namespace, "name": name});
     row["objects"] = json!([{"object": object, "reason": "", "message": message}]);
     row
 }

@@ -51,7 +51,7 @@ pub async fn fetch(replicas: &Replicas) -> PreflightData {
         return only_connection(server, version, Ok(()), caller);
     }
     let largest = PageQuery::largest();
-    let (replicas, system, fleet, owed, errors, tokens, hooks, audit) = tokio::join!(
+    let (replicas, system, fleet, pending_deletions, errors, tokens, hooks, audit) = tokio::join!(
         each(replicas.each.clone(), readiness),
         client.system(),
         fleet(client),
@@ -69,7 +69,7 @@ pub async fn fetch(replicas: &Replicas) -> PreflightData {
         replicas: reachable_families(replicas),
         system: system.map_err(FetchError::from),
         fleet: fleet.map_err(FetchError::from),
-        owed: owed.map_err(FetchError::from),
+        pending_deletions: pending_deletions.map_err(FetchError::from),
         errors: errors.map(|page| page.items).map_err(FetchError::from),
         tokens: tokens.map_err(FetchError::from),
         hooks: hooks.map_err(FetchError::from),
@@ -91,7 +91,7 @@ fn only_connection(
         replicas: Vec::new(),
         system: Err(FetchError::Skipped),
         fleet: Err(FetchError::Skipped),
-        owed: Err(FetchError::Skipped),
+        pending_deletions: Err(FetchError::Skipped),
         errors: Err(FetchError::Skipped),
         tokens: Err(FetchError::Skipped),
         hooks: Err(FetchError::Skipped),
