@@ -40,15 +40,15 @@ async fn watch(
     printer: Printer,
 ) -> Result<(), Failure> {
     let mut news = client.follow_events(query);
-    news.begin().await.while_trying("follow the events")?;
+    news.begin().await.while_trying("watch the events")?;
     let mut rows = printer.stream();
     let mut latest = client.events(query, page).await.while_trying("read the events")?.items;
     latest.sort_by_key(|event| event.at);
     let mut is_read = rows.items("event", &latest)?;
     while is_read {
-        match news.next().await.while_trying("follow the events")? {
+        match news.next().await.while_trying("watch the events")? {
             Message::Reset => {
-                printer.warn("the broker's history was restored: events in between are not shown");
+                printer.warn("the broker was restored; events in between are not shown");
             }
             Message::Item(event) if latest.iter().any(|known| known.id == event.id) => {}
             Message::Item(event) => is_read = rows.items("event", &[event])?,

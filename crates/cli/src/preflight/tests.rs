@@ -176,7 +176,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
             system(data).stacks_unknown = 1;
         }),
         ("restore", Verdict::Warning, "3 of the agents", "brokkr admin status", |data| {
-            system(data).agents_to_report = 3;
+            system(data).agents_to_tell = 3;
         }),
         (
             "agents-silent",
@@ -271,7 +271,7 @@ fn data_that_the_caller_may_not_read_is_never_ok() {
 }
 
 #[test]
-fn a_broker_that_cannot_be_reached_is_bad_once_and_the_rest_is_not_ok() {
+fn an_unreachable_broker_fails_once_and_the_rest_is_not_ok() {
     let reached = Err(FetchError::Failed { why: "connect: refused".into(), next: Some("check it".into()) });
     let nothing = || FetchError::Skipped;
     let data = PreflightData {

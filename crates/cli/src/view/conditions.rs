@@ -23,7 +23,7 @@ pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
 /// `not Ready for 5m: ImagePullBackOff: Deployment shop/web: …`
 pub fn line(condition: &Condition, now: Timestamp) -> String {
     let since = age(condition.since, now);
-    format!("{} for {since}: {}", title(condition), clean(&details(condition)))
+    format!("{} for {since}: {}", title(condition), clean(details(condition)))
 }
 
 /// `Contested: Contested: Deployment shop/web: …`

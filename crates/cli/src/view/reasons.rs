@@ -85,7 +85,7 @@ fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String
 fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
     let mut parts = vec![verdict(row)];
     parts.extend(hop(row, now));
-    let message = clean(&reported(row));
+    let message = clean(reported(row));
     // The part about the agent below says the same, with a command.
     let is_repeated = row.reason == Reason::AgentInactive && agent.is_some();
     if !message.is_empty() && !is_repeated {

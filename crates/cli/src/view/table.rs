@@ -49,7 +49,7 @@ pub struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: clean(&text.into()), style: Style::new() }
+        Self { text: clean(text.into()), style: Style::new() }
     }
 }
 

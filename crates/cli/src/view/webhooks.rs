@@ -107,7 +107,7 @@ impl Listed for Delivery {
 /// Returns `200 in 31 ms`, or the error.
 pub fn attempt(attempt: &Attempt) -> String {
     let status = attempt.status.map(|status| format!("{status} in {} ms", attempt.millis));
-    let error = attempt.error.as_ref().map(|error| clean(error));
+    let error = attempt.error.as_ref().map(clean);
     let parts: Vec<String> = status.into_iter().chain(error).collect();
     if parts.is_empty() { format!("{} ms", attempt.millis) } else { parts.join(": ") }
 }

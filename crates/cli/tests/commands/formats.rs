@@ -27,7 +27,7 @@ fn one_answer_in_every_form() {
 fn agents_are_chosen_by_labels_status_and_presence() {
     let broker = FakeBroker::start().on("GET /api/v1/agents", 200, page(&[]));
     let list = ["agent", "list", "-l", "env=prod", "--status", "inactive", "--presence", "silent"];
-    broker.brokkr(&list).exits(0).prints_exactly("no agent is like that\n");
+    broker.brokkr(&list).exits(0).prints_exactly("no agents match\n");
     let line = &broker.asked()[0].line;
     assert!(line.contains("?selector=env%3Dprod&status=INACTIVE&presence=silent&limit=500"), "{line}");
     broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would be the whole fleet");

@@ -39,7 +39,7 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
+fn warnings_exit_with_0_and_failed_checks_with_1() {
     let well = broker().on("GET /api/v1/system", 200, system()).on(
         "GET /api/v1/audit/verify",
         200,
@@ -62,7 +62,7 @@ fn what_is_only_to_be_looked_at_exits_with_0_and_what_is_bad_with_1() {
         broker().on("GET /api/v1/system", 200, system()).on("GET /api/v1/audit/verify", 200, verdict(broken));
     bad.brokkr(&["admin", "preflight"])
         .exits(1)
-        .prints("audit            bad       the chain does not hold at link 7")
+        .prints("audit            failed    the chain is invalid at entry 7")
         .prints("audit: brokkr audit verify");
 }
 

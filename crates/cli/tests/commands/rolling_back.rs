@@ -38,9 +38,9 @@ fn it_can_be_waited_for() {
 }
 
 #[test]
-fn with_nothing_to_go_back_to_it_says_so() {
+fn without_an_earlier_version_it_is_refused() {
     let broker = FakeBroker::start().refuses(ROLL_BACK, ErrorCode::BRK2013, "web has one version only");
-    broker.brokkr(&["rollback", "web"]).exits(6).says("nothing to go back to (BRK2013)");
+    broker.brokkr(&["rollback", "web"]).exits(6).says("no version to roll back to (BRK2013)");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_rollback_shows_its_reach_and_asks() {
     bad["message"] = "new memory limit".into();
     let summary = serde_json::json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42,
         "targeted": 7, "holding": 7, "pending": 0, "applied": 0, "healthy": 7, "degraded": 0, "failed": 0, "blocked": 0,
-        "removed": 0});
+        "removed": 0, "behind": 0, "sequences": []});
     let broker = FakeBroker::start()
         .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[bad, object(41)]))
         .on("GET /api/v1/stacks/web/barred-contents", 200, page(&[]))

@@ -99,7 +99,7 @@ fn all_stacks_are_followed_and_each_change_of_one_is_a_row() {
 }
 
 #[test]
-fn a_stack_that_is_deleted_meanwhile_is_told_as_such() {
+fn a_stack_that_is_deleted_meanwhile_is_shown() {
     let mut deleted = stack(&["env=dev"]);
     deleted["deleted_at"] = TIME.into();
     let stream = "GET /api/v1/events/stream";
@@ -110,7 +110,7 @@ fn a_stack_that_is_deleted_meanwhile_is_told_as_such() {
         .on(&STATUS.replace("/status", "/status/summary"), 200, figures(0, 0))
         .on_stream(stream, &[("reset", json!("x"))])
         .refuses(stream, ErrorCode::BRK1001, "the token has expired");
-    let ran = broker.brokkr(&["status", "-w", "-o", "json"]).exits(4).says("history was restored");
+    let ran = broker.brokkr(&["status", "-w", "-o", "json"]).exits(4).says("the broker was restored");
     let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&last["name"], &last["deleted_at"]), (&json!("web"), &json!(TIME)), "{ran:?}");
     assert_eq!(ran.stdout.lines().count(), 3, "the version, as it was, as it is: {ran:?}");
@@ -126,7 +126,7 @@ fn events_are_followed_from_the_list_on_without_telling_one_twice() {
             &[("event", event(one, "applied")), ("reset", json!("x")), ("event", event(two, "healthy"))],
         )
         .refuses("GET /api/v1/events/stream", ErrorCode::BRK2020, "as many streams as are allowed");
-    let ran = broker.brokkr(&["events", "web", "-w", "-o", "name"]).exits(3).says("history was restored");
+    let ran = broker.brokkr(&["events", "web", "-w", "-o", "name"]).exits(3).says("the broker was restored");
     assert_eq!(ran.stdout, format!("event/{one}\nevent/{two}\n"));
     assert!(broker.asked()[0].line.ends_with("/events/stream?stack=web"));
 }
